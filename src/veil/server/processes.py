@@ -13,7 +13,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from veil.errors import InputError, VeilError
+from veil.errors import CannotWrite, InputError, VeilError
 
 Result = TypeVar("Result")
 Tell = Callable[[str, int, int], None]
@@ -134,12 +134,18 @@ class WorkerPool:
         self._patience_s = patience_s
 
     def call(self, task: Callable[..., Result], *arguments: object, deadline_s: float) -> Result:
-        """The result of a task on a free worker. Raises Busy, and what `Worker.call` raises."""
+        """The result of a task on a free worker, begun once more if its process dies: that may be nobody's fault.
+
+        Raises Busy, and what `Worker.call` raises.
+        """
         if not self._seats.acquire(blocking=False):
             raise Busy("the server is working on as much as it can; ask again in a moment")
         try:
             with self._taken() as worker:
-                return worker.call(task, *arguments, deadline_s=deadline_s)
+                try:
+                    return worker.call(task, *arguments, deadline_s=deadline_s)
+                except WorkerDied:
+                    return worker.call(task, *arguments, deadline_s=deadline_s)
         finally:
             self._seats.release()
 
@@ -196,6 +202,8 @@ def _serve(connection: Connection, parent: int, threads: int) -> None:
                 answer = ("failed", _portable(error))
             except MemoryError:
                 os._exit(1)
+            except OSError as error:  # of the disk, whatever was asked
+                answer = ("failed", CannotWrite(f"cannot use the disk: {error.strerror or type(error).__name__}"))
             except Exception as error:  # what nobody foresaw must not take the worker's other tasks along
                 answer = ("failed", InputError(f"it cannot be used ({type(error).__name__})"))
             connection.send(answer)
