@@ -7,7 +7,8 @@ A server with `--workers` processes is started on the demo's map (nine bundled p
 clients ask for the poses of held-out photographs, or of the messages in `--queries`, as fast as they are answered. Before and
 after, as many processes as the server has workers call `veil.localize` with the same messages for a fifth of the time each: the
 ratio is the service's overhead. Memory is that of the server and its processes, once a second; `--figure` draws it with the
-latencies. OUT holds the server's folder. Needs `pip install 'veil[serve]'`; client and load run on the same machine.
+latencies. OUT holds the server's folder, and its log with a line for each request. At the end the whole of OUT is searched for
+bytes of the queries and for the numbers of the last pose (`traces`; those of a contribution are found). Needs `pip install 'veil[serve]'`; client and load run on the same machine.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ def main() -> None:
         before = bare(folder, messages, arguments.workers, arguments.seconds / 5)
         latencies, errors, memory = load(arguments, server.pid, url, secret, with_map.id, messages)
         after = bare(folder, messages, arguments.workers, arguments.seconds / 5)
+        answer = Connection(url, secret).post_message("v1", "maps", with_map.id, "localize", message=messages[0])
+        kept = [service.records.blobs.get(item.digest) for item in service.records.contributions(with_map.id)[:1]]
     finally:
         server.send_signal(signal.SIGINT)
         server.wait()
@@ -83,6 +86,8 @@ def main() -> None:
         "p99_s": round(float(np.quantile(took, 0.99)), 3),
         "memory_mb": [round(np.median(part) / 1e6) for part in np.array_split([size for _, size in memory], 5)],
     }
+    facts |= {"logged": len((arguments.out / "server.log").read_text().splitlines())}
+    facts |= {"traces": traces(arguments.out, messages, answer), "traces_of_a_contribution": traces(arguments.out, kept, None)}
     print(json.dumps(facts))
     if arguments.figure:
         draw(arguments.figure, latencies, memory)
@@ -93,8 +98,10 @@ def started(arguments: argparse.Namespace) -> subprocess.Popen:
     store = arguments.out / "store"
     given = ["--demo"] if arguments.map is None else ["--map", f"load={arguments.map}"]
     command = [sys.executable, "-m", "veil.cli", "serve", str(store), *given, "--port", str(arguments.port)]
-    environment = {**os.environ, "VEIL_SERVE_WORKERS": str(arguments.workers)}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, "VEIL_SERVE_WORKERS": str(arguments.workers), "VEIL_SERVE_LOG_REQUESTS": "true"}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    with (arguments.out / "server.log").open("w") as log:
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
 
 def waited(service: Service):
@@ -171,6 +178,18 @@ def load(
         memory.append((time.perf_counter() - begun, resident(pid)))
         time.sleep(1.0)
     return latencies, errors[0], memory
+
+
+def traces(out: Path, messages: list[bytes], answer: dict | None) -> int:
+    """How many parts of messages, and numbers of an answer, stand in any file of a server."""
+    parts = [message[place : place + 24] for message in messages for place in range(200, len(message) - 24, len(message) // 20)]
+    if answer is not None and answer["status"] == "localized":
+        numbers = np.array(answer["cam_from_world"]["rotation"]).ravel()
+        parts += [numbers[:3].tobytes(), *(f"{number:.9f}"[:10].encode() for number in numbers)]
+    # The clients of this program keep their messages, in OUT/device.
+    paths = [out / "server.log", *(path for path in (out / "store").rglob("*") if path.is_file())]
+    held = [path.read_bytes() for path in paths]
+    return sum(any(part in data for data in held) for part in parts)
 
 
 def resident(pid: int) -> float:
