@@ -271,6 +271,7 @@ def run(arguments: argparse.Namespace, store: Path, mounted: bool) -> bool:
         "deleted": len(load.deleted),
         "deleted_without_receipt": len(without),
         "jobs": dict(Counter(job.state for job in jobs)),
+        "failed": sorted({job.result["reason"] for job in jobs if job.state == "failed"}),
         "results_changed": len(watch.changed),
         "versions_given_twice": len(versions) - len(set(versions)),
         "undocumented": undocumented,

@@ -7,8 +7,9 @@ A server with `--workers` processes is started on the demo's map (nine bundled p
 clients ask for the poses of held-out photographs, or of the messages in `--queries`, as fast as they are answered. Before and
 after, as many processes as the server has workers call `veil.localize` with the same messages for a fifth of the time each: the
 ratio is the service's overhead. Memory is that of the server and its processes, once a second; `--figure` draws it with the
-latencies. OUT holds the server's folder, and its log with a line for each request. At the end the whole of OUT is searched for
-bytes of the queries and for the numbers of the last pose (`traces`; those of a contribution are found). Needs `pip install 'veil[serve]'`; client and load run on the same machine.
+latencies. OUT holds the server's folder, and its log with a line for each request. At the end both are searched for parts of
+the queries and numbers of the last pose (`traces`; those of a contribution are found). Needs `pip install 'veil[serve]'`; client
+and load run on the same machine.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import quiet_colmap
+from veil.cli.server.serve_demo import DEMO
 from veil.client.connection import Connection
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.examples import lund_door
@@ -105,9 +107,9 @@ def started(arguments: argparse.Namespace) -> subprocess.Popen:
 
 
 def waited(service: Service):
-    """The server's map, once it is there."""
+    """The server's map of subspaces, once it is there."""
     for _ in range(1200):
-        found = [record for record in service.records.all() if record.files]
+        found = [record for record in service.records.all() if record.files and record.name in (DEMO, "load")]
         if found:
             return found[0]
         time.sleep(0.25)

@@ -206,7 +206,10 @@ def _serve(connection: Connection, parent: int, threads: int) -> None:
                 answer = ("failed", CannotWrite(f"cannot use the disk: {error.strerror or type(error).__name__}"))
             except Exception as error:  # what nobody foresaw must not take the worker's other tasks along
                 answer = ("failed", InputError(f"it cannot be used ({type(error).__name__})"))
-            connection.send(answer)
+            try:
+                connection.send(answer)
+            except OSError:  # the server is gone
+                return
 
 
 @contextmanager
