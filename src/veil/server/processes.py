@@ -7,6 +7,7 @@ import pickle
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -127,9 +128,9 @@ class WorkerPool:
 
     def __init__(self, count: int, *, waiting: int = 64, patience_s: float = 10.0) -> None:
         self.workers = [Worker() for _ in range(count)]
-        self._free: queue.LifoQueue[Worker] = queue.LifoQueue()
-        for worker in self.workers:
-            self._free.put(worker)
+        self._lock = threading.Lock()
+        self._free = list(self.workers)
+        self._waiting: deque[queue.SimpleQueue[Worker]] = deque()
         self._seats = threading.BoundedSemaphore(count + waiting)
         self._patience_s = patience_s
 
@@ -165,15 +166,32 @@ class WorkerPool:
 
     @contextmanager
     def _taken(self) -> Iterator[Worker]:
-        """A worker that nobody else uses meanwhile."""
-        try:
-            worker = self._free.get(timeout=self._patience_s)
-        except queue.Empty:
-            raise Busy("the server is busy; ask again in a moment") from None
+        """A worker that nobody else uses meanwhile. Whoever waits longest is next: a client that asks again at once is not."""
+        worker = self._next()
         try:
             yield worker
         finally:
-            self._free.put(worker)
+            with self._lock:
+                if self._waiting:
+                    self._waiting.popleft().put(worker)
+                else:
+                    self._free.append(worker)
+
+    def _next(self) -> Worker:
+        """A free worker, or the one that is handed over. Raises Busy."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            seat: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+            self._waiting.append(seat)
+        try:
+            return seat.get(timeout=self._patience_s)
+        except queue.Empty:
+            with self._lock:
+                if seat in self._waiting:
+                    self._waiting.remove(seat)
+                    raise Busy("the server is busy; ask again in a moment") from None
+            return seat.get()
 
 
 def _serve(connection: Connection, parent: int, threads: int) -> None:

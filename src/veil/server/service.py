@@ -77,7 +77,7 @@ class Service:
     def open_pool(self) -> WorkerPool:
         """Start the processes that look at messages, and return when they have loaded what they need."""
         if self.pool is None:
-            self.pool = WorkerPool(self.settings.workers, waiting=self.settings.waiting)
+            self.pool = WorkerPool(self.settings.workers, waiting=self.settings.waiting, patience_s=self.settings.deadline_s)
             self.pool.warm(ready)
         return self.pool
 
