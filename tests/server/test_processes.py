@@ -84,7 +84,7 @@ def test_a_full_pool_says_so() -> None:
 
 @pytest.mark.slow
 def test_who_waits_longest_is_next() -> None:
-    """Three clients that ask again at once share one process evenly. Broken twin: a queue from which the quickest thread takes."""
+    """Three clients that ask again at once share one process evenly; from a queue that the quickest takes from, not."""
     pool = WorkerPool(1, waiting=8)
     counts = [0, 0, 0]
     try:
