@@ -6,10 +6,10 @@
 A server with `--workers` processes is started on the demo's map (nine bundled photographs, hardened), or on `--map`, and
 clients ask for the poses of held-out photographs, or of the messages in `--queries`, as fast as they are answered. Before and
 after, as many processes as the server has workers call `veil.localize` with the same messages for a fifth of the time each: the
-ratio is the service's overhead. Memory is that of the server and its processes, once a second; `--figure` draws it with the
-latencies. OUT holds the server's folder, and its log with a line for each request. At the end both are searched for parts of
-the queries and numbers of the last pose (`traces`; those of a contribution are found). Needs `pip install 'veil[serve]'`; client
-and load run on the same machine.
+ratio is the service's overhead, as is that of the processor seconds of a query, which other work on the machine disturbs less.
+Memory is that of the server and its processes, once a second; `--figure` draws it with the latencies. OUT holds the server's
+folder, and its log with a line for each request. At the end both are searched for parts of the queries and numbers of the last
+pose (`traces`; those of a contribution are found). Needs `pip install 'veil[serve]'`; client and load run on the same machine.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -66,7 +67,9 @@ def main() -> None:
         assert folder is not None
         messages = asked(arguments)
         before = bare(folder, messages, arguments.workers, arguments.seconds / 5)
+        used = processor_s(server.pid)
         latencies, errors, memory = load(arguments, server.pid, url, secret, with_map.id, messages)
+        used = (processor_s(server.pid) - used) / max(1, len(latencies))
         after = bare(folder, messages, arguments.workers, arguments.seconds / 5)
         answer = Connection(url, secret).post_message("v1", "maps", with_map.id, "localize", message=messages[0])
         kept = [service.records.blobs.get(item.digest) for item in service.records.contributions(with_map.id)[:1]]
@@ -74,7 +77,7 @@ def main() -> None:
         server.send_signal(signal.SIGINT)
         server.wait()
     took = np.array([seconds for _, seconds in latencies])
-    rate, own = len(took) / arguments.seconds, (before + after) / 2
+    rate, own = len(took) / arguments.seconds, (before[0] + after[0]) / 2
     facts = {
         "images": sum(model["images"] for model in with_map.facts["models"]),
         "clients": arguments.clients,
@@ -82,7 +85,9 @@ def main() -> None:
         "queries": len(took),
         "errors": errors,
         "a_second": round(rate, 2),
-        "bare_a_second": [round(before, 2), round(after, 2)],
+        "bare_a_second": [round(before[0], 2), round(after[0], 2)],
+        "processor_s_of_a_query": round(used, 3),
+        "bare_processor_s": [round(before[1], 3), round(after[1], 3)],
         "share_of_bare": round(rate / own, 3),
         "median_s": round(float(np.median(took)), 3),
         "p99_s": round(float(np.quantile(took, 0.99)), 3),
@@ -127,15 +132,16 @@ def asked(arguments: argparse.Namespace) -> list[bytes]:
     return [device.release(item, name=name).message for name, item in zip(HELD_OUT, features, strict=True)]
 
 
-def bare(folder: Path, messages: list[bytes], workers: int, seconds: float) -> float:
-    """Queries a second of `veil.localize` in as many processes."""
+def bare(folder: Path, messages: list[bytes], workers: int, seconds: float) -> tuple[float, float]:
+    """Queries a second of `veil.localize` in as many processes, and processor seconds of a query."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers) as pool:
-        return sum(pool.map(called, [(str(folder), messages, seconds)] * workers, chunksize=1))
+        found = pool.map(called, [(str(folder), messages, seconds)] * workers, chunksize=1)
+    return sum(rate for rate, _ in found), sum(used for _, used in found) / workers
 
 
-def called(job: tuple[str, list[bytes], float]) -> float:
-    """Queries a second of one process."""
+def called(job: tuple[str, list[bytes], float]) -> tuple[float, float]:
+    """Queries a second of one process, and processor seconds of a query."""
     folder, messages, seconds = job
     settle()
     quiet_colmap()
@@ -144,11 +150,11 @@ def called(job: tuple[str, list[bytes], float]) -> float:
     with single_blas():
         for message in messages:
             localize(decode(message), where, options=options)
-        begun, count = time.perf_counter(), 0
+        begun, used, count = time.perf_counter(), time.process_time(), 0
         while time.perf_counter() - begun < seconds:
             localize(decode(messages[count % len(messages)]), where, options=options)
             count += 1
-        return count / (time.perf_counter() - begun)
+        return count / (time.perf_counter() - begun), (time.process_time() - used) / count
 
 
 def load(
@@ -196,18 +202,28 @@ def traces(out: Path, messages: list[bytes], answer: dict | None) -> int:
 
 def resident(pid: int) -> float:
     """Bytes in memory of a process and those that it started."""
-    total, waiting = 0.0, [pid]
+    return sum(int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") for text in told(pid, "statm"))
+
+
+def processor_s(pid: int) -> float:
+    """Processor seconds of a process and those that it started."""
+    fields = [text.rpartition(")")[2].split() for text in told(pid, "stat")]
+    return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
+
+
+def told(pid: int, what: str) -> Iterator[str]:
+    """What the kernel says of a process and those that it started."""
+    waiting = [pid]
     while waiting:
         one = waiting.pop()
         try:
-            text = Path(f"/proc/{one}/statm").read_text()
+            text = Path(f"/proc/{one}/{what}").read_text()
             waiting += [
                 int(child) for task in Path(f"/proc/{one}/task").iterdir() for child in (task / "children").read_text().split()
             ]
         except OSError:
             continue
-        total += int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return total
+        yield text
 
 
 def draw(path: Path, latencies: list[tuple[float, float]], memory: list[tuple[float, float]]) -> None:
