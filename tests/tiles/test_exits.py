@@ -11,7 +11,7 @@ import pytest
 from veil.errors import InputError, PirError
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
 from veil.pir import one_server, two_servers
-from veil.pir.layout import Layout
+from veil.pir.layout import Layout, best_layout
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.exits import Exit, OneServer, Region, TwoServers
 from veil.tiles.fetching import proved_tile
@@ -112,3 +112,28 @@ def test_answers_of_another_number_or_length_are_refused() -> None:
     ):
         with pytest.raises(PirError, match="answers"):
             TwoServers(records=count, size=size, transports=(Server(made().records), wrong)).fetch([1, 2])
+
+
+@pytest.mark.slow
+def test_every_tile_of_a_thousand_arrives() -> None:
+    """A long street in 1,024 tiles, all of them fetched 32 at a time from two servers and from one, and proved."""
+    long = cut(street("long", cameras=2048, density=3).scene, CutOptions(tile_bytes=500, axes=16, words=8, overlap=0.0))
+    count, size = long.records.shape
+    assert count == 1024
+    layout = best_layout(count, size)
+    matrix = one_server.arranged(long.records, layout)
+    exits: list[Exit] = [
+        TwoServers(records=count, size=size, transports=(Server(long.records), Server(long.records))),
+        OneServer(
+            layout=layout,
+            seed=SEED,
+            hint=one_server.hint(matrix, SEED),
+            transport=lambda sent: one_server.answers(matrix, sent),
+        ),
+    ]
+    for exit in exits:
+        for start in range(0, count, 32):
+            indices = list(range(start, start + 32))
+            for index, record in zip(indices, exit.fetch(indices), strict=True):
+                assert record == long.records[index].tobytes()
+                proved_tile(long.manifest, index, record)
