@@ -116,10 +116,10 @@ def test_answers_of_another_number_or_length_are_refused() -> None:
 
 @pytest.mark.slow
 def test_every_tile_of_a_thousand_arrives() -> None:
-    """A long street in 1,024 tiles, all of them fetched 32 at a time from two servers and from one, and proved."""
+    """A long street in more than 1,000 tiles, all of them fetched 32 at a time from two servers and from one, and proved."""
     long = cut(street("long", cameras=2048, density=3).scene, CutOptions(tile_bytes=500, axes=16, words=8, overlap=0.0))
     count, size = long.records.shape
-    assert count == 1024
+    assert count > 1000
     layout = best_layout(count, size)
     matrix = one_server.arranged(long.records, layout)
     exits: list[Exit] = [
@@ -133,7 +133,7 @@ def test_every_tile_of_a_thousand_arrives() -> None:
     ]
     for exit in exits:
         for start in range(0, count, 32):
-            indices = list(range(start, start + 32))
+            indices = list(range(start, min(start + 32, count)))
             for index, record in zip(indices, exit.fetch(indices), strict=True):
                 assert record == long.records[index].tobytes()
                 proved_tile(long.manifest, index, record)
