@@ -3,10 +3,10 @@
     VEIL_DATA=... python benchmarks/tiles.py --images 300 1000 --queries 100 --foreign 100
 
 Every tenth image of a city is a query, the first N of the others are the map, at their true poses, with the points that two
-of them or more see; foreign queries are of another city. Maps are cut as `veil tiles cut` does, into tiles of `--bytes`, of which
-a localization asks for each number of `--asked`, chosen by sketches; "placed" asks for the four nearest to a position that is
-off by a normal error of `--gps` meters along each axis. Beside them "raw": the query matched with those 40 images of the whole
-raw map that truly share most points with it, which is more than any retrieval knows. One line each tells
+of them or more see; foreign queries are of another city. Maps are cut as `veil tiles cut` does, in tiles of `--bytes`, of
+which a localization asks for each number of `--asked`, chosen by sketches; "placed" asks for the four nearest to a position
+that is off by a normal error of `--gps` meters along each axis. Beside them "raw": the query matched with those 40 images of
+the whole raw map that truly share most points with it, which is more than any retrieval knows. One line each tells
 
 - poses within 0.5 m and 2 degrees, other poses, and how many of raw's right poses are among them;
 - the median error of position in meters, and that of raw, of queries that both place right;
