@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -117,7 +118,7 @@ def test_what_says_nothing_or_nonsense_is_refused_before_a_fetch() -> None:
     class Counting:
         guarantee = Region(read=lambda: made().records).guarantee
 
-        def fetch(self, indices: list[int]) -> list[bytes]:
+        def fetch(self, indices: Sequence[int]) -> list[bytes]:
             sent.append(1)
             return []
 

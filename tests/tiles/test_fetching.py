@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -143,29 +143,23 @@ def test_the_server_sees_the_same_whatever_is_wanted_kept_or_changed() -> None:
         assert len(views(twin)) > 1
 
 
+def answered(messages: Sequence[bytes], *, lies: bool, log: list[tuple[int, ...]]) -> list[bytes]:
+    """Answers of one of two servers, changed if it lies, and in `log` the lengths of what it was sent."""
+    log.append(tuple(map(len, messages)))
+    answers = [two_servers.answer(made().records, message) for message in messages]
+    return [bytes([answer[0] ^ 1]) + answer[1:] for answer in answers] if lies else answers
+
+
 def test_the_attack_fails_against_two_servers() -> None:
     """One of two servers changes all its answers: all messages keep their number and length, and every change is noticed.
 
     Oracle: the lengths of what an honest server is sent for the same walk.
     """
-    records = made().records
     lengths = {}
     for lying in (False, True):
         sent: list[tuple[int, ...]] = []
-
-        def server(messages: Sequence[bytes], lies: bool, log: list[tuple[int, ...]] = sent) -> list[bytes]:
-            log.append(tuple(map(len, messages)))
-            answers = [two_servers.answer(records, message) for message in messages]
-            return [bytes([answer[0] ^ 1]) + answer[1:] for answer in answers] if lies else answers
-
-        exit = TwoServers(
-            records=len(records),
-            size=records.shape[1],
-            transports=(
-                lambda messages, lies=lying, ask=server: ask(messages, lies),
-                lambda messages, ask=server: ask(messages, False),
-            ),
-        )
+        servers = (partial(answered, lies=lying, log=sent), partial(answered, lies=False, log=sent))
+        exit = TwoServers(records=len(made().records), size=made().records.shape[1], transports=servers)
         fetcher = TileFetcher(made().manifest, exit)
         found = [fetcher.fetch(wanted) for wanted in ([0, 1], [2], [0, 1])]
         assert [len(item.tiles) for item in found] == ([0, 0, 0] if lying else [2, 1, 2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -48,7 +49,7 @@ def test_the_best_is_the_best_for_every_number(numbers: TileNumbers) -> None:
     ],
 )
 def test_ranges_of_straight_lines(own: tuple, others: list, due: tuple) -> None:
-    def line(pair: tuple[int, int]):  # type: ignore[no-untyped-def]
+    def line(pair: tuple[int, int]) -> Callable[[int], int]:
         return lambda count: pair[0] + pair[1] * count
 
     assert best_range(line(own), [line(other) for other in others]) == due

@@ -17,6 +17,8 @@ from veil.space import Space, require_same
 DEVIATIONS = {4: 3.0, 8: 6.0}
 # Sizes are kept in such parts of an octave; 256 of them cover a factor of 65,536.
 SIZE_STEPS = 16
+# Squares and products of numbers below this stay finite in single precision.
+MOST = 1e12
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,10 +43,10 @@ class TileCoding:
 
     def __post_init__(self) -> None:
         numbers = [self.step, self.least_pixels, self.least_frames, *self.scales.tolist()]
-        if not all(0 < value < math.inf for value in numbers):
-            raise RangeError("scales, steps and least sizes of tiles must be positive and finite")
-        if not (np.isfinite(self.pca.mean).all() and np.isfinite(self.pca.axes).all()):
-            raise RangeError("the principal axes of tiles must be finite")
+        if not all(1 / MOST < value < MOST for value in numbers):  # also refuses NaN
+            raise RangeError(f"scales, steps and least sizes of tiles must be positive and below {MOST:g}")
+        if not (np.abs(self.pca.mean).max() < MOST and np.abs(self.pca.axes).max() < MOST):
+            raise RangeError(f"the principal axes of tiles must be finite and below {MOST:g}")
 
     @property
     def axes(self) -> int:

@@ -20,7 +20,7 @@ from veil.tiles.manifest import MOST_TILE_BYTES, Manifest
 from veil.tiles.sketches import WORDS, sketched
 from veil.tiles.tile_format import BITS, HEADER, PLACE_BITS, Tile, encode_tile, point_bytes
 
-# Principal axes, scales and words are found from so many descriptors at most.
+# Principal axes and scales are found, and losses measured, with so many descriptors at most.
 SAMPLE = 100_000
 
 
@@ -152,8 +152,7 @@ def cut(
         progress(index + 1, len(pieces))
     tree = merkle.levels([merkle.leaf_hash(data) for _, data in tiles])
     records = [data + merkle.proof(tree, index) for index, (_, data) in enumerate(tiles)]
-    vectors = coding.vectors(coding.levels(found.descriptors.astype(np.float64)))
-    sketches = sketched(vectors, [found.rows_of(piece.points) for piece in pieces], words=options.words, seed=options.seed)
+    sketches = sketched([tile.descriptors for tile, _ in tiles], coding.scales, words=options.words, seed=options.seed)
     manifest = Manifest(
         coding=coding,
         low=np.array([cell.low for cell in cells]),
@@ -232,9 +231,7 @@ def _coding(scene: Scene, found: Aspects, pieces: list[_Piece], step: float, opt
     """What the tiles' numbers mean, from the descriptors that are kept."""
     kept = np.unique(np.concatenate([piece.points for piece in pieces]))
     rows = found.rows_of(kept)
-    if len(rows) > SAMPLE:
-        rows = np.sort(np.random.default_rng(options.seed).choice(rows, SAMPLE, replace=False))
-    sample = found.descriptors[rows].astype(np.float64)
+    sample = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)
     pca = fit_pca(sample, options.axes)
     return TileCoding(
         raw_space=scene.space,
@@ -245,6 +242,11 @@ def _coding(scene: Scene, found: Aspects, pieces: list[_Piece], step: float, opt
         least_pixels=float(found.pixels.min()),
         least_frames=float(found.frames.min()),
     )
+
+
+def _sampled(rows: Int64[np.ndarray, "_"], seed: int) -> Int64[np.ndarray, "_"]:
+    """At most SAMPLE of the rows, drawn evenly."""
+    return rows if len(rows) <= SAMPLE else np.sort(np.random.default_rng(seed).choice(rows, SAMPLE, replace=False))
 
 
 def _tile(index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], found: Aspects, coding: TileCoding) -> Tile:
@@ -263,7 +265,7 @@ def _tile(index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], fou
 def _report(scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCoding, options: CutOptions) -> CutReport:
     placed = np.concatenate([piece.points for piece in pieces])
     rows = found.rows_of(placed)
-    exact = found.descriptors[rows].astype(np.float64)
+    exact = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)
     back = coding.vectors(coding.levels(exact)) @ coding.pca.axes + coding.pca.mean
     lost = float(((exact - back) ** 2).sum() / max(((exact - exact.mean(axis=0)) ** 2).sum(), 1e-12))
     used = sum(HEADER.size + len(piece.points) * point_bytes(options.axes, options.bits, 0) for piece in pieces)

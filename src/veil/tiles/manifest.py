@@ -26,6 +26,8 @@ from veil.tiles.sketches import Sketches
 from veil.tiles.tile_format import BITS, HEADER
 
 FORMAT = 1
+# Cells lie so far from the map's zero at most, in its units.
+FARTHEST = 1e100
 MOST_TILES, MOST_TILE_BYTES, MOST_WORDS = 1 << 20, 1 << 28, 1 << 16
 
 
@@ -143,7 +145,7 @@ def _manifest(facts: Mapping[str, Any], binary: bytes) -> Manifest:
         raise ValueError(f"{axes} axes of {bits} bits in {tile_bytes} bytes cannot be")
     shapes = [(count, 3), (count, 3), (space.dim,), (axes, space.dim), (axes,), (words, axes), (words,), (count, words)]
     low, high, mean, principal, scales, centers, rarity, weights = _read(binary, shapes)
-    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low <= high).all()):
+    if not ((low > -FARTHEST).all() and (low <= high).all() and (high < FARTHEST).all()):  # also refuses NaN
         raise ValueError("a cell is no box")
     root = bytes.fromhex(facts["merkle_root"])
     if len(root) != HASH_BYTES:

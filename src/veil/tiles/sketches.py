@@ -5,6 +5,8 @@ A tile is a bag of words, weighted by their rarity and compared by the cosine (S
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +16,8 @@ from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import RangeError
 
 WORDS, ITERATIONS = 512, 8
+# Words are found among so many descriptors, about.
+SAMPLE = 50_000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,22 +49,31 @@ class Sketches:
 
 
 def sketched(
-    vectors: Float32[np.ndarray, "rows axes"], tile_of: list[Int64[np.ndarray, "_"]], *, words: int = WORDS, seed: int = 0
+    tiles: Sequence[Int8[np.ndarray, "_ axes"]], scales: Float32[np.ndarray, "axes"], *, words: int = WORDS, seed: int = 0
 ) -> Sketches:
-    """Sketches of tiles, whose descriptors (compressed) are the rows `tile_of` each.
+    """Sketches of tiles, whose descriptors are `tiles` in levels, of which one along each axis stands for `scales`.
 
-    `words` are found by spherical k-means, at most one for each four descriptors; `seed` is that of the k-means.
+    At most `words` words, and one for each four descriptors, are found by spherical k-means among a sample of the descriptors;
+    `seed` is that of both.
     """
-    unit = _unit(vectors.astype(np.float64)).astype(np.float32)
+    sample = _sample(tiles, seed) * scales
+    unit = _unit(sample.astype(np.float64)).astype(np.float32)
     for centers in spherical_kmeans(unit, max(2, min(words, len(unit) // 4)), iterations=ITERATIONS, seed=seed):
         found = np.rint(centers * 127).astype(np.int8)
-    counts = np.array([_counts(found, vectors[rows]) for rows in tile_of])
+    counts = np.array([_counts(found, levels * scales) for levels in tiles])
     frequent = (counts > 0).sum(axis=0)
     idf = np.log((1 + len(counts)) / (1 + frequent)) + 0.1  # a word of every tile still says a little
     rarity = np.maximum(np.rint(255 * idf / idf.max()), 1).astype(np.uint8)
     weight = counts * rarity
     largest = np.maximum(weight.max(axis=1, keepdims=True), 1e-12)
     return Sketches(words=found, weights=np.rint(255 * weight / largest).astype(np.uint8), rarity=rarity)
+
+
+def _sample(tiles: Sequence[Int8[np.ndarray, "_ axes"]], seed: int) -> Int8[np.ndarray, "_ axes"]:
+    """At most SAMPLE descriptors, the same share of each tile's."""
+    random = np.random.default_rng(seed)
+    share = min(1.0, SAMPLE / max(sum(len(levels) for levels in tiles), 1))
+    return np.concatenate([levels[random.permutation(len(levels))[: math.ceil(share * len(levels))]] for levels in tiles])
 
 
 def _counts(words: Int8[np.ndarray, "words axes"], vectors: Float32[np.ndarray, "rows axes"]) -> Float64[np.ndarray, "words"]:

@@ -142,7 +142,9 @@ def test_slips_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     for words, told in (
         (["localize", f"tiles:{tmp_path / 'none'}", "q.jpg"], "cannot read"),
         (["localize", f"tiles:{tmp_path}", "q.jpg", "--offline"], "--cache"),
-        (["localize", "tiles:https://maps.example/tiles", "q.jpg"], "cannot read"),
+        (["localize", "tiles:http://maps.example/tiles", "q.jpg"], "use https"),
+        (["localize", "tiles:https://127.0.0.1:9/t", "q.jpg", "--offline", "--cache", str(tmp_path)], "at an address"),
+        (["localize", "tiles:https://127.0.0.1:9/t", "q.jpg"], "does not answer"),
     ):
         assert main(words) == 1
         assert told in capsys.readouterr().err

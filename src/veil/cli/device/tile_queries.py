@@ -1,4 +1,4 @@
-"""`veil localize tiles:FOLDER`: photographs are localized on this device, in tiles that are fetched without telling which."""
+"""`veil localize tiles:PLACE`: photographs are localized on this device, in tiles that are fetched without telling which."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from veil.cli.common import EXIT_NO_POSE, EXIT_OK, quiet_colmap, say, tell, tell_skipped, write_json
 from veil.cli.device.extract import with_camera
 from veil.cli.server.pose_rows import pose_line, pose_row
+from veil.client.tile_download import fetcher_of_url
 from veil.errors import InputError, VeilError
 from veil.extraction import EXTRACTORS, extract
 from veil.extraction.sift import SiftOptions
@@ -57,7 +58,7 @@ def localize_in_fetched(arguments: argparse.Namespace) -> int:
     if arguments.offline and arguments.cache is None:
         raise InputError("--offline uses what is kept on this device; say where with --cache")
     cache = FolderCache(folder=arguments.cache) if arguments.cache else None
-    fetcher = fetcher_of(Path(arguments.map.removeprefix(PREFIX)), cache=cache, offline=arguments.offline)
+    fetcher = _fetcher(arguments, cache)
     rows: list[dict] = []
     refused: dict[str, dict[str, str]] = {}
     skipped: dict[str, str] = {}
@@ -83,6 +84,16 @@ def localize_in_fetched(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, {"queries": rows, "skipped": skipped, "tiles": tiles})
     say(arguments, f"localized on this device, in tiles of a public map. {sentence}")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
+
+
+def _fetcher(arguments: argparse.Namespace, cache: FolderCache | None) -> TileFetcher:
+    """The fetcher for tiles in a folder or at an address. Raises InputError for an address offline."""
+    place = arguments.map.removeprefix(PREFIX)
+    if not place.startswith(("http://", "https://")):
+        return fetcher_of(Path(place), cache=cache, offline=arguments.offline)
+    if arguments.offline:
+        raise InputError("--offline sends nothing, and the manifest is at an address; keep a copy of it in a folder")
+    return fetcher_of_url(place, cache=cache)
 
 
 def _answer(arguments: argparse.Namespace, features: Features, fetcher: TileFetcher) -> TileAnswer:

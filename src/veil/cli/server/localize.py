@@ -59,7 +59,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "them leaves.",
         EXAMPLES,
     )
-    parser.add_argument("map", type=map_or_tiles, help="a folder that `veil map` wrote, or tiles:FOLDER (`veil tiles cut`)")
+    parser.add_argument("map", type=map_or_tiles, help="a folder that `veil map` wrote, or tiles:FOLDER or tiles:https://...")
     parser.add_argument(
         "queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5); in tiles photographs or raw features"
     )
