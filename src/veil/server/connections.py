@@ -92,6 +92,8 @@ def connection_options(settings: ServerSettings) -> dict[str, Any]:
     }
 
 
-def _ended(timer: asyncio.TimerHandle | None) -> None:
+def _ended(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """None, in place of a timer that is cancelled."""
     if timer is not None:
         timer.cancel()
+    return None
