@@ -347,7 +347,7 @@ def ask_poses(load: Load, secret: str, planted: Planted, query: bytes, turn: int
 def contribute(load: Load, secret: str, map_id: str, messages: list[bytes], turn: int) -> None:
     """Contribute, the same bytes until they are acknowledged, and delete each fifth."""
     for number, message in enumerate(messages):
-        status, value = 0, dict[str, object]()
+        status, value = 0, dict[str, str]()
         while status != 202 and not load.stop.is_set():
             turn += 1
             status, value = ask(load, PORTS[turn % 2], secret, "POST", f"/v1/maps/{map_id}/contributions", message)
