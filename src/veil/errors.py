@@ -13,6 +13,10 @@ class InputError(VeilError, ValueError):
     """An argument or input cannot be used: it is empty, NaN, of the wrong size, or lacks something that is needed."""
 
 
+class CannotWrite(InputError):
+    """A file cannot be written: the disk is full, or the place is not to be written to; nothing half-written is left."""
+
+
 class NoFace(InputError):
     """A photograph shows no usable face, or several where only one is allowed; callers treat this as an answer, not a fault."""
 

@@ -80,3 +80,27 @@ def test_a_full_pool_says_so() -> None:
         assert pool.call(tasks.double, 4, deadline_s=30.0) == 8
     finally:
         pool.close()
+
+
+@pytest.mark.slow
+def test_who_waits_longest_is_next() -> None:
+    """Three clients that ask again at once share one process evenly; from a queue that the quickest takes from, not."""
+    pool = WorkerPool(1, waiting=8)
+    counts = [0, 0, 0]
+    try:
+        pool.warm(tasks.pid)
+        until = time.monotonic() + 2.0
+
+        def ask(client: int) -> None:
+            while time.monotonic() < until:
+                pool.call(tasks.sleep, 0.02, deadline_s=30.0)
+                counts[client] += 1
+
+        threads = [threading.Thread(target=ask, args=(client,)) for client in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        pool.close()
+    assert max(counts) - min(counts) <= 1 and min(counts) > 3

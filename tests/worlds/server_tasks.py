@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 from veil.errors import InputError, WireError
 from veil.server.processes import Tell
@@ -43,3 +44,11 @@ def misuse(tell: Tell) -> None:
 
 def fail(tell: Tell) -> None:
     raise ZeroDivisionError("a secret detail")
+
+
+def die_once(place: str, tell: Tell) -> str:
+    path = Path(place)
+    if not path.exists():
+        path.touch()
+        os._exit(3)
+    return "done"

@@ -20,6 +20,7 @@ from veil.features import Features
 from veil.pipelines.device import Device
 from veil.pipelines.protection import HideInWords, Protection
 from veil.server.app import create_app
+from veil.server.connections import connection_options
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.wire import decode
@@ -102,7 +103,7 @@ def running(service: Service, *, jobs: bool = True) -> Iterator[Running]:
     """A server of a service; `jobs` False does no work on maps."""
     _, secret = service.tokens.make("tests", ["admin"])
     app = create_app(service, Runner(service) if jobs else None)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_config=None, access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, **connection_options(service.settings)))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

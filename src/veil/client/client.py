@@ -145,6 +145,10 @@ class Client:
         for sending in self.outbox.sent():
             if (sending.server, sending.contribution) == (self._connection.url, contribution):
                 self.outbox.forget(sending)
+        # A message whose acknowledgement was lost still waits; sent again, it would undo the deletion.
+        for sending, _ in list(self.outbox.waiting()):
+            if (sending.server, sending.message_sha256) == (self._connection.url, receipt.content.get("message_sha256")):
+                self.outbox.drop(sending)
         return receipt
 
     def verify(self, receipt: Receipt) -> None:

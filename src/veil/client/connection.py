@@ -118,6 +118,9 @@ class Connection:
                 self._open.request(method, target, body=body, headers=headers)
                 response = self._open.getresponse()
                 data = response.read(MOST_ANSWER + 1)
+                # The library does not tell that an answer was cut off, neither within the body nor before its length.
+                if len(data) <= MOST_ANSWER and (response.length or response.getheader("Content-Length") is None):
+                    raise http.client.IncompleteRead(data, response.length)
             except (http.client.HTTPException, OSError) as error:
                 self.close()
                 if is_kept and not isinstance(error, socket.timeout):

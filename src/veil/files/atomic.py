@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import CannotWrite, FileFormatError
 
 
 def _umask() -> int:
@@ -42,11 +44,11 @@ def replacing(path: Path, *, suffix: str | None = None, private: bool = False) -
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A block that writes `path`, in which errors of the operating system become InputError."""
+    """A block that writes `path`, in which errors of the operating system become CannotWrite, an InputError."""
     try:
         yield
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; choose another place or free it") from None
+        raise CannotWrite(f"cannot write {path}: {error.strerror or error}; choose another place or free it") from None
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -67,3 +69,13 @@ def read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def remove_folder(folder: Path) -> None:
+    """Delete a folder that others may be reading, if it is there: for them it is whole, or gone."""
+    gone = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+    try:
+        folder.rename(gone)
+    except OSError:
+        gone = folder
+    shutil.rmtree(gone, ignore_errors=True)

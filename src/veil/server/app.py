@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from veil import __version__
 from veil.forms import lifted_guarantee
 from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, admitted
-from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message
+from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, MOST_HELD, BoundedBodies, read_message
 from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
 from veil.server.identities import IdentityProvider
@@ -71,7 +71,7 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
             await run_in_threadpool(runner.stop)
         service.close()
 
-    app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
     app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
@@ -86,7 +86,7 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     _add_tokens(app)
     if service.settings.demo_page:
         add_demo_page(app)
-    app.add_middleware(BoundedBodies, seconds=service.settings.body_s)
+    app.add_middleware(BoundedBodies, seconds=service.settings.body_s, most_bytes=MOST_HELD)
     app.add_middleware(Measured, metrics=app.state.metrics, log_requests=service.settings.log_requests)
     return app
 
@@ -102,7 +102,7 @@ def _add_health(app: FastAPI) -> None:
     """Routes that tell whether the server lives, and what it keeps."""
 
     @app.get("/healthz", tags=["health"])
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Whether the process answers."""
         return {"status": "alive", "veil": __version__}
 

@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from veil.server.policy import MapPolicy, NotAMessage, Refused
 from veil.server.problems import NoLength, TooLarge, TooSlow, answer_to
+from veil.server.processes import Busy
 from veil.wire.codec import message_length
 from veil.wire.head import HEAD_BYTES
 
@@ -22,15 +23,23 @@ MESSAGE_BODY: dict[str, Any] = {
 MOST_JSON, MOST_MESSAGE = 64 << 10, 256 << 20
 # The longest request of the GeoPoseProtocol, which holds a message in base64, and how the paths of its routes end.
 MOST_GEOPOSE, GEOPOSE = 32 << 20, "/geopose"
+# Bodies of all requests of a server together.
+MOST_HELD = 512 << 20
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 class BoundedBodies:
-    """A layer around an application that refuses bodies of unknown or too great length, and ends those that come too slowly."""
+    """A layer around an application that refuses bodies of unknown or too great length, and ends those that come too slowly.
 
-    def __init__(self, app: ASGIApp, seconds: float) -> None:
+    Bodies of all requests together hold `most_bytes` at most, of those that wait, too. Whatever an application raises gets an
+    answer here: what is around it would write the text of the error, with what a client sent, into the log.
+    """
+
+    def __init__(self, app: ASGIApp, seconds: float, most_bytes: int) -> None:
         self._app = app
         self._seconds = seconds
+        self._most_bytes = most_bytes
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -39,12 +48,24 @@ class BoundedBodies:
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
         try:
-            _require_length(str(scope["method"]), headers, MOST_GEOPOSE if scope["path"].endswith(GEOPOSE) else MOST_JSON)
-        except (NoLength, TooLarge) as error:
+            length = _require_length(
+                str(scope["method"]), headers, MOST_GEOPOSE if scope["path"].endswith(GEOPOSE) else MOST_JSON
+            )
+            if length > MOST_JSON and self._held + length > self._most_bytes:
+                raise Busy("the server holds as many messages as it can; ask again in a moment")
+        except (NoLength, TooLarge, Busy) as error:
             await answer_to(error)(scope, receive, send)
             return
+        self._held += length
+        try:
+            await self._served(scope, receive, send)
+        finally:
+            self._held -= length
+
+    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request whose body is not too long."""
         until = time.monotonic() + self._seconds
-        complete = False
+        complete = begun = False
 
         async def bounded() -> Message:
             nonlocal complete
@@ -57,11 +78,21 @@ class BoundedBodies:
             complete = not message.get("more_body", False)
             return message
 
-        await self._app(scope, bounded, send)
+        async def told(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, bounded, told)
+        except Exception as error:
+            answer = answer_to(error)
+            if not begun:
+                await answer(scope, receive, send)
 
 
-def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) -> None:
-    """Raise NoLength or TooLarge for a body that is not to be read."""
+def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) -> int:
+    """The length of a body. Raises NoLength or TooLarge for one that is not to be read."""
     if b"transfer-encoding" in headers or (method in _WITH_BODY and b"content-length" not in headers):
         raise NoLength("send the length of the body in Content-Length; bodies in chunks are not read")
     text = headers.get(b"content-length", b"0")
@@ -71,6 +102,7 @@ def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) ->
     most = MOST_MESSAGE if kind == MESSAGE_TYPE.encode() else most_json
     if int(text) > most:
         raise TooLarge(f"the body has {int(text)} bytes; {most} of this type are read at most")
+    return int(text)
 
 
 def said_length(request: Request) -> int:

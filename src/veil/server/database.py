@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -17,6 +16,8 @@ from veil.server.statements import Row, Statements
 
 # How the name of a copy ends that is kept until an older database is brought up to this version.
 COPY = ".version-"
+# Connections that are kept open while nobody uses them.
+MOST_IDLE = 16
 
 
 @runtime_checkable
@@ -57,7 +58,7 @@ class SqliteStatements:
 
 
 class SqliteDatabase:
-    """Records in one SQLite file in WAL mode, made where it is missing; a connection for each thread.
+    """Records in one SQLite file in WAL mode, made where it is missing; a connection for each transaction that is open.
 
     What is deleted is overwritten in the file (`secure_delete`). A file of an older version is brought up to this one, at once
     or not at all; a copy of it lies beside it meanwhile. Raises InputError if the file cannot be made, FileFormatError if it is
@@ -66,10 +67,10 @@ class SqliteDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._threads = threading.local()
-        self._open: list[sqlite3.Connection] = []
+        self._idle: list[sqlite3.Connection] = []
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch(mode=0o600)
         try:
             self._prepare()
         except sqlite3.DatabaseError as error:
@@ -81,39 +82,72 @@ class SqliteDatabase:
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[Statements]:
         """Statements of one transaction, as `Database` says."""
-        connection = self._connection()
-        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield SqliteStatements(connection)
-        except BaseException:
-            connection.rollback()
-            raise
-        connection.commit()
+        with self._connection() as connection:
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield SqliteStatements(connection)
+                connection.commit()
+            except BaseException:
+                connection.rollback()
+                raise
 
     def close(self) -> None:
-        """Close the connections of all threads, and empty the log beside the file."""
-        for connection in self._open:
-            connection.close()
-        self._open.clear()
-        self._threads = threading.local()
+        """Close all connections that nobody uses, and empty the log beside the file."""
+        while self._idle:
+            self._idle.pop().close()
 
     def clear_log(self, *, left_over: bool = False) -> None:
-        """Move what the log beside the file holds into the file, so that no deleted row is left there; nothing is left over."""
-        if not left_over:
-            self._connection().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Move what the log beside the file holds into the file, so that no deleted row is left there.
 
-    def _connection(self) -> sqlite3.Connection:
-        known: sqlite3.Connection | None = getattr(self._threads, "connection", None)
-        if known is None:
-            # Threads of the server end before the database is closed; the check would forbid to close it from another.
-            known = sqlite3.connect(self.path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False)
-            known.row_factory = sqlite3.Row
-            known.execute("PRAGMA journal_mode = WAL")
-            known.execute("PRAGMA secure_delete = ON")
-            self._threads.connection = known
-            self._open.append(known)
-        return known
+        Whoever reads or writes for long, or a kill, leaves some of it over for the next time.
+        """
+        with self._connection() as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that nobody else uses meanwhile. One that met an error of the database is not used again.
+
+        Threads of a server come and go, so that connections belong to none of them.
+        """
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connected()
+        try:
+            yield connection
+        except sqlite3.Error:
+            connection.close()
+            raise
+        except BaseException:
+            self._give_back(connection)
+            raise
+        self._give_back(connection)
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        if len(self._idle) < MOST_IDLE:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _connected(self) -> sqlite3.Connection:
+        """A new connection to the file, which must be there: a file that is away must not be made anew without its rows."""
+        found = sqlite3.connect(
+            f"{self.path.resolve().as_uri()}?mode=rw",
+            timeout=PATIENCE_S,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=True,
+        )
+        try:
+            found.row_factory = sqlite3.Row
+            found.execute("PRAGMA journal_mode = WAL")
+            found.execute("PRAGMA secure_delete = ON")
+        except BaseException:
+            found.close()
+            raise
+        return found
 
     def _prepare(self) -> None:
         """Make the tables, or bring them up to this version."""

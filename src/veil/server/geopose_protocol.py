@@ -100,7 +100,7 @@ def query_of(body: bytes | bytearray) -> GeoPoseQuery:
             raise Refused(f"{name} tell where the device is and are not needed; send none of them")
     _require_camera(readings, message)
     number, time_ms = value.get("id"), value.get("timestamp")
-    if not isinstance(number, str) or len(number) > 200:
+    if not isinstance(number, str) or len(number) > 200 or not _is_text(number):
         raise InputError("the request needs an id, a text of at most 200 characters")
     return GeoPoseQuery(
         id=number,
@@ -119,13 +119,19 @@ def _decoded(characters: bytes) -> bytes:
         raise InputError(f"imageBytes is no base64 ({error})") from None
 
 
+def _is_text(value: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which JSON can escape and nothing can answer."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
 def _no_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
 
 
 def _number(value: Any, what: str) -> float:
     """A finite number. Raises InputError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # The comparison is with the exact number, where it has more digits than a double holds.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= UNKNOWN:
         raise InputError(f"{what} must be a number, got {str(value)[:50]!r}")
     return float(value)
 

@@ -131,9 +131,11 @@ class Jobs:
         with self._database.transaction() as found:
             rows = found.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
             # A lease that ends later than any can was given before the clock was set back.
-            working = {row["map"] for row in rows if row["state"] == "running" and now < row["lease"] <= now + LEASE_S}
+            running = {row["map"]: row for row in rows if row["state"] == "running"}
+            working = {name for name, row in running.items() if now < row["lease"] <= now + LEASE_S}
             for row in rows:
-                if row["map"] in working:
+                # Whoever began one job of a map and was not heard of may still work on it: that one is taken first.
+                if row["map"] in working or running.get(row["map"], row)["id"] != row["id"]:
                     continue
                 if row["attempts"] >= ATTEMPTS:
                     reason = f"the work ended {row['attempts']} times without a result; it may need more memory"

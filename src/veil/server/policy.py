@@ -26,6 +26,8 @@ _SIGNATURES = {
     b"%PDF": "a PDF document",
 }
 _FTYP = b"ftyp"  # of HEIC, AVIF and MP4, four bytes in
+# A millennium of days, and no epsilon is near it.
+_MOST = 365_250
 FORMS = ("subspaces", "words")
 PROFILES = ("hardened", "any")
 
@@ -65,6 +67,10 @@ class MapPolicy:
     keep_days: float | None = None
 
     def __post_init__(self) -> None:
+        kinds = {"forms": tuple, "least_profile": str, "lines_only": bool, "max_features": int, "max_bytes": int}
+        for name, kind in kinds.items():
+            if type(getattr(self, name)) is not kind:
+                raise RangeError(f"{name} must be of type {kind.__name__}, got {getattr(self, name)!r}")
         if not self.forms or set(self.forms) - set(FORMS):
             raise RangeError(f"forms must be some of {', '.join(FORMS)}, got {', '.join(self.forms) or 'none'}")
         if self.least_profile not in PROFILES:
@@ -78,8 +84,8 @@ class MapPolicy:
             raise RangeError(f"max_share_of_token must lie in (0, 1], got {share!r}; leave it out for no limit")
         for name in ("max_epsilon", "keep_days"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value < math.inf:
-                raise RangeError(f"{name} must be finite and not negative, got {value!r}; leave it out for no limit")
+            if value is not None and not (type(value) in (int, float) and 0 <= value <= _MOST):
+                raise RangeError(f"{name} must be a number from 0 to {_MOST:,}, got {value!r}; leave it out for no limit")
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> MapPolicy:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 import math
 import sqlite3
+import traceback
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
-from veil.errors import FileFormatError, InputError, StorageTrouble, VeilError, WireError
+from veil.errors import CannotWrite, FileFormatError, InputError, StorageTrouble, VeilError, WireError
 from veil.server.identities import IssuerAway
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
@@ -53,6 +55,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (IssuerAway, 503, "issuer"),
     (StorageTrouble, 503, "storage"),
     (FileFormatError, 503, "storage"),
+    (CannotWrite, 503, "storage"),
     (InputError, 422, "invalid"),
     (VeilError, 503, "unavailable"),
 )
@@ -81,6 +84,8 @@ TITLES = {
 
 def problem(status: int, kind: str, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """An answer of problem+json."""
+    # What a client sent may stand in it, with halves of surrogate pairs, which no answer can hold.
+    detail = detail.encode("utf-8", "replace").decode("utf-8")
     content: dict[str, Any] = {"type": f"urn:veil:{kind}", "title": TITLES[kind], "status": status, "detail": detail}
     return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
 
@@ -102,10 +107,13 @@ def answer_to(error: Exception) -> Response:
             if isinstance(error, Busy):
                 headers["Retry-After"] = "1"
             return problem(status, kind, str(error), headers)
-    if isinstance(error, sqlite3.OperationalError | OSError):
+    if isinstance(error, ClientDisconnect):
+        return problem(400, "http", "the connection ended before the body")
+    if isinstance(error, sqlite3.Error | OSError):
         log.warning("%s: %s", type(error).__name__, error)
         return problem(503, "storage", "try again later; the server's log says more", {"Retry-After": "10"})
-    log.error("%s", type(error).__name__, exc_info=error)
+    # The places without the text of the error, which may hold what a client sent.
+    log.error("%s\n%s", type(error).__name__, "".join(traceback.format_tb(error.__traceback__)))
     return problem(500, "failed", "this is a fault of the server; its log says more")
 
 
@@ -127,6 +135,7 @@ def add_problems(app: FastAPI) -> None:
     app.add_exception_handler(VeilError, of_error)
     app.add_exception_handler(sqlite3.Error, of_error)
     app.add_exception_handler(OSError, of_error)
+    app.add_exception_handler(ClientDisconnect, of_error)
     app.add_exception_handler(HTTPException, of_http)
     app.add_exception_handler(RequestValidationError, of_values)
     app.add_exception_handler(Exception, of_error)

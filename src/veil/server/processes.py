@@ -7,13 +7,14 @@ import pickle
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from veil.errors import InputError, VeilError
+from veil.errors import CannotWrite, InputError, VeilError
 
 Result = TypeVar("Result")
 Tell = Callable[[str, int, int], None]
@@ -127,19 +128,25 @@ class WorkerPool:
 
     def __init__(self, count: int, *, waiting: int = 64, patience_s: float = 10.0) -> None:
         self.workers = [Worker() for _ in range(count)]
-        self._free: queue.LifoQueue[Worker] = queue.LifoQueue()
-        for worker in self.workers:
-            self._free.put(worker)
+        self._lock = threading.Lock()
+        self._free = list(self.workers)
+        self._waiting: deque[queue.SimpleQueue[Worker]] = deque()
         self._seats = threading.BoundedSemaphore(count + waiting)
         self._patience_s = patience_s
 
     def call(self, task: Callable[..., Result], *arguments: object, deadline_s: float) -> Result:
-        """The result of a task on a free worker. Raises Busy, and what `Worker.call` raises."""
+        """The result of a task on a free worker, begun once more if its process dies: that may be nobody's fault.
+
+        Raises Busy, and what `Worker.call` raises.
+        """
         if not self._seats.acquire(blocking=False):
             raise Busy("the server is working on as much as it can; ask again in a moment")
         try:
             with self._taken() as worker:
-                return worker.call(task, *arguments, deadline_s=deadline_s)
+                try:
+                    return worker.call(task, *arguments, deadline_s=deadline_s)
+                except WorkerDied:
+                    return worker.call(task, *arguments, deadline_s=deadline_s)
         finally:
             self._seats.release()
 
@@ -159,15 +166,32 @@ class WorkerPool:
 
     @contextmanager
     def _taken(self) -> Iterator[Worker]:
-        """A worker that nobody else uses meanwhile."""
-        try:
-            worker = self._free.get(timeout=self._patience_s)
-        except queue.Empty:
-            raise Busy("the server is busy; ask again in a moment") from None
+        """A worker that nobody else uses meanwhile. Whoever waits longest is next: a client that asks again at once is not."""
+        worker = self._next()
         try:
             yield worker
         finally:
-            self._free.put(worker)
+            with self._lock:
+                if self._waiting:
+                    self._waiting.popleft().put(worker)
+                else:
+                    self._free.append(worker)
+
+    def _next(self) -> Worker:
+        """A free worker, or the one that is handed over. Raises Busy."""
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            seat: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+            self._waiting.append(seat)
+        try:
+            return seat.get(timeout=self._patience_s)
+        except queue.Empty:
+            with self._lock:
+                if seat in self._waiting:
+                    self._waiting.remove(seat)
+                    raise Busy("the server is busy; ask again in a moment") from None
+            return seat.get()
 
 
 def _serve(connection: Connection, parent: int, threads: int) -> None:
@@ -196,9 +220,14 @@ def _serve(connection: Connection, parent: int, threads: int) -> None:
                 answer = ("failed", _portable(error))
             except MemoryError:
                 os._exit(1)
+            except OSError as error:  # of the disk, whatever was asked
+                answer = ("failed", CannotWrite(f"cannot use the disk: {error.strerror or type(error).__name__}"))
             except Exception as error:  # what nobody foresaw must not take the worker's other tasks along
                 answer = ("failed", InputError(f"it cannot be used ({type(error).__name__})"))
-            connection.send(answer)
+            try:
+                connection.send(answer)
+            except OSError:  # the server is gone
+                return
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from veil.errors import InputError, StorageTrouble, VeilError
+from veil.errors import CannotWrite, InputError, StorageTrouble, VeilError
 from veil.files.match_store import MatchStore
 from veil.pipelines.pair_matching import KIND
 from veil.pipelines.removal import forgetting
@@ -37,10 +37,14 @@ from veil.server.tasks import MapOutcome, MapWork, change_map
 log = logging.getLogger("veil.server")
 # How often the queue of jobs is looked at, and what is over is looked for.
 LOOK_S, SWEEP_S = 0.5, 600.0
-# Records of jobs and of use are kept for so long after their end; blobs that nothing names are deleted when they are so old.
-KEPT_S, ORPHAN_S = 7 * 86400.0, 3600.0
-# A version of a map that was replaced is deleted after so long, if whoever replaced it was killed before it could.
+# How long it waits after an error of the disk or the database.
+PAUSE_S = 5.0
+# Records of jobs and of use are kept for so long after their end.
+KEPT_S = 7 * 86400.0
+# What no map and no contribution names is deleted when it is so old: whoever should have deleted it was killed before it could.
 STALE_S = 60.0
+# Nothing expires in the sweep after one during which the clock was set by more than this: it may be wrong, and set right again.
+CLOCK_S = 60.0
 
 
 class Runner:
@@ -80,12 +84,12 @@ class Runner:
         return job
 
     def _run(self) -> None:
-        swept, woken = -math.inf, False
+        swept, woken, offset = -math.inf, False, _clock_offset()
         while not self._stop.is_set():
             try:
                 if time.monotonic() - swept > SWEEP_S:
-                    swept, woken = time.monotonic(), True
-                    sweep(self.service)
+                    swept, woken, before, offset = time.monotonic(), True, offset, _clock_offset()
+                    sweep(self.service, expires=abs(offset - before) < CLOCK_S)
                 if self.work_once() is not None:
                     woken = True
                     continue
@@ -94,6 +98,7 @@ class Runner:
                     update_backups(self.service)
             except Exception as error:  # a full disk or a database that is away: the queue stays, and is looked at again
                 log.warning("jobs: %s: %s", type(error).__name__, error)
+                self._stop.wait(PAUSE_S)
             woken = self._wake.wait(LOOK_S) or woken
             self._wake.clear()
 
@@ -103,8 +108,10 @@ class Runner:
         record = service.records.get(job.map_id)
         if record is None:
             return
-        folder = service.folder / WORK / record.id / f"{job.id}-{job.attempts}"
-        shutil.rmtree(folder.parent, ignore_errors=True)  # of a killed server; only one works on a map
+        folder = service.folder / WORK / record.id / f"{job.id}-{secrets.token_hex(4)}"
+        # Of servers that were killed, or lost their lease: what they would still bring is not taken.
+        for other in folder.parent.glob("*"):
+            shutil.rmtree(other, ignore_errors=True)
         try:
             items = service.records.contributions(record.id)
             work = self._work(job, record, items, folder)
@@ -113,7 +120,7 @@ class Runner:
         except WorkerDied as error:  # it is tried again
             log.warning("job %s: %s", job.id, error)
             self._release(job)
-        except StorageTrouble:  # nobody's fault either: it is tried again when the storage answers
+        except (CannotWrite, StorageTrouble):  # nobody's fault either: it is tried again when the storage answers
             self._release(job, counts=False)
             raise
         except DeadlineExceeded as error:
@@ -123,11 +130,14 @@ class Runner:
             with service.database.transaction(durable=True) as found:
                 end_job(found, job, "failed", {"reason": str(error)})
         except VeilError as error:
+            if not folder.is_dir():  # another server took the job, and cleared up
+                self._release(job)
+                return
             with service.database.transaction(durable=True) as found:
                 end_job(found, job, "failed", {"reason": str(error)})
         finally:
             if not self._stop.is_set():
-                shutil.rmtree(folder.parent, ignore_errors=True)
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _work(self, job: Job, record: MapRecord, items: list[Contribution], folder: Path) -> MapWork:
         """The files of a job's work, laid out."""
@@ -166,7 +176,12 @@ class Runner:
                 return False
             if time.monotonic() - beaten[0] > 5.0:
                 beaten[0] = time.monotonic()
-                return self.service.jobs.beat(job, *shown[-1])
+                try:
+                    return self.service.jobs.beat(job, *shown[-1])
+                except (
+                    Exception
+                ) as error:  # the database is away: the work goes on, and counts if the lease is there at its end
+                    log.warning("job %s: %s: %s", job.id, type(error).__name__, error)
             return True
 
         def tell(step: str, done: int, total: int) -> None:
@@ -184,7 +199,8 @@ class Runner:
         gone: list[Contribution] = []
         with service.database.transaction(durable=True) as found:
             present = map_in(found, record.id)
-            if present is None or not is_held(found, job):
+            # Another version than the work began with: what was deleted from it meanwhile must not come back.
+            if present is None or present.version != record.version or not is_held(found, job):
                 held = False
             else:
                 held = True
@@ -220,11 +236,12 @@ class Runner:
                 result |= {"mapped": mapped, "left_out": len(outcome.left_out), "version": present.version + bool(files)}
                 result |= {} if outcome.moved is None else {"moved": outcome.moved}
                 end_job(found, job, "done", result)
-        old = record.files if held and (outcome.written or outcome.emptied) else files
         if held and (outcome.written or outcome.emptied):
             service.clear_map(record, [item.digest for item in gone])
         else:
-            service.records.drop_unused([*old.values(), *(item.digest for item in gone)])
+            service.records.drop_unused([*files.values(), *(item.digest for item in gone)])
+        if not held:
+            self._release(job)
 
     def _release(self, job: Job, *, counts: bool = True) -> None:
         """Give a job back, so that it is taken again; `counts` says whether this was an attempt."""
@@ -250,9 +267,18 @@ def _of_item(name: str, removed: dict[str, Any]) -> dict[str, Any]:
     return {**removed, "features": own[0]["features"] if own else 0}
 
 
-def sweep(service: Service) -> None:
-    """Delete contributions whose time is over, old records, and unnamed blobs; ask again for removals that failed."""
-    service.expire()
+def _clock_offset() -> float:
+    """How far the clock is ahead of one that nobody sets."""
+    return time.time() - time.monotonic()
+
+
+def sweep(service: Service, *, expires: bool = True) -> None:
+    """Delete what a killed server left, old records, and, if `expires`, contributions whose time is over.
+
+    Removals that failed are asked for again.
+    """
+    if expires:
+        service.expire()
     service.remove_leaving()
     now = time.time()
     service.jobs.forget(now - KEPT_S)
@@ -266,7 +292,7 @@ def sweep(service: Service) -> None:
         if path.name != present.get(path.parent.name) and now - path.stat().st_mtime > STALE_S:
             shutil.rmtree(path, ignore_errors=True)
     forget_matches(service)
-    service.records.drop_unused(service.records.blobs.names(older_than_s=ORPHAN_S))
+    service.records.drop_unused(service.records.blobs.names(older_than_s=STALE_S))
     service.database.clear_log(left_over=True)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
-from veil.files.atomic import writing
+from veil.files.atomic import remove_folder, writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
 from veil.files.places import place_facts, place_of
@@ -77,7 +77,7 @@ class Service:
     def open_pool(self) -> WorkerPool:
         """Start the processes that look at messages, and return when they have loaded what they need."""
         if self.pool is None:
-            self.pool = WorkerPool(self.settings.workers, waiting=self.settings.waiting)
+            self.pool = WorkerPool(self.settings.workers, waiting=self.settings.waiting, patience_s=self.settings.deadline_s)
             self.pool.warm(ready)
         return self.pool
 
@@ -196,6 +196,7 @@ class Service:
         files = self.records.keep_files(folder)
         facts = facts_of(scenes, folder)
         with self.database.transaction(durable=True) as found:
+            self.records.require_kept(files)
             put_version(found, record, files, facts)
         return self.map_record(record.id)
 
@@ -255,8 +256,9 @@ class Service:
 
     def clear_map(self, record: MapRecord, digests: list[str], *, everything: bool = False) -> None:
         """Delete what only an old version of a map used: its files, its folder, and messages of these digests."""
-        shutil.rmtree(self.folder / CACHE / record.id / ("" if everything else str(record.version)), ignore_errors=True)
+        remove_folder(self.folder / CACHE / record.id / str(record.version))
         if everything:
+            shutil.rmtree(self.folder / CACHE / record.id, ignore_errors=True)
             shutil.rmtree(self.folder / MATCHES / record.id, ignore_errors=True)
             shutil.rmtree(self.folder / WORK / record.id, ignore_errors=True)
         self.records.drop_unused([*record.files.values(), *digests])
@@ -270,11 +272,12 @@ class Service:
             raise StorageTrouble(str(error)) from None
 
     def _examined(self, message: bytes, policy: MapPolicy) -> dict[str, Any]:
-        """What a message contains; a process looks at it, which is killed if it takes long."""
-        try:
-            return self.open_pool().call(examine, message, policy.as_json(), deadline_s=self.settings.deadline_s)
-        except (DeadlineExceeded, WorkerDied) as error:
-            raise InputError(f"the message cannot be read: {error}") from None
+        """What a message contains; a process looks at it, which is killed if it takes long.
+
+        Raises DeadlineExceeded or WorkerDied: whose fault it was is not known, and a client that is told that its message is
+        refused drops it.
+        """
+        return self.open_pool().call(examine, message, policy.as_json(), deadline_s=self.settings.deadline_s)
 
     def _on_map(self, record: MapRecord, message: bytes, gravity: Float64[np.ndarray, "3"] | None) -> dict[str, Any]:
         """The answer to a query on a version of a map, or on the next one if that takes its place meanwhile."""

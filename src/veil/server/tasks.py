@@ -87,17 +87,16 @@ def localize_query(
         upload = replace(upload, gravity=np.array(gravity))
     MapPolicy.of(policy).require_content(upload)
     try:
-        where = held_map(folder)
-    except FileFormatError:
+        found = localize(
+            upload,
+            held_map(folder),
+            options=LocalizeOptions(workers=1),
+            word_options=None if not isinstance(upload.form, Subsets) else _word_options(),
+        )
+    except (FileFormatError, OSError):  # indexes are read when they are first needed
         if Path(folder).is_dir():
             raise
         return None
-    found = localize(
-        upload,
-        where,
-        options=LocalizeOptions(workers=1),
-        word_options=None if not isinstance(upload.form, Subsets) else _word_options(),
-    )
     return {**answer_of(found), "seconds": time.perf_counter() - begun}
 
 

@@ -127,6 +127,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     import uvicorn
 
     from veil.server.app import create_app
+    from veil.server.connections import connection_options
     from veil.server.runner import Runner
 
     _take_in(arguments, service)
@@ -139,16 +140,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     logging.getLogger("veil.server").setLevel(logging.INFO)
     app = create_app(service, Runner(service))
     say(arguments, f"veil serves {arguments.folder} at http://{settings.host}:{settings.port} (Ctrl-C ends it)")
-    uvicorn.run(
-        app,
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_keep_alive=30,
-        h11_max_incomplete_event_size=16 << 10,
-    )
+    uvicorn.run(app, host=settings.host, port=settings.port, **connection_options(settings))
     return 0
 
 
