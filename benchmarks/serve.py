@@ -243,7 +243,7 @@ def draw(path: Path, latencies: list[tuple[float, float]], memory: list[tuple[fl
     top.set_ylim(bottom=0)
     bottom.plot(*(np.array(memory) / [1, 1e6]).T, color="tab:green")
     bottom.set_ylabel("memory, MB")
-    bottom.set_ylim(bottom=0)
+    bottom.set_ylim(0, 1.1e-6 * max(size for _, size in memory))
     bottom.set_xlabel("seconds")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
