@@ -50,6 +50,7 @@ def answered(x: float, turn: float = 0.0, **where: object) -> tuple[TileAnswer, 
     return answer, float(np.linalg.norm(found.center - pose.center)), rotation_angle_deg(found.rotation @ pose.rotation.T)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("x", "turn"), [(0.4, 0.0), (7.3, 0.2), (15.5, -0.2), (22.6, 0.1)])
 def test_photographs_are_localized_from_what_they_look_like(x: float, turn: float) -> None:
     """Oracle: the planted pose. Two of many tiles are fetched, which the sketches choose."""
@@ -61,6 +62,7 @@ def test_photographs_are_localized_from_what_they_look_like(x: float, turn: floa
     assert np.abs(centers - x).min() < 4
 
 
+@pytest.mark.slow
 def test_a_last_pose_or_a_gps_fix_choose_the_tiles_around_it() -> None:
     """Oracle: the cells' boxes, and the similarity that was planted."""
     x = 9.2
@@ -79,6 +81,7 @@ def test_a_last_pose_or_a_gps_fix_choose_the_tiles_around_it() -> None:
     assert position < 0.02
 
 
+@pytest.mark.slow
 def test_a_photograph_of_another_place_gets_no_pose() -> None:
     """Broken twin: an answer that always names the nearest tile's middle would give one."""
     for number in range(5):
