@@ -39,7 +39,7 @@ def test_decoding_gives_back_the_manifest() -> None:
     again = decode_manifest(text, binary)
     assert encode_manifest(again) == (text, binary, version) and again.version == version
     assert again.place is not None and again.place.frame == PLACE.frame
-    np.testing.assert_array_equal(again.sketches.weights, manifest().sketches.weights)
+    np.testing.assert_array_equal(again.sketches.counts, manifest().sketches.counts)
     np.testing.assert_array_equal(again.coding.pca.axes, manifest().coding.pca.axes)
 
 
@@ -54,14 +54,14 @@ def test_the_version_is_what_the_format_says() -> None:
 
 def test_whatever_changes_is_another_version() -> None:
     made = manifest()
-    weights = made.sketches.weights.copy()
-    weights[0, 0] ^= 1
+    counts = made.sketches.counts.copy()
+    counts[0, 0] ^= 1
     others = [
         replace(made, root=bytes(32)),
         replace(made, asked=made.asked - 1),
         replace(made, place=None),
         replace(made, low=made.low - 1e-9),
-        replace(made, sketches=replace(made.sketches, weights=weights)),
+        replace(made, sketches=replace(made.sketches, counts=counts)),
         replace(made, coding=replace(made.coding, step=made.coding.step * (1 + 1e-15))),
     ]
     assert len({made.version, *(other.version for other in others)}) == 1 + len(others)

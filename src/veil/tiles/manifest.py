@@ -110,8 +110,7 @@ def _arrays(manifest: Manifest) -> list[tuple[np.ndarray, str]]:
         (coding.pca.axes, "<f4"),
         (coding.scales, "<f4"),
         (sketches.words, "i1"),
-        (sketches.rarity, "u1"),
-        (sketches.weights, "u1"),
+        (sketches.counts, "u1"),
     ]
 
 
@@ -143,8 +142,8 @@ def _manifest(facts: Mapping[str, Any], binary: bytes) -> Manifest:
     bits = _number(facts, "bits", 8)
     if bits not in BITS or axes >= space.dim or axes * bits % 8 or tile_bytes < HEADER.size:
         raise ValueError(f"{axes} axes of {bits} bits in {tile_bytes} bytes cannot be")
-    shapes = [(count, 3), (count, 3), (space.dim,), (axes, space.dim), (axes,), (words, axes), (words,), (count, words)]
-    low, high, mean, principal, scales, centers, rarity, weights = _read(binary, shapes)
+    shapes = [(count, 3), (count, 3), (space.dim,), (axes, space.dim), (axes,), (words, axes), (count, words)]
+    low, high, mean, principal, scales, centers, counts = _read(binary, shapes)
     if not ((low > -FARTHEST).all() and (low <= high).all() and (high < FARTHEST).all()):  # also refuses NaN
         raise ValueError("a cell is no box")
     root = bytes.fromhex(facts["merkle_root"])
@@ -162,7 +161,7 @@ def _manifest(facts: Mapping[str, Any], binary: bytes) -> Manifest:
         ),
         low=low,
         high=high,
-        sketches=Sketches(words=centers, weights=weights, rarity=rarity),
+        sketches=Sketches(words=centers, counts=counts),
         tile_bytes=tile_bytes,
         asked=_number(facts, "asked", count),
         root=root,
@@ -183,7 +182,7 @@ def _number(facts: Mapping[str, Any], key: str, most: int) -> int:
 
 def _read(binary: bytes, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
     """The arrays of the binary part, in the order of `_arrays`."""
-    kinds = ("<f8", "<f8", "<f4", "<f4", "<f4", "i1", "u1", "u1")
+    kinds = ("<f8", "<f8", "<f4", "<f4", "<f4", "i1", "u1")
     sizes = [int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in zip(shapes, kinds, strict=True)]
     if sum(sizes) != len(binary):
         raise ValueError(f"its binary part has {len(binary)} bytes and must have {sum(sizes)}")

@@ -1,6 +1,7 @@
-"""Sketches of tiles: how often each of a few words occurs in one, from which a device tells on its own which tiles to ask for.
+"""Sketches of tiles: how often each of many words occurs in one, from which a device tells on its own which tiles to ask for.
 
-A tile is a bag of words, weighted by their rarity and compared by the cosine (Sivic and Zisserman 2003, section 4).
+A query's words are taken for draws from a mixture of a tile's words and of those of all tiles; tiles are ranked by the logarithm
+of how much likelier they make the query than all tiles together do (docs/theory/tiles.md, Eq. 1).
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from jaxtyping import Float32, Float64, Int8, Int64, UInt8
 from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import RangeError
 
-WORDS, ITERATIONS = 512, 8
+WORDS, ITERATIONS = 1024, 8
 # Words are found among so many descriptors, about.
 SAMPLE = 50_000
+# Share of a query's features that a tile must explain by its own words.
+OWN = 0.4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,13 +28,13 @@ class Sketches:
     """Sketches of a map's tiles.
 
     - `words`, int8 (words, axes): unit vectors along the principal axes, in parts of 127.
-    - `weights`, uint8 (tiles, words): of the words in each tile, in parts of the tile's largest.
-    - `rarity`, uint8 (words,): what an occurrence counts, in parts of 255 of the rarest word's.
+    - `counts`, uint8 (tiles, words): descriptors of each tile that are nearest to each word, 255 standing for more, too.
+
+    Raises RangeError for a word that is zero.
     """
 
     words: Int8[np.ndarray, "words axes"]
-    weights: UInt8[np.ndarray, "tiles words"]
-    rarity: UInt8[np.ndarray, "words"]
+    counts: UInt8[np.ndarray, "tiles words"]
 
     def __post_init__(self) -> None:
         if not self.words.any(axis=1).all():
@@ -40,12 +43,14 @@ class Sketches:
     def ranked(
         self, vectors: Float32[np.ndarray, "rows axes"]
     ) -> tuple[Int64[np.ndarray, "tiles"], Float64[np.ndarray, "tiles"]]:
-        """Tiles from the one most like the given compressed descriptors to the least, and the cosines in this order."""
-        weight = _counts(self.words, vectors) * self.rarity
-        tiles = _unit(self.weights.astype(np.float64))
-        cosine = tiles @ _unit(weight[None])[0]
-        order = np.argsort(-cosine, kind="stable").astype(np.int64)
-        return order, cosine[order]
+        """Tiles from the likeliest for some compressed descriptors to the least, and the log ratios in this order."""
+        seen = np.sqrt(_counts(self.words, vectors))  # a repeated pattern says less than it occurs
+        counts = self.counts.astype(np.float64)
+        of_all = (counts.sum(axis=0) + 0.5) / (counts.sum() + 0.5 * counts.shape[1])
+        own = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+        ratios = np.log(OWN * own / of_all + (1 - OWN)) @ seen
+        order = np.argsort(-ratios, kind="stable").astype(np.int64)
+        return order, ratios[order]
 
 
 def sketched(
@@ -60,27 +65,22 @@ def sketched(
     unit = _unit(sample.astype(np.float64)).astype(np.float32)
     for centers in spherical_kmeans(unit, max(2, min(words, len(unit) // 4)), iterations=ITERATIONS, seed=seed):
         found = np.rint(centers * 127).astype(np.int8)
-    counts = np.array([_counts(found, levels * scales) for levels in tiles])
-    frequent = (counts > 0).sum(axis=0)
-    idf = np.log((1 + len(counts)) / (1 + frequent)) + 0.1  # a word of every tile still says a little
-    rarity = np.maximum(np.rint(255 * idf / idf.max()), 1).astype(np.uint8)
-    weight = counts * rarity
-    largest = np.maximum(weight.max(axis=1, keepdims=True), 1e-12)
-    return Sketches(words=found, weights=np.rint(255 * weight / largest).astype(np.uint8), rarity=rarity)
+    counts = np.array([np.minimum(_counts(found, levels * scales), 255) for levels in tiles])
+    return Sketches(words=found, counts=counts.astype(np.uint8))
 
 
 def _sample(tiles: Sequence[Int8[np.ndarray, "_ axes"]], seed: int) -> Int8[np.ndarray, "_ axes"]:
-    """At most SAMPLE descriptors, the same share of each tile's."""
+    """At most SAMPLE descriptors, about, the same share of each tile's."""
     random = np.random.default_rng(seed)
     share = min(1.0, SAMPLE / max(sum(len(levels) for levels in tiles), 1))
     return np.concatenate([levels[random.permutation(len(levels))[: math.ceil(share * len(levels))]] for levels in tiles])
 
 
-def _counts(words: Int8[np.ndarray, "words axes"], vectors: Float32[np.ndarray, "rows axes"]) -> Float64[np.ndarray, "words"]:
-    """Square roots of how often each word is the nearest to a vector: a repeated pattern counts less than it occurs."""
+def _counts(words: Int8[np.ndarray, "words axes"], vectors: Float32[np.ndarray, "rows axes"]) -> Int64[np.ndarray, "words"]:
+    """How often each word is the nearest to a vector, by direction."""
     centers = _unit(words.astype(np.float64)).astype(np.float32)
     nearest = np.argmax(vectors @ centers.T, axis=1) if len(vectors) else np.empty(0, dtype=np.int64)
-    return np.sqrt(np.bincount(nearest, minlength=len(words)).astype(np.float64))
+    return np.bincount(nearest, minlength=len(words)).astype(np.int64)
 
 
 def _unit(vectors: Float64[np.ndarray, "rows dim"]) -> Float64[np.ndarray, "rows dim"]:
