@@ -1,7 +1,7 @@
 """Sketches of tiles: how often each of many words occurs in one, from which a device tells on its own which tiles to ask for.
 
-A query's words are taken for draws from a mixture of a tile's words and of those of all tiles; tiles are ranked by the logarithm
-of how much likelier they make the query than all tiles together do (docs/theory/tiles.md, Eq. 1).
+A query's words are taken for draws from a mixture of a tile's words and of those of all tiles. Tiles are ranked by the
+logarithm of how much likelier they make the query than all tiles together do (docs/theory/tiles.md, Eq. 1).
 """
 
 from __future__ import annotations
