@@ -128,7 +128,7 @@ def lines(count: int, arguments: argparse.Namespace) -> list[dict]:
     foreign = [other.image(number) for number in range(0, 7 * arguments.foreign, 7)]
     scene, landmarks = mapped(city, images)
     start = time.perf_counter()
-    made = cut(scene, CutOptions(tile_bytes=arguments.bytes, bits=arguments.bits))
+    made = cut(scene, CutOptions(tile_bytes=arguments.bytes, bits=arguments.bits, words=arguments.words))
     told = {"images": count, "tiles": len(made.manifest), "map_bytes": made.records.size, "cut_s": time.perf_counter() - start}
     print(json.dumps({**told, **made.report.as_json()}), flush=True)
     raw = by_raw(scene, landmarks, queries)
@@ -165,6 +165,7 @@ def main() -> None:
     parser.add_argument("--foreign", type=int, default=100)
     parser.add_argument("--bytes", type=int, default=CutOptions().tile_bytes)
     parser.add_argument("--bits", type=int, default=8)
+    parser.add_argument("--words", type=int, default=CutOptions().words, help="of the sketches")
     parser.add_argument("--asked", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--gps", type=float, default=10.0)
     parser.add_argument("--material", type=Path, default=DEFAULT)

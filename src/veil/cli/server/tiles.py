@@ -56,6 +56,13 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="N",
         help="tiles that every localization asks for (default %(default)s)",
     )
+    parser.add_argument(
+        "--words",
+        type=at_least(2),
+        default=DEFAULT.words,
+        metavar="N",
+        help="of the manifest's sketches, by which devices choose tiles (default %(default)s)",
+    )
     parser.add_argument("--place", type=Path, metavar="FILE", help="where on Earth the map is (`veil map align`)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of samples and sketches (default 0)")
     add_json(parser)
@@ -72,6 +79,7 @@ def _cut(arguments: argparse.Namespace) -> int:
         aspects=arguments.descriptors,
         overlap=arguments.overlap,
         asked=arguments.asked,
+        words=arguments.words,
         seed=arguments.seed,
     )
     place = read_place(arguments.place) if arguments.place else None
