@@ -56,7 +56,7 @@ COMMANDS = {
     "serve token": "make, list or revoke tokens of a server",
     "serve backup": "write a server's state into a file, while it runs",
     "serve restore": "a server's folder from a backup",
-    "serve suspects": "contributions that speak against themselves",
+    "serve suspects": "contributions to a server's map that its administrator should look at",
     "client": "contribute, localize, delete on a server",
     "inspect": "what a file contains and does not protect",
     "audit": "what the server can see: every known attack on your own upload",
