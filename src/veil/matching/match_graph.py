@@ -27,18 +27,16 @@ class Nearness:
     """
 
     def __init__(self, strengths: Mapping[tuple[str, str], float], names: Sequence[str]) -> None:
-        from scipy.sparse import coo_array, diags_array
+        from scipy.sparse import coo_array
 
         self.names = tuple(names)
         row_of = {name: row for row, name in enumerate(names)}
         ends = np.array([(row_of[a], row_of[b]) for a, b in strengths], dtype=np.int64).reshape(-1, 2)
         weights = np.minimum(np.array(list(strengths.values()), dtype=np.float64), CLEAREST)
-        shape = (len(names), len(names))
-        one_way = coo_array((weights, (ends[:, 0], ends[:, 1])), shape=shape).tocsr()
-        weighted = one_way + one_way.T
-        degrees = np.asarray(weighted.sum(axis=1)).ravel()
-        scale = diags_array(1 / np.sqrt(np.where(degrees > 0, degrees, 1.0)))
-        step = (scale @ weighted @ scale).tocsr()
+        degrees = np.bincount(ends.ravel(), np.repeat(weights, 2), minlength=len(names))
+        scaled = weights / np.sqrt(degrees[ends[:, 0]] * degrees[ends[:, 1]])
+        one_way = coo_array((scaled, (ends[:, 0], ends[:, 1])), shape=(len(names), len(names))).tocsr()
+        step = (one_way + one_way.T).tocsr()
         reached, total = step, DAMPING * step
         for length in range(2, STEPS + 1):
             reached = _largest((reached @ step).tocsr(), KEPT)
