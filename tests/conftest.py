@@ -26,6 +26,15 @@ __all__ = ["buckets", "database", "databases", "postgres", "shared_settings"]
 settle()
 
 
+# The longest tests, which would keep one of two workers busy when the other one has nothing left to do.
+FIRST = "tests/test_public_api.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest tests."""
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
 @pytest.fixture(scope="session")
 def veil_data() -> Path:
     """The folder of evaluation data, which cannot be shipped."""

@@ -47,7 +47,10 @@ def test_pairs_are_the_nearest_that_were_not_tried() -> None:
         if near[row, other] > 0
     }
     tried = [(b, a) for a, b in strengths]
-    assert set(Nearness(strengths, names).pairs(5, tried)) == best - set(strengths)
+    expected = best - set(strengths)
+    assert set(Nearness(strengths, names).pairs(5, tried)) == expected
+    order = sorted(expected, key=lambda pair: -near[names.index(pair[0]), names.index(pair[1])])
+    assert set(Nearness(strengths, names).pairs(5, tried, most=7)) == set(order[:7])
 
 
 def test_a_chain_joins_its_ends_and_no_other_image() -> None:

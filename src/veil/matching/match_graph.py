@@ -49,15 +49,20 @@ class Nearness:
         found[row] = 0.0
         return found
 
-    def pairs(self, count: int, tried: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Each image with the `count` images that are nearest to it, without those tried; names of a pair are sorted."""
+    def pairs(self, count: int, tried: Collection[tuple[str, str]], *, most: int | None = None) -> list[tuple[str, str]]:
+        """Each image with the `count` images that are nearest to it, without those tried; names of a pair are sorted.
+
+        `most` of them are kept, the nearest ones; None: all.
+        """
         known = {frozenset(pair) for pair in tried}
-        found = set()
+        found: dict[tuple[str, str], float] = {}
         for row, name in enumerate(self.names):
             near = self.of(row)
-            best = np.argsort(-near, kind="stable")[:count]
-            found |= {frozenset((name, self.names[other])) for other in best if near[other] > 0}
-        return sorted((min(pair), max(pair)) for pair in found - known)
+            for other in np.argsort(-near, kind="stable")[:count]:
+                pair = (min(name, self.names[other]), max(name, self.names[other]))
+                if near[other] > 0 and frozenset(pair) not in known:
+                    found[pair] = max(near[other], found.get(pair, 0.0))
+        return sorted(sorted(found, key=lambda pair: (-found[pair], pair))[:most])
 
 
 def _largest(rows, most: int):  # type: ignore[no-untyped-def]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ from veil.pipelines.steps import Steps
 from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
 from veil.progress import Progress
 
+# Pairs that chains of matches name, at most, as a share of those matched before.
+CHAINED = 0.05
 # With how many images one that tracks do not reach is paired at most, where they reach others.
 ALONE = 20
 
@@ -107,7 +110,8 @@ def matched_as_chosen(
     if choice.method == "retrieval":
         further = new(more_pairs(matches, sizes_in(forms)))
     elif choice.method == "tracks":
-        further = new(nearness(matches, sizes_in(forms), rate).pairs(choice.count or BY_TRACKS, matches))
+        near = nearness(matches, sizes_in(forms), rate)
+        further = new(near.pairs(choice.count or BY_TRACKS, matches, most=math.ceil(CHAINED * len(matches))))
     if further:
         work.tell(f"{len(further):,} more pairs of images that match common ones")
         with steps("matching further") as bar:
