@@ -315,7 +315,7 @@ def blocks_of(arguments: argparse.Namespace, files: dict[str, tuple[str, str]]) 
     from veil.files.match_store import decode_block
 
     store = MatchStore(arguments.out / "local", KIND, read=False)
-    names = {digest: name for digest, each in store.names().items() for name in each}
+    names = {digest: name for name, each in store.names().items() for digest in each}
     tasks = []
     for path in sorted(store.folder.glob("*.matches"), key=lambda path: -path.stat().st_size)[: arguments.blocks]:
         pairs = tuple(decode_block(path.read_bytes())[1])
