@@ -27,9 +27,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -42,18 +39,9 @@ from veil.server.service import Service
 from veil.server.tokens import Quota
 from worlds.hostile_load import attacked
 from worlds.hostile_requests import Exchange, Target, exchanges
+from worlds.places import PLACE
 
 BODY_S = 2.0
-PLACE: dict[str, Any] = {
-    "place": 1,
-    "origin": {"lat": 55.7, "lon": 13.2, "h": 80.0},
-    "enu_from_map": {"scale": 10.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
-    "positions": 9,
-    "agreeing": 8,
-    "median_error_m": 1.5,
-    "largest_error_m": 4.0,
-    "uses_gravity": False,
-}
 PLENTY = Quota(requests_per_minute=1 << 40, bytes_per_day=1 << 50)
 SCOPES: dict[str, list] = {"admin": ["admin"], "localize": ["localize"], "contribute": ["contribute"]}
 SCOPES["both"] = ["localize", "contribute"]

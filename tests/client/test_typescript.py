@@ -35,6 +35,7 @@ from veil.randomness import memoized
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.wire import encode
+from worlds.places import PLACE
 from worlds.releases import taken
 from worlds.servers import Running, messages_of, running
 from worlds.typescript import PATH, dictionary, image, vectors
@@ -47,16 +48,6 @@ CODEBOOK = Path(str(files("veil"))) / "data" / "codebook-sift-l2.npz"
 NODE = shutil.which("node")
 COMPILER = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
 EPSILON = 12.0
-PLACE = {
-    "place": 1,
-    "origin": {"lat": 55.7, "lon": 13.2, "h": 80.0},
-    "enu_from_map": {"scale": 10.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
-    "positions": 9,
-    "agreeing": 8,
-    "median_error_m": 1.5,
-    "largest_error_m": 4.0,
-    "uses_gravity": False,
-}
 
 
 def text(data: bytes) -> str:

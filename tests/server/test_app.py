@@ -21,6 +21,7 @@ from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.tokens import SCOPES, Quota
+from worlds.places import PLACE
 from worlds.servers import MESSAGE_TYPE, Running, geopose_request, messages_of, running
 
 PROBLEM = "application/problem+json"
@@ -74,20 +75,10 @@ def test_a_query_has_a_pose_and_leaves_nothing(server: Running, door_map: str, m
 @pytest.mark.slow
 def test_a_map_with_a_place_answers_on_earth(server: Running, door_map: str, messages: dict[str, bytes]) -> None:
     """Oracle: the place by hand from the pose of the same answer, in a frame that is the map's own, ten times as large."""
-    place = {
-        "place": 1,
-        "origin": {"lat": 55.7, "lon": 13.2, "h": 80.0},
-        "enu_from_map": {"scale": 10.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
-        "positions": 9,
-        "agreeing": 8,
-        "median_error_m": 1.5,
-        "largest_error_m": 4.0,
-        "uses_gravity": False,
-    }
     query = list(messages.values())[-1]
     assert "geopose" not in server.ask("POST", f"/v1/maps/{door_map}/localize", body=query).value
-    assert server.ask("PUT", f"/v1/maps/{door_map}/place", value={**place, "place": 2}).status == 422
-    assert server.ask("PUT", f"/v1/maps/{door_map}/place", value=place).status == 200
+    assert server.ask("PUT", f"/v1/maps/{door_map}/place", value={**PLACE, "place": 2}).status == 422
+    assert server.ask("PUT", f"/v1/maps/{door_map}/place", value=PLACE).status == 200
     value = server.ask("POST", f"/v1/maps/{door_map}/localize", body=query).value
     center = np.array(value["camera_center"]) * 10
     expected = EarthFrame(latitude_deg=55.7, longitude_deg=13.2, height_m=80.0).geodetic(center)

@@ -25,18 +25,8 @@ from veil.server.policy import NotAMessage, Refused
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.documents import REFERENCE
+from worlds.places import PLACE
 from worlds.servers import Running, geopose_request, messages_of, running, words_of
-
-PLACE = {
-    "place": 1,
-    "origin": {"lat": 55.7, "lon": 13.2, "h": 80.0},
-    "enu_from_map": {"scale": 10.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
-    "positions": 9,
-    "agreeing": 8,
-    "median_error_m": 1.5,
-    "largest_error_m": 4.0,
-    "uses_gravity": False,
-}
 
 
 def schema(name: str) -> Draft202012Validator:

@@ -16,18 +16,15 @@ from veil.files.tiles import RECORDS, read_manifest
 from veil.geometry.rigid import Rigid
 from veil.pipelines.tile_costs import measured_server_costs
 from veil.tiles.plans import ServerCosts, TileNumbers
+from worlds.places import PLACE
 from worlds.schemas import validate
 from worlds.tile_streets import street
 
-PLACE = {
-    "place": 1,
+IN_MUNICH = PLACE | {
     "origin": {"lat": 48.0, "lon": 11.0, "h": 500.0},
-    "enu_from_map": {"scale": 1.0, "rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]},
-    "positions": 4,
-    "agreeing": 4,
+    "enu_from_map": {**PLACE["enu_from_map"], "scale": 1.0},
     "median_error_m": 0.1,
     "largest_error_m": 0.2,
-    "uses_gravity": False,
 }
 
 
@@ -37,7 +34,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rigid]:
     folder = tmp_path_factory.mktemp("tiles")
     place = street("tiles commands", cameras=12)
     write_map(folder / "map", place.scene)
-    (folder / "place.json").write_text(json.dumps(PLACE))
+    (folder / "place.json").write_text(json.dumps(IN_MUNICH))
     query, pose = place.query(4.4)
     write_features(folder / "query.h5", [("here.jpg", query)])
     write_features(folder / "other.h5", [("elsewhere.jpg", street("elsewhere", cameras=3).query(1.0)[0])])
