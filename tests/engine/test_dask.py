@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ import pytest
 from veil.engine import open_engine
 from veil.errors import EngineError, InputError
 from worlds import engine_tasks as tasks
+from worlds.ports import free_port
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'veil[cluster]'")
 
@@ -23,13 +23,6 @@ from veil.engine import dask_cluster, dask_engine, dask_worker  # noqa: E402  (n
 from veil.engine.task import Call, Failed, Packed  # noqa: E402
 
 Process = subprocess.Popen[bytes]
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 def started(program: str, *words: str) -> Process:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import reduce
 from itertools import combinations, product
 
 import numpy as np
@@ -108,6 +110,14 @@ def test_views_are_even_with_the_systems_randomness(index: int) -> None:
     sent = [two_servers.queries(index, 5, 3) for _ in range(20_000)]
     for server in range(3):
         require_even(np.bincount([queries[server][0] for queries in sent], minlength=32), sees=0.08)
+
+
+@pytest.mark.parametrize("servers", [2, 3])
+def test_servers_that_all_collude_learn_the_record(servers: int) -> None:
+    """What is not prevented: the sum of all subsets is the wanted record alone."""
+    for index in (0, 17, 99):
+        subsets = [int.from_bytes(query, "little") for query in two_servers.queries(index, 100, servers)]
+        assert reduce(operator.xor, subsets) == 1 << index
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -112,6 +112,11 @@ def test_every_scope_meets_every_route(server: Running, door_map: str, messages:
         ("GET", "/demo/photographs", {}, everybody),
         ("GET", f"/demo/photographs/{HELD_OUT[0]}", {}, everybody),
         ("GET", f"/v1/dictionaries/{bundled_codebook().digest}", {}, dict.fromkeys((*SCOPES, "closed"), 200)),
+        ("GET", "/v1/tiles", {}, everybody),
+        ("GET", "/v1/tiles/none/exits.json", {}, dict.fromkeys(everybody, 404)),
+        ("GET", "/v1/tiles/none/0/manifest.json", {}, dict.fromkeys(everybody, 404)),
+        ("POST", "/v1/tiles/none/0/answers/two-servers", message, dict.fromkeys(everybody, 404)),
+        ("OPTIONS", "/v1/tiles/none/0/answers/two-servers", {}, dict.fromkeys(everybody, 204)),
         # The map holds contributions, not its owner's public photographs: nobody is shown its points.
         ("GET", f"/v1/maps/{door_map}/view", {}, dict.fromkeys((*SCOPES, "closed"), 404)),
         ("GET", "/healthz", {}, {"none": 200, "wrong": 200, "localize": 200, "contribute": 200, "admin": 200, "closed": 200}),

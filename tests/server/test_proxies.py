@@ -23,6 +23,7 @@ from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.certificates import write_certificate
+from worlds.ports import free_port
 from worlds.releases import taken
 from worlds.servers import Running, running
 
@@ -36,12 +37,6 @@ def tool(*names: str) -> str:
         if found is not None:
             return found
     pytest.skip(f"{names[0]} is not installed")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

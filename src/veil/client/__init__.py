@@ -5,5 +5,17 @@ from __future__ import annotations
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose
 from veil.client.client import Client
 from veil.client.connection import ServerError, Unreachable
+from veil.client.tile_access import open_tiles
+from veil.client.tile_use import TileUse
 
-__all__ = ["Accepted", "Client", "JobStatus", "RemoteMap", "RemotePose", "ServerError", "Unreachable"]
+__all__ = [
+    "Accepted",
+    "Client",
+    "JobStatus",
+    "RemoteMap",
+    "RemotePose",
+    "ServerError",
+    "TileUse",
+    "Unreachable",
+    "open_tiles",
+]

@@ -6,16 +6,20 @@ import hashlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
+from urllib.parse import quote
 
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection, ServerError, Unreachable
+from veil.client.tile_use import TileUse
 from veil.errors import WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
 from veil.localization.by_distance import NoPose
 from veil.pipelines.device import Device
 from veil.pipelines.protection import Protection
+from veil.pipelines.tiles import TileAnswer
+from veil.tiles.fetching import TileFetcher
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 
 Told = Callable[[JobStatus], None]
@@ -41,6 +45,7 @@ class Client:
         self.device = device or Device()
         self.outbox = Outbox(self.device.ledger.path.parent)
         self.notes: dict[str, None] = {}
+        self._fetchers: dict[tuple[object, ...], TileFetcher] = {}
 
     def __enter__(self) -> Client:
         return self
@@ -92,6 +97,7 @@ class Client:
             if sending.server == self._connection.url
         ]
 
+    @overload
     def localize(
         self,
         map_id: str,
@@ -100,11 +106,36 @@ class Client:
         *,
         name: str = "",
         allow_second: bool = False,
-    ) -> RemotePose | NoPose:
+        tiles: None = None,
+    ) -> RemotePose | NoPose: ...
+
+    @overload
+    def localize(self, map_id: str, features: Features, *, tiles: TileUse) -> TileAnswer: ...
+
+    def localize(
+        self,
+        map_id: str,
+        features: Features,
+        protection: Protection | None = None,
+        *,
+        name: str = "",
+        allow_second: bool = False,
+        tiles: TileUse | None = None,
+    ) -> RemotePose | NoPose | TileAnswer:
         """Release an image and have it localized; the server keeps nothing of it, and the ledger here notes the release.
 
-        Raises Unreachable, ServerError if the server refuses, and what `Device.release` raises.
+        With `tiles`, nothing is released: tiles of the map are fetched without telling which, and the pose is found here
+        (docs/theory/tiles.md). `map_id` is then the name of tiles that the server has (`veil serve tiles`), no token is sent
+        for them, and neither a release nor the ledger is concerned.
+
+        Raises Unreachable, ServerError if the server refuses, and what `Device.release`, or `open_tiles` and
+        `localize_with_tiles`, raise.
         """
+        if tiles is not None:
+            key = (map_id, tiles.also, tiles.exit, tiles.version)
+            if key not in self._fetchers:
+                self._fetchers[key] = tiles.opened(f"{self._connection.url}/v1/tiles/{quote(map_id, safe='')}")
+            return tiles.localized(features, self._fetchers[key])
         message = self._released(features, protection, name, allow_second)
         return pose_of(self._connection.post_message("v1", "maps", map_id, "localize", message=message))
 

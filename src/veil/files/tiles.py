@@ -82,6 +82,21 @@ class FolderCache:
         with replacing(self._path(version, index), suffix=".part", private=True) as temporary:
             temporary.write_bytes(record)
 
+    def hint(self, digest: str) -> bytes | None:
+        """A kept hint of one-server retrieval by its SHA-256 (hex), or None. It tells nothing of where the device was."""
+        path = self._hint_path(digest)
+        return read_bytes(path) if path.is_file() else None
+
+    def put_hint(self, digest: str, hint: bytes) -> None:
+        """Keep a hint. Raises InputError if it cannot be written."""
+        with replacing(self._hint_path(digest), suffix=".part", private=True) as temporary:
+            temporary.write_bytes(hint)
+
+    def _hint_path(self, digest: str) -> Path:
+        if len(digest) != 64 or not set(digest) <= set("0123456789abcdef"):
+            raise InputError(f"{digest!r} is no digest of a hint")
+        return self.folder / "hints" / f"{digest}.hint"
+
     def _path(self, version: str, index: int) -> Path:
         if len(version) != 64 or not set(version) <= set("0123456789abcdef"):
             raise InputError(f"{version!r} is no version of a map's tiles")

@@ -82,6 +82,11 @@ def decode(answers: Sequence[bytes]) -> bytes:
     return np.bitwise_xor.reduce([np.frombuffer(item, dtype=np.uint8) for item in answers]).tobytes()
 
 
+def require_query(query: bytes, records: int) -> None:
+    """Raise PirError for a query of another length than that for so many records, or with bits after the last record."""
+    _chosen(query, records)
+
+
 def _chosen(query: bytes, records: int) -> Bool[np.ndarray, "records"]:
     """Whether each record is chosen. Raises PirError for a query of another length or with bits after the last record."""
     if len(query) != query_bytes(records):

@@ -23,8 +23,10 @@ from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
-from veil.server.service import NotFound, Service
+from veil.server.service import TILES, NotFound, Service
 from veil.server.suspects import suspects_record
+from veil.server.tile_answers import ServedTiles
+from veil.server.tile_routes import add_tiles
 from veil.server.tokens import Quota, Scope
 
 WORDS = (
@@ -75,7 +77,8 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
     app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
-    app.state.waiting = CapacityLimiter(service.settings.workers + service.settings.waiting + 1)
+    seats = service.settings.workers + service.settings.waiting + 1
+    app.state.waiting, app.state.passing = CapacityLimiter(seats), CapacityLimiter(seats)
     add_problems(app)
     _add_health(app)
     _add_maps(app)
@@ -83,6 +86,10 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     _add_queries(app)
     add_geopose(app)
     add_dictionaries(app)
+    add_tiles(
+        app,
+        ServedTiles(service.folder / TILES, threads=service.settings.workers, most_waiting=max(1, service.settings.waiting)),
+    )
     _add_tokens(app)
     if service.settings.demo_page:
         add_demo_page(app)

@@ -23,6 +23,8 @@ MESSAGE_BODY: dict[str, Any] = {
 MOST_JSON, MOST_MESSAGE = 64 << 10, 256 << 20
 # The longest request of the GeoPoseProtocol, which holds a message in base64, and how the paths of its routes end.
 MOST_GEOPOSE, GEOPOSE = 32 << 20, "/geopose"
+# Queries of private retrieval for tiles (docs/reference/tiles.md#served), and the longest request of them.
+TILE_QUERIES_TYPE, MOST_TILE_QUERIES = "application/vnd.veil.tile-queries", 64 << 20
 # Bodies of all requests of a server together.
 MOST_HELD = 512 << 20
 _WITH_BODY = ("POST", "PUT", "PATCH")
@@ -99,10 +101,26 @@ def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) ->
     if not text.isdigit() or len(text) > 15:
         raise NoLength("Content-Length must be a number of bytes")
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    most = MOST_MESSAGE if kind == MESSAGE_TYPE.encode() else most_json
+    most = {MESSAGE_TYPE.encode(): MOST_MESSAGE, TILE_QUERIES_TYPE.encode(): MOST_TILE_QUERIES}.get(kind, most_json)
     if int(text) > most:
         raise TooLarge(f"the body has {int(text)} bytes; {most} of this type are read at most")
     return int(text)
+
+
+async def read_tile_queries(request: Request, length: int) -> bytes:
+    """The body of a request for tiles, which must have a length that is known before.
+
+    Raises NotAMessage for another type, TooLarge for a longer body.
+    """
+    kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != TILE_QUERIES_TYPE:
+        raise NotAMessage(f"the body's type is {kind[:100] or 'not said'}; here only {TILE_QUERIES_TYPE} is read")
+    if said_length(request) > length:
+        raise TooLarge(f"the request has {said_length(request)} bytes; every device sends {length} here")
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+    return bytes(body)
 
 
 def said_length(request: Request) -> int:

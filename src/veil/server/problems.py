@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from veil.errors import CannotWrite, FileFormatError, InputError, StorageTrouble, VeilError, WireError
+from veil.errors import CannotWrite, FileFormatError, InputError, PirError, StorageTrouble, VeilError, WireError
 from veil.server.identities import IssuerAway
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
@@ -50,6 +50,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (TooMuch, 422, "too-much"),
     (Refused, 422, "refused"),
     (WireError, 400, "damaged"),
+    (PirError, 400, "damaged"),
     (QuotaExceeded, 429, "quota"),
     (Busy, 503, "busy"),
     (IssuerAway, 503, "issuer"),

@@ -40,7 +40,7 @@ from veil.server.tasks import examine, localize_query, ready
 from veil.server.tokens import Token, Tokens
 from veil.wire.receipts import Receipt
 
-CACHE, WORK, MATCHES = "cache", "work", "matches"
+CACHE, WORK, MATCHES, TILES = "cache", "work", "matches", "tiles"
 # Of a map's facts, where it is on Earth.
 PLACE = "place"
 # How often a query begins again because its map was replaced meanwhile.

@@ -7,6 +7,7 @@ alone: this file knows neither features nor poses.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -85,11 +86,13 @@ class TwoServers:
     def fetch(self, indices: Sequence[int]) -> list[bytes]:
         """The records of some indices, in their order. Raises PirError for answers of another number or length."""
         asked = [two_servers.queries(index, self.records, len(self.transports)) for index in indices]
-        answers = [
-            _answered(transport, [shares[number] for shares in asked], self.size)
-            for number, transport in enumerate(self.transports)
-        ]
-        return [two_servers.decode(shares) for shares in zip(*answers, strict=True)]
+        # All servers are asked at once, so that none waits for another, and whether one fails changes nothing for the others.
+        with ThreadPoolExecutor(len(self.transports)) as pool:
+            answers = [
+                pool.submit(_answered, transport, [shares[number] for shares in asked], self.size)
+                for number, transport in enumerate(self.transports)
+            ]
+        return [two_servers.decode(shares) for shares in zip(*(answer.result() for answer in answers), strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,9 +15,12 @@ from veil.files.maps import write_map
 from veil.files.tiles import RECORDS, read_manifest
 from veil.geometry.rigid import Rigid
 from veil.pipelines.tile_costs import measured_server_costs
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
 from veil.tiles.plans import ServerCosts, TileNumbers
 from worlds.places import PLACE
 from worlds.schemas import validate
+from worlds.servers import running
 from worlds.tile_streets import street
 
 IN_MUNICH = PLACE | {
@@ -145,3 +148,32 @@ def test_slips_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     ):
         assert main(words) == 1
         assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_photograph_is_localized_through_a_server(
+    work: tuple[Path, Rigid], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Oracle: the planted pose, from tiles that one command gives a server and another fetches."""
+    folder, pose = work
+    store, record = str(tmp_path / "store"), tmp_path / "served.json"
+    assert main(["serve", "tiles", store, str(folder / "tiles"), "--name", "street", "--json", str(record)]) == 0
+    served = json.loads(record.read_text())
+    validate("serve-tiles", served)
+    assert [item["name"] for item in served["tiles"]] == ["street"]
+    query, found = str(folder / "query.h5"), tmp_path / "found.json"
+    with running(Service(tmp_path / "store", ServerSettings(workers=1)), jobs=False) as server:
+        place = f"tiles:{server.url}/v1/tiles/street"
+        for exit in ("region", "one-server"):
+            words = ["localize", place, query, "--exit", exit, "--cache", str(tmp_path / "kept"), "--json", str(found)]
+            assert main(words) == 0
+            (row,) = json.loads(found.read_text())["queries"]
+            assert np.linalg.norm(np.array(row["camera_center"]) - pose.center) < 0.02
+        assert "the server needs an estimated 2^128 operations" in capsys.readouterr().out
+        assert main(["localize", place, query, "--exit", "two-servers"]) == 1
+        assert "the addresses of two servers" in capsys.readouterr().err
+    assert main(["serve", "tiles", store, "--list"]) == 0
+    assert capsys.readouterr().out.startswith("street  ")
+    assert main(["serve", "tiles", store, "--remove", "street"]) == 0
+    for words in (["--remove", "street"], [str(folder / "tiles")], ["--list", "--remove", "x"], []):
+        assert main(["serve", "tiles", store, *words]) == 1

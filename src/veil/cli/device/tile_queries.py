@@ -6,13 +6,14 @@ import argparse
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 
 from veil.cli.common import EXIT_NO_POSE, EXIT_OK, quiet_colmap, say, tell, tell_skipped, write_json
 from veil.cli.device.extract import with_camera
 from veil.cli.server.pose_rows import pose_line, pose_row
-from veil.client.tile_download import fetcher_of_url
+from veil.client.tile_access import TileExit, open_tiles
 from veil.errors import InputError, VeilError
 from veil.extraction import EXTRACTORS, extract
 from veil.extraction.sift import SiftOptions
@@ -47,6 +48,11 @@ def add_tile_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="D",
         help="tiles: how far from --near or --fix, in the map's units",
+    )
+    parser.add_argument(
+        "--exit",
+        choices=get_args(TileExit),
+        help="tiles: how they are fetched (default: all at once up to 16 MiB; else from several addresses, or from one server)",
     )
     parser.add_argument("--cache", type=Path, metavar="FOLDER", help="tiles: keep what is fetched there, for --offline")
     parser.add_argument("--offline", action="store_true", help="tiles: send nothing, use what --cache holds")
@@ -90,10 +96,12 @@ def _fetcher(arguments: argparse.Namespace, cache: FolderCache | None) -> TileFe
     """The fetcher for tiles in a folder or at an address. Raises InputError for an address offline."""
     place = arguments.map.removeprefix(PREFIX)
     if not place.startswith(("http://", "https://")):
+        if arguments.exit not in (None, "region"):
+            raise InputError(f"a folder is read as a whole, and nobody is asked; --exit {arguments.exit} is for addresses")
         return fetcher_of(Path(place), cache=cache, offline=arguments.offline)
     if arguments.offline:
         raise InputError("--offline sends nothing, and the manifest is at an address; keep a copy of it in a folder")
-    return fetcher_of_url(place, cache=cache)
+    return open_tiles(place.split(","), exit=arguments.exit, cache=cache)
 
 
 def _answer(arguments: argparse.Namespace, features: Features, fetcher: TileFetcher) -> TileAnswer:

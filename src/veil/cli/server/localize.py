@@ -45,6 +45,7 @@ EXAMPLES = """\
   veil localize map/ words.veil --near 1.5 0 -2               among the three images of the map nearest to this place
   veil localize map/ positions.veil --near-images a.jpg b.jpg   of `privatize --no-descriptors`
   veil localize tiles:tiles/ photo.jpg                        on the device, in tiles of a public map; nothing of it leaves
+  veil localize tiles:https://a.example.org/v1/tiles/station,https://b.example.org/v1/tiles/station photo.jpg
 """
 
 
@@ -59,7 +60,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "them leaves.",
         EXAMPLES,
     )
-    parser.add_argument("map", type=map_or_tiles, help="a folder that `veil map` wrote, or tiles:FOLDER or tiles:https://...")
+    parser.add_argument(
+        "map",
+        type=map_or_tiles,
+        help="a folder that `veil map` wrote, tiles:FOLDER, or tiles:https://...[,https://...] of one server or several",
+    )
     parser.add_argument(
         "queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5); in tiles photographs or raw features"
     )

@@ -1,4 +1,4 @@
-"""Tiles from a web server: all of them or none, in three requests that are the same for all devices."""
+"""Tiles from a server of files: all of them or none, in four requests that are the same for all devices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from veil.client.connection import Unreachable
-from veil.client.tile_download import fetcher_of_url
+from veil.client.tile_access import EXITS, open_tiles
 from veil.errors import FileFormatError, InputError
 from veil.files.tiles import BINARY, JSON, RECORDS, write_tiles
 from veil.tiles.cutting import CutOptions, cut
@@ -22,6 +22,9 @@ ASKED: list[str] = []
 
 class Files(SimpleHTTPRequestHandler):
     """A server of files that remembers the first line and the headers of what it is asked."""
+
+    def log_error(self, format: str, *values: object) -> None:
+        """What is not there has a line as everything else."""
 
     def log_message(self, format: str, *values: object) -> None:
         headers = "".join(f" {name}" for name in sorted(self.headers))
@@ -45,31 +48,31 @@ def test_requests_are_the_same_whatever_is_wanted(served: tuple[str, Path]) -> N
     views = []
     for wanted in ([0], [3, 1], [2]):
         ASKED.clear()
-        fetcher = fetcher_of_url(served[0])
+        fetcher = open_tiles([served[0]])
         for _ in range(3):
             fetched = fetcher.fetch(wanted)
             assert [tile.index for tile in fetched.tiles] == wanted and fetched.refused == {}
         views.append(list(ASKED))
     assert views[0] == views[1] == views[2]
-    assert [line.split()[1] for line in views[0]] == [f"/tiles/{name}" for name in (JSON, BINARY, RECORDS)]
+    assert [line.split()[1] for line in views[0]] == [f"/tiles/{name}" for name in (EXITS, JSON, BINARY, RECORDS)]
     assert all("Authorization" not in line and "Cookie" not in line for line in views[0])
 
 
 def test_what_is_not_there_or_too_much_is_told(served: tuple[str, Path]) -> None:
     url, folder = served
     with pytest.raises(Unreachable, match="status 404"):
-        fetcher_of_url(f"{url}/elsewhere")
+        open_tiles([f"{url}/elsewhere"])
     with pytest.raises(InputError, match="more than 10000"):
-        fetcher_of_url(url, most_bytes=10_000)
+        open_tiles([url], most_bytes=10_000)
     with pytest.raises(Unreachable, match="does not answer"):
-        fetcher_of_url("http://127.0.0.1:9/tiles", timeout_s=2.0)
+        open_tiles(["http://127.0.0.1:9/tiles"], timeout_s=2.0)
     for wrong in ("ftp://a/b", "tiles", "https://user@a/b", "https://a/b?c=d"):
         with pytest.raises(InputError, match="no address"):
-            fetcher_of_url(wrong)
+            open_tiles([wrong])
     with pytest.raises(InputError, match="use https"):
-        fetcher_of_url("http://maps.example.org/tiles")
+        open_tiles(["http://maps.example.org/tiles"])
     records = (folder / RECORDS).read_bytes()
-    fetcher = fetcher_of_url(url)
+    fetcher = open_tiles([url])
     for bad in (records[:-1], records + b"\0"):
         (folder / RECORDS).write_bytes(bad)
         with pytest.raises(Unreachable, match="does not have"):
@@ -78,4 +81,4 @@ def test_what_is_not_there_or_too_much_is_told(served: tuple[str, Path]) -> None
     assert len(fetcher.fetch([1]).tiles) == 1
     (folder / JSON).write_bytes((folder / JSON).read_bytes().replace(b'"asked": 2', b'"asked": 3'))
     with pytest.raises(FileFormatError):
-        fetcher_of_url(url)
+        open_tiles([url])

@@ -1,0 +1,72 @@
+"""`veil serve tiles`: tiles that a server gives to devices without learning which."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from veil.cli.common import add_command, add_json, at_least, say, write_json
+from veil.errors import InputError
+from veil.files.served_tiles import add_served, remove_served, served_names, versions_of
+
+EXAMPLES = """\
+  veil tiles cut map/ -o tiles/
+  veil serve tiles store/ tiles/ --name station          devices then fetch from http://HOST:8700/v1/tiles/station
+  veil serve tiles other-store/ tiles/ --name station    the same tiles at a second server, which others run
+  veil serve tiles store/ --list
+  veil localize tiles:https://a.example.org/v1/tiles/station,https://b.example.org/v1/tiles/station photo.jpg
+"""
+# As many localizations of one device with one version the exit by one server is laid out for.
+LOCALIZATIONS = 100
+FOLDER = "tiles"
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil serve tiles` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "serve tiles",
+        "tiles that a server gives to devices without learning which",
+        "Copy tiles that `veil tiles cut` wrote into a server's folder, while it runs or not. Devices need no token for them:\n"
+        "whoever reaches the server can read them, and they can be inverted into pictures of the place. The exit by two\n"
+        "servers hides which tiles are fetched while one of them keeps to itself what it receives: run the second apart,\n"
+        "under others. The exit by one server needs a matrix as large as the tiles, and a hint, which are computed here.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="of the server")
+    parser.add_argument("tiles", type=Path, nargs="?", help="a folder that `veil tiles cut` wrote")
+    parser.add_argument("--name", help="by which devices ask for them")
+    parser.add_argument("--list", action="store_true", help="print what the server has")
+    parser.add_argument("--remove", metavar="NAME", help="serve these tiles no more")
+    parser.add_argument("--no-one-server", action="store_true", help="no matrix and no hint: two servers, or all tiles at once")
+    parser.add_argument(
+        "--localizations",
+        type=at_least(1),
+        default=LOCALIZATIONS,
+        metavar="N",
+        help="of a device, for which the exit by one server is laid out (default %(default)s; see `veil tiles plan`)",
+    )
+    parser.add_argument("--threads", type=at_least(1), default=1, help="that compute the hint (default %(default)s)")
+    add_json(parser)
+    parser.set_defaults(run=_tiles)
+
+
+def _tiles(arguments: argparse.Namespace) -> int:
+    root = arguments.folder / FOLDER
+    if sum([arguments.list, arguments.remove is not None, arguments.tiles is not None]) != 1:
+        raise InputError("give a folder of tiles with --name, or --list, or --remove NAME")
+    if arguments.remove is not None:
+        remove_served(root, arguments.remove)
+        say(arguments, f"{arguments.remove} is served no more")
+    elif arguments.tiles is not None:
+        if arguments.name is None:
+            raise InputError("say with --name how devices are to call these tiles")
+        localizations = None if arguments.no_one_server else arguments.localizations
+        version = add_served(root, arguments.name, arguments.tiles, localizations=localizations, threads=arguments.threads)
+        say(arguments, f"served in version {version[:16]}; devices fetch from ADDRESS/v1/tiles/{arguments.name}")
+    found = [{"name": name, "versions": versions_of(root, name)} for name in served_names(root)]
+    write_json(arguments.json, {"tiles": found})
+    if arguments.list:
+        for item in found:
+            say(arguments, f"{item['name']}  {', '.join(version[:16] for version in item['versions'])}")
+    return 0

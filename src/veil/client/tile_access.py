@@ -1,0 +1,190 @@
+"""Ways to a map's tiles over HTTP: all from any server of files, or some from one or two servers that cannot tell which.
+
+Which way is taken depends on the map and on what the user says, never on what a device wants (docs/theory/tiles.md#fetching).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
+
+import numpy as np
+from jaxtyping import UInt8, UInt32
+
+from veil.client.connection import Unreachable
+from veil.client.tile_host import TileHost
+from veil.errors import FileFormatError, InputError
+from veil.files.served_tiles import HINT, VERSION, OneServerFacts, one_server_facts
+from veil.files.tiles import BINARY, JSON, MOST_BINARY_BYTES, MOST_JSON_BYTES, RECORDS
+from veil.pir import one_server
+from veil.tiles.exits import Exit, OneServer, Region, TwoServers
+from veil.tiles.fetching import TileCache, TileFetcher
+from veil.tiles.manifest import Manifest, decode_manifest
+
+TileExit = Literal["region", "two-servers", "one-server"]
+# Maps of fewer bytes are downloaded as a whole where nobody says otherwise.
+REGION_BYTES = 16 << 20
+# A map of more bytes is not downloaded as a whole, nor a hint of more.
+MOST_MAP_BYTES, MOST_HINT_BYTES = 4 << 30, 1 << 30
+EXITS, MOST_EXITS_BYTES = "exits.json", 64 << 10
+
+
+@runtime_checkable
+class HintCache(Protocol):
+    """What a device keeps of hints of one-server retrieval, which are the same for all devices."""
+
+    def hint(self, digest: str) -> bytes | None:
+        """The hint of a SHA-256 (hex), or None."""
+        ...
+
+    def put_hint(self, digest: str, hint: bytes) -> None:
+        """Keep a hint."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Served:
+    """What a server says of some tiles: their version (None: files of one folder), and facts of its exits."""
+
+    version: str | None
+    exits: dict[str, Any]
+
+    def path(self, file: str) -> str:
+        """The path of a file below the address."""
+        return file if self.version is None else f"{self.version}/{file}"
+
+
+def open_tiles(
+    urls: Sequence[str],
+    *,
+    exit: TileExit | None = None,
+    cache: TileCache | None = None,
+    timeout_s: float = 60.0,
+    most_bytes: int = MOST_MAP_BYTES,
+    version: str | None = None,
+) -> TileFetcher:
+    """A fetcher for the tiles at an address, or at the addresses of several servers that do not all collude.
+
+    - `urls`: such as https://maps.example.org/v1/tiles/station, of `veil serve`, or of a folder that `veil tiles cut` wrote on
+      a server of files; plain http only to this machine.
+    - `exit`: how tiles are fetched. None: all at once from maps of at most 16 MiB, and from servers of files; otherwise from
+      the servers of several addresses, or from one server by one.
+    - `cache`: what the device keeps; one that is a `HintCache`, too, saves downloading a version's hint again.
+    - `timeout_s`: of each step of a request.
+    - `most_bytes`: a larger map is not downloaded as a whole.
+    - `version`: that the tiles must have, as whoever publishes it says; None: whichever the first server names.
+
+    The manifest is downloaded here, and the hint of the one server; all that is fetched later has one size. Raises InputError
+    for what is no address and for an exit that is not there, Unreachable if a server does not answer or answers otherwise,
+    FileFormatError for a manifest or hint that is none, and where servers do not have the same tiles.
+    """
+    if exit is not None and exit not in get_args(TileExit):
+        raise InputError(f"an exit is {', '.join(get_args(TileExit))}, got {exit!r}")
+    hosts = [TileHost(url, timeout_s) for url in urls]
+    if not hosts or len({host.url for host in hosts}) != len(hosts):
+        raise InputError("give one address of tiles, or different ones of servers that do not collude")
+    served = [_served(host) for host in hosts]
+    manifest = _manifest(hosts[0], served[0])
+    if version is not None and manifest.version != version:
+        raise FileFormatError(
+            f"{hosts[0].url} has version {manifest.version[:16]} of the tiles, and {version[:16]} is asked for; do not use it, "
+            "and ask whoever publishes versions"
+        )
+    for host, found in zip(hosts[1:], served[1:], strict=True):
+        if found.version != manifest.version:
+            raise FileFormatError(
+                f"{host.url} has version {str(found.version)[:16]} of the tiles, and {hosts[0].url} {manifest.version[:16]}; "
+                "servers must have the same tiles: try again later"
+            )
+    taken = exit or _default(manifest, len(hosts), served[0])
+    return TileFetcher(manifest, _exit(taken, hosts, served[0], manifest, cache, most_bytes), cache=cache)
+
+
+def _default(manifest: Manifest, hosts: int, served: _Served) -> TileExit:
+    """The exit where nobody says which: a function of the map and of the addresses."""
+    if served.version is None or len(manifest) * manifest.record_bytes <= REGION_BYTES:
+        return "region"
+    if hosts > 1:
+        return "two-servers"
+    return "one-server" if "one-server" in served.exits else "region"
+
+
+def _exit(
+    taken: TileExit,
+    hosts: Sequence[TileHost],
+    served: _Served,
+    manifest: Manifest,
+    cache: TileCache | None,
+    most_bytes: int,
+) -> Exit:
+    count, size = len(manifest), manifest.record_bytes
+    if taken == "region":
+        if count * size > most_bytes:
+            raise InputError(
+                f"the map has {count * size} bytes, more than {most_bytes}; fetch a part of it from two servers, or allow more"
+            )
+        return Region(read=partial(_records, hosts[0], served.path(RECORDS), count, size))
+    if served.version is None:
+        raise InputError(f"{hosts[0].url} is a server of files, which gives all tiles at once; `veil serve` has more exits")
+    if taken == "two-servers":
+        if len(hosts) < 2:
+            raise InputError("this exit takes the addresses of two servers or more, which others run; give them all")
+        route = f"{served.version}/answers/two-servers"
+        transports = tuple(partial(_answers, host, route, size) for host in hosts)
+        return TwoServers(records=count, size=size, transports=transports)
+    if len(hosts) != 1 or "one-server" not in served.exits:
+        raise InputError("the exit by one server takes one address, of a server that offers it; or fetch from two servers")
+    facts = one_server_facts(served.exits["one-server"], records=count, size=size)
+    transport = partial(_answers, hosts[0], f"{served.version}/answers/one-server", facts.layout.answer_bytes)
+    return OneServer(layout=facts.layout, seed=facts.seed, hint=_hint(hosts[0], served, facts, cache), transport=transport)
+
+
+def _served(host: TileHost) -> _Served:
+    """What a server says of the tiles at an address; a server of files says nothing."""
+    text = host.file(EXITS, MOST_EXITS_BYTES)
+    if text is None:
+        return _Served(version=None, exits={})
+    try:
+        said = json.loads(text)
+        version, exits = said["version"], said["exits"]
+        if not VERSION.fullmatch(version) or not isinstance(exits, dict):
+            raise ValueError("a value is none of its kind")
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise FileFormatError(f"{host.url} does not say which tiles it has ({error}); check the address") from None
+    return _Served(version=version, exits=exits)
+
+
+def _manifest(host: TileHost, served: _Served) -> Manifest:
+    """The manifest at an address, of the version that the server names."""
+    text, binary = host.needed(served.path(JSON), MOST_JSON_BYTES), host.needed(served.path(BINARY), MOST_BINARY_BYTES)
+    manifest = decode_manifest(text, binary)
+    if served.version not in (None, manifest.version):
+        raise FileFormatError(f"{host.url} gives the manifest of another version than it names; do not use it")
+    return manifest
+
+
+def _records(host: TileHost, path: str, count: int, size: int) -> UInt8[np.ndarray, "records size"]:
+    return np.frombuffer(host.sized(path, count * size), dtype=np.uint8).reshape(count, size)
+
+
+def _answers(host: TileHost, route: str, size: int, queries: Sequence[bytes]) -> list[bytes]:
+    return host.answers(route, queries, size)
+
+
+def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: TileCache | None) -> UInt32[np.ndarray, "rows 1024"]:
+    """The hint, as it is kept or downloaded. Raises FileFormatError for another one than the server names."""
+    kept = cache.hint(facts.hint_sha256) if isinstance(cache, HintCache) else None
+    if kept is not None and hashlib.sha256(kept).hexdigest() == facts.hint_sha256:
+        return one_server.read_hint(kept, facts.layout)
+    if facts.layout.hint_bytes > MOST_HINT_BYTES:
+        raise Unreachable(f"the hint of {host.url} has {facts.layout.hint_bytes} bytes; fetch from two servers")
+    hint = host.sized(served.path(HINT), facts.layout.hint_bytes)
+    if hashlib.sha256(hint).hexdigest() != facts.hint_sha256:
+        raise FileFormatError(f"the hint of {host.url} is not the one that it names; download it again")
+    if isinstance(cache, HintCache):
+        cache.put_hint(facts.hint_sha256, hint)
+    return one_server.read_hint(hint, facts.layout)

@@ -1,0 +1,46 @@
+"""How a client localizes a photograph in tiles: where they are, how they are fetched, and where to look in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.client.tile_access import TileExit, open_tiles
+from veil.features import Features
+from veil.pipelines.tiles import TileAnswer, localize_with_tiles
+from veil.tiles.device import TileOptions
+from veil.tiles.fetching import TileCache, TileFetcher
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileUse:
+    """Localization on the device, in tiles of a map that a server has.
+
+    - `also`: addresses of the same tiles at servers that others run, such as https://b.example.org/v1/tiles/station.
+    - `exit`, `version`: as for `veil.client.tile_access.open_tiles`.
+    - `cache`: what the device keeps of tiles.
+    - `near`, `within`: where the device is about, float64 (3,), and how uncertain that is, in units of the map.
+    - `fix`: latitude and longitude in degrees, in place of `near`.
+    - `options`: thresholds and the number of wanted tiles.
+    - `timeout_s`: of each step of a request.
+    """
+
+    also: tuple[str, ...] = ()
+    exit: TileExit | None = None
+    version: str | None = None
+    cache: TileCache | None = None
+    near: Float64[np.ndarray, "3"] | None = None
+    within: float = 0.0
+    fix: tuple[float, float] | None = None
+    options: TileOptions = field(default_factory=TileOptions)
+    timeout_s: float = 60.0
+
+    def opened(self, url: str) -> TileFetcher:
+        """A fetcher for the tiles at an address and at those of `also`; raises what `open_tiles` raises."""
+        return open_tiles((url, *self.also), exit=self.exit, cache=self.cache, timeout_s=self.timeout_s, version=self.version)
+
+    def localized(self, features: Features, fetcher: TileFetcher) -> TileAnswer:
+        """The answer to a photograph, which is found here; raises what `localize_with_tiles` raises."""
+        return localize_with_tiles(features, fetcher, near=self.near, within=self.within, fix=self.fix, options=self.options)
