@@ -17,3 +17,4 @@ export { grayOf, imageDigest } from "./picture.js";
 export { receiptOf, requireInChain } from "./receipts.js";
 export { extractSift } from "./sift.js";
 export { MemoryStore } from "./store.js";
+export { TileServers } from "./tiles.js";
