@@ -2,15 +2,16 @@
 
     python benchmarks/hostile.py OUT --requests 100000 --seed 1
 
-`veil serve` is started on the demo's map, with a second map and a victim's token beside it that the attackers may not know, and
-is sent requests of a fixed seed by `--threads` connections at a time: what schemathesis makes of /openapi.json (a quarter, if
-`pip install schemathesis` was done; without it the other kinds take its share), damaged and forged messages, raw data, JSON and
-requests of the GeoPoseProtocol with strange values, traversal in names, wrong tokens, heads that are too long or contradict
-themselves, what is no HTTP, ids of others, and bytes that come slowly. Columns of the table: kind, and how many of each status
-("closed": the connection ended without one). The JSON line: answers that the service's page does not promise, answers that told
-a planted name, connections that neither answered nor ended (slow ones after twice `body_s` of 2 s and 10 s more), the seconds
-of the slowest, memory of the server with its processes (before, peak, after), its open files before and after, and bytes of its
-log. Exit code 1 if anything of it is wrong, or memory grew by more than `--memory`.
+`veil serve` is started on the demo's map, with a second map and a victim's token beside it that the attackers may not know,
+and is sent requests of a fixed seed by `--threads` connections at a time: what schemathesis makes of /openapi.json (a
+quarter, if `pip install schemathesis` was done; without it the other kinds take its share), damaged and forged messages, raw
+data, JSON and requests of the GeoPoseProtocol with strange values, traversal in names, wrong tokens, heads that are too long
+or contradict themselves, what is no HTTP, ids of others, queries for tiles, and bytes that come slowly. Columns of the table:
+kind, and how many of each status ("closed": the connection ended without one). The JSON line: answers that the service's page
+does not promise, answers that told a planted name, connections that neither answered nor ended (slow ones after twice
+`body_s` of 2 s and 10 s more), the seconds of the slowest, memory of the server with its processes (before, peak, after), its
+open files before and after, and bytes of its log. Exit code 1 if anything of it is wrong, or memory grew by more than
+`--memory`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from veil.server.tokens import Quota
 from worlds.hostile_load import attacked
 from worlds.hostile_requests import Exchange, Target, exchanges
 from worlds.places import PLACE
+from worlds.served_streets import serve_street
 
 BODY_S = 2.0
 PLENTY = Quota(requests_per_minute=1 << 40, bytes_per_day=1 << 50)
@@ -146,6 +148,7 @@ def prey(arguments: argparse.Namespace, service: Service) -> tuple[Target, list[
         tokens=tokens,
         messages=tuple(messages),
         others=(closed.id, victim.id, *(item["contribution"] for item in given)),
+        tiles=serve_street(service),
         schema=tuple(from_schema(Connection(connection.url, tokens["admin"]), arguments.requests // 20, tokens)),
     )
     return target, [closed.name, victim.name]

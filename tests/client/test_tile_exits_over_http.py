@@ -238,6 +238,8 @@ def test_requests_that_no_device_sends_are_refused(pair: Pair) -> None:
         assert status(bytes(3 * due), path=path) in (404, 422)
     for file in ("../../veil.sqlite", "..%2f..%2fveil.sqlite", FACTS, "matrix.bin", ".lock", "%2e%2e/versions.json"):
         assert pair.first.ask("GET", f"{base}/{file}", token="").status == 404
+    whole = pair.first.ask("GET", f"{base}/tiles.bin", token="", headers={"Range": "bytes=0-9"})
+    assert whole.status == 200 and whole.data == made().records.tobytes() and whole.headers["accept-ranges"] == "none"
     asked = pair.first.ask("OPTIONS", route, token="", headers={"Origin": "https://a.example.org"})
     assert asked.status == 204 and asked.headers["access-control-allow-origin"] == "*"
 

@@ -18,6 +18,7 @@ from veil.server.tokens import Quota
 from worlds.hostile_load import Findings, attacked
 from worlds.hostile_requests import KINDS, Exchange, Target, exchange, exchanges
 from worlds.releases import planted_map
+from worlds.served_streets import serve_street
 from worlds.servers import Running, messages_of, running, words_of
 
 BODY_S = 1.0
@@ -61,6 +62,7 @@ def prey(
         },
         messages=(*messages.values(), words_of(features, Device(folder / "words"), most=60)),
         others=(closed.id, victim.id, *(item.id for item in theirs)),
+        tiles=serve_street(service),
     )
     # An attacker names the ids itself, and problems repeat what was named; names and digests it cannot know.
     return target, (closed.name, victim.name)

@@ -35,12 +35,16 @@ class Exchange:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What an attacker knows: an open map, secrets of its own tokens by name, messages that are accepted, and ids of others."""
+    """What an attacker knows: an open map, secrets of its own tokens by name, messages that are accepted, and ids of others.
+
+    `tiles` are the path of a version of tiles, and the lengths of requests to both of their exits.
+    """
 
     map_id: str
     tokens: dict[str, str]
     messages: tuple[bytes, ...]
     others: tuple[str, ...]
+    tiles: tuple[str, int, int] = ("/v1/tiles/none/0", 8, 8)
     schema: tuple[Exchange, ...] = field(default=(), repr=False)
 
 
@@ -303,6 +307,23 @@ def _others(target: Target, random: np.random.Generator) -> Exchange:
     return request(target, method, path, token=["both", "contribute", "localize"][int(random.integers(3))])
 
 
+def _tiles(target: Target, random: np.random.Generator) -> Exchange:
+    """Queries for tiles: right ones, of other lengths, with bits after the last record; and files that are none of theirs."""
+    base, *lengths = target.tiles
+    number = int(random.integers(2))
+    if random.random() < 0.4:
+        names = ["manifest.json", "manifest.bin", "tiles.bin", "hint.bin", "matrix.bin", "one_server.json", "../versions.json"]
+        names += ["%2e%2e/%2e%2e/veil.sqlite", "..%5c..%5cveil.sqlite", "hint.bin%00", "x" * 5000, "answers/region"]
+        path = f"{base}/{names[int(random.integers(len(names)))]}"
+        return request(target, "GET", path, more=b"Range: bytes=%d-%d\r\n" % tuple(random.integers(0, 1 << 40, 2).tolist()))
+    length = lengths[number] if random.random() < 0.5 else int(random.integers(0, 2 * lengths[number]))
+    exit = ["two-servers", "one-server", "three-servers", "..", ""][
+        number if random.random() < 0.7 else int(random.integers(5))
+    ]
+    kind = ["application/vnd.veil.tile-queries", JSON, MESSAGE_TYPE, ""][int(random.choice(4, p=[0.7, 0.1, 0.1, 0.1]))]
+    return request(target, "POST", f"{base}/answers/{exit}", body=random.bytes(length), kind=kind)
+
+
 def _schema(target: Target, random: np.random.Generator) -> Exchange:
     return target.schema[int(random.integers(len(target.schema)))]
 
@@ -319,6 +340,7 @@ KINDS: dict[str, tuple[float, Callable[[Target, np.random.Generator], Exchange]]
     "head": (6.0, _head),
     "garbage": (5.0, _garbage),
     "others": (10.0, _others),
+    "tiles": (8.0, _tiles),
     "slow": (1.0, _slow),
 }
 

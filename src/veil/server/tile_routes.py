@@ -8,13 +8,14 @@ from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, Response
+from starlette.types import Receive, Scope, Send
 
 from veil.server.bodies import TILE_QUERIES_TYPE, read_tile_queries
 from veil.server.tile_answers import ServedExit, ServedTiles
 
 # A page of any origin may fetch tiles from two servers; nothing of a browser's own, such as cookies, is read.
 OPEN = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cross-origin", "X-Content-Type-Options": "nosniff"}
-FOR_EVER = {**OPEN, "Cache-Control": "public, max-age=31536000, immutable"}
+FOR_EVER = {**OPEN, "Cache-Control": "public, max-age=31536000, immutable", "Accept-Ranges": "none"}
 NOT_KEPT = {**OPEN, "Cache-Control": "no-store"}
 BINARY = "application/octet-stream"
 BODY: dict[str, Any] = {
@@ -22,6 +23,15 @@ BODY: dict[str, Any] = {
 }
 FILE: dict[int | str, dict[str, Any]] = {200: {"content": {BINARY: {}}}}
 NAMED, EXIT = "/v1/tiles/{name}/{version}/{file}", "/v1/tiles/{name}/{version}/answers/{exit}"
+
+
+class WholeFile(FileResponse):
+    """A file that is sent whole, whatever range of it is asked for: a part of the records would tell which are wanted."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file."""
+        headers = [(name, value) for name, value in scope["headers"] if name not in (b"range", b"if-range")]
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
 
 def add_tiles(app: FastAPI, tiles: ServedTiles) -> None:
@@ -40,11 +50,11 @@ def add_tiles(app: FastAPI, tiles: ServedTiles) -> None:
         return tiles.current(name)
 
     @app.get(NAMED, tags=["tiles"], response_class=Response, responses=FILE)
-    def tile_file(name: str, version: str, file: str) -> FileResponse:
+    def tile_file(name: str, version: str, file: str) -> WholeFile:
         """A file of one version, which never changes: the manifest's two parts, all records, or the hint of the one server."""
         path = tiles.file(name, version, file)
         kind = "application/json" if path.suffix == ".json" else BINARY
-        return FileResponse(path, media_type=kind, headers=FOR_EVER)
+        return WholeFile(path, media_type=kind, headers=FOR_EVER)
 
     @app.post(EXIT, tags=["tiles"], response_class=Response, responses=FILE, openapi_extra=BODY)
     async def answer_tiles(name: str, version: str, exit: ServedExit, request: Request) -> Response:
