@@ -266,7 +266,7 @@ def _report(scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCodi
     placed = np.concatenate([piece.points for piece in pieces])
     rows = found.rows_of(placed)
     exact = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)
-    back = coding.vectors(coding.levels(exact)) @ coding.pca.axes + coding.pca.mean
+    back = coding.restored(coding.vectors(coding.levels(exact)))
     lost = float(((exact - back) ** 2).sum() / max(((exact - exact.mean(axis=0)) ** 2).sum(), 1e-12))
     used = sum(HEADER.size + len(piece.points) * point_bytes(options.axes, options.bits, 0) for piece in pieces)
     used += len(rows) * (point_bytes(options.axes, options.bits) - point_bytes(options.axes, options.bits, 0))
