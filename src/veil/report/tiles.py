@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.files.atomic import replacing
+from veil.report.pictures import log_ticks
 from veil.studies.localization.tile_forms import FormRow
 from veil.studies.localization.tile_localization import TileRow
 
@@ -89,12 +90,17 @@ def _draw_forms(axis: Any, rows: Sequence[TileRow], forms: Sequence[FormRow]) ->
     for form in (item for item in forms if item.scene == last and item.beside.error_ratio is not None):
         place = (form.upload_bytes / 1000, form.beside.error_ratio)
         axis.plot(*place, "ks", markersize=5)
-        axis.annotate(form.form, place, xytext=(6, 3), textcoords="offset points", fontsize=8)
+        axis.annotate(form.form, place, xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8)
     for row in (item for item in rows if item.scene == last and item.beside.error_ratio is not None):
         color = _COLORS.get((row.setting.axes, row.setting.bits), "#6b7280")
         axis.plot((row.up_bytes + row.down_bytes) / 1000, row.beside.error_ratio, "o", color=color, markersize=6)
     axis.axhline(ALLOWED_RATIO, color="black", linewidth=1, linestyle="--")
     axis.set_xscale("log")
+    known = [*(form.upload_bytes for form in forms), *(row.up_bytes + row.down_bytes for row in rows)]
+    ticks = log_ticks(min(known) / 1000, 2 * max(known) / 1000)  # names stand to the right of what they name
+    axis.set_xlim(ticks[0], ticks[-1])
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
     axis.set_xlabel("kB of a localization, up and down (circles: tiles from two servers)")
     axis.set_ylabel(LABELS[0])
     axis.grid(alpha=0.3)
