@@ -55,7 +55,7 @@ def register(protocols: Any) -> None:
     parser.add_argument("--axes", type=at_least(2), nargs="+", default=[64], help="of descriptors (default 64)")
     parser.add_argument("--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="along each axis (default 8 4)")
     parser.add_argument("--asked", type=at_least(1), nargs="+", default=[4], help="tiles of a localization (default 4)")
-    parser.add_argument("--words", type=at_least(2), nargs="+", default=[WORDS], help="of the sketches (default %(default)s)")
+    parser.add_argument("--words", type=at_least(2), nargs="+", default=[WORDS], help=f"of the sketches (default {WORDS})")
     parser.add_argument(
         "--forms",
         choices=FORMS,

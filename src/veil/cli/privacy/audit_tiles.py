@@ -6,6 +6,8 @@ import argparse
 import time
 from collections.abc import Iterator
 
+import numpy as np
+
 from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
 from veil.cli.common import EXIT_OK, Bar, report, say, tell_skipped, write_json
 from veil.cli.privacy.originals import Originals, read_place_photographs
@@ -79,9 +81,26 @@ def described(found: TileAudit) -> Iterator[str]:
     )
     for shown in found.views:
         yield from _described_view(shown)
+    yield from _medians(found)
     for name, why in found.no_pose.items():
         yield f"{name}: no pose in the tiles: {why}"
     yield STATEMENT
+
+
+def _medians(found: TileAudit) -> Iterator[str]:
+    """The medians of several photographs."""
+    errors = [shown.view.errors for shown in found.views if shown.view.errors is not None]
+    if len(errors) > 1:
+        distances = [item.median for item in errors if item.median is not None]
+        yield (
+            f"median of {len(errors)} photographs: compression moves descriptors by "
+            f"{np.median([item.compression for item in errors]):.3f}, the tiles' lie at {np.median(distances):.3f}"
+        )
+    for source in ("tiles", "raw features"):
+        drawn = [item.quality for shown in found.views for item in shown.pictures if item.source == source]
+        measured = [item for item in drawn if item is not None]
+        if len(measured) > 1:
+            yield f"median of {len(measured)} pictures from {source}: ssim {np.median([item.ssim for item in measured]):.3f}"
 
 
 def _described_view(shown: ShownView) -> Iterator[str]:
