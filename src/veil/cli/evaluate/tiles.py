@@ -28,7 +28,6 @@ from veil.studies.localization.tile_localization import (
     tile_rows,
     tile_trials,
 )
-from veil.tiles.sketches import WORDS
 from veil.tiles.tile_format import BITS
 
 EXAMPLES = """\
@@ -55,7 +54,9 @@ def register(protocols: Any) -> None:
     parser.add_argument("--axes", type=at_least(2), nargs="+", default=[64], help="of descriptors (default 64)")
     parser.add_argument("--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="along each axis (default 8 4)")
     parser.add_argument("--asked", type=at_least(1), nargs="+", default=[4], help="tiles of a localization (default 4)")
-    parser.add_argument("--words", type=at_least(2), nargs="+", default=[WORDS], help=f"of the sketches (default {WORDS})")
+    parser.add_argument(
+        "--words", type=at_least(2), nargs="+", default=[None], help="of the sketches (default: 64 a tile, 1024 to 4096)"
+    )
     parser.add_argument(
         "--forms",
         choices=FORMS,
@@ -139,7 +140,8 @@ def described(rows: Sequence[TileRow]) -> Iterator[str]:
     for row in rows:
         setting, beside = row.setting, row.beside
         text = f"{row.scene[:16]:16} {setting.tile_bytes:>7} {setting.axes:>4} {setting.bits:>4} {setting.asked:>5} "
-        text += f"{setting.words:>5} {row.tiles:>6.1f} {row.manifest_bytes / 1000:>8.0f} {row.fetched_bytes / 1000:>7.0f}  "
+        text += f"{setting.words or 'usual':>5} "
+        text += f"{row.tiles:>6.1f} {row.manifest_bytes / 1000:>8.0f} {row.fetched_bytes / 1000:>7.0f}  "
         text += f"{f'{beside.localized}/{beside.raw_localized}':>9}  {_ratio(beside):>6}  "
         yield f"{text}{f'{row.false_poses}/{row.false_queries}':>11}  {row.seconds:>5.2f}"
     last = rows[-1].scene

@@ -19,18 +19,20 @@ from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
 from veil.tiles.fetching import proved_tile
 from veil.tiles.manifest import encode_manifest
-from veil.tiles.sketches import WORDS
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileSetting:
-    """How maps are cut and asked: bytes of a tile, axes and bits of a descriptor, tiles that a localization asks for, words."""
+    """How maps are cut and asked: bytes of a tile, axes and bits of a descriptor, tiles that a localization asks for, words.
+
+    `words` of the sketches are None for as many as `veil tiles cut` gives them.
+    """
 
     tile_bytes: int
     axes: int
     bits: int
     asked: int
-    words: int = WORDS
+    words: int | None = None
 
     @property
     def cut(self) -> CutOptions:
