@@ -36,6 +36,7 @@ def draw_tiles(path: Path, rows: Sequence[TileRow], forms: Sequence[FormRow] = (
 
     parts = 4 if forms else 3
     figure, axes = pyplot.subplots(1, parts, figsize=(5 * parts, 4.2), layout="constrained")
+    axes = list(axes)
     scenes = list(dict.fromkeys(row.scene for row in rows))
     asked = sorted({row.setting.asked for row in rows}, reverse=True)
     for coding in dict.fromkeys((row.setting.axes, row.setting.bits, row.setting.asked) for row in rows):
