@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--foreign", type=int, default=100)
     parser.add_argument("--bytes", type=int, default=CutOptions().tile_bytes)
     parser.add_argument("--bits", type=int, default=8)
-    parser.add_argument("--words", type=int, default=CutOptions().words, help="of the sketches")
+    parser.add_argument("--words", type=int, help="of the sketches (default: 64 a tile, 1024 to 4096)")
     parser.add_argument("--asked", type=int, nargs="+", default=[1, 2, 4, 8])
     parser.add_argument("--gps", type=float, default=10.0)
     parser.add_argument("--material", type=Path, default=DEFAULT)

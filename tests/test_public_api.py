@@ -27,14 +27,17 @@ ROOT = Path(__file__).resolve().parents[1]
 # The contract. A name leaves it only after a minor version in which it warns; a new one is added here on purpose.
 # fmt: off
 NAMES = [
-    "ATTACKS", "Attack", "Attacker", "Audit", "AuditOptions", "Budget", "BuiltMap", "Camera", "Client", "Codebook", "DecoyPool",
+    "ATTACKS", "Attack", "Attacker", "Audit", "AuditOptions", "Budget", "BuiltMap", "Camera", "Client", "Codebook",
+    "ComputationalPrivacy", "CutOptions", "DecoyPool",
     "Device", "Dictionary",
     "DeviceRelease", "Features", "FileFormatError", "HideInLines", "HideInSubspaces", "HideInWords", "InputError",
     "LineUpload", "Lines", "LocalDP", "Localization", "LocalizeOptions", "Map", "MappingOptions", "NoMap", "NoPose",
-    "NoProof", "Picture", "Points", "PositionOptions",
+    "NoProof", "PerfectPrivacy", "Picture", "Points", "PositionOptions",
     "Profile", "Protection", "ReleaseRefused", "Rigid", "SiftOptions", "SpaceError",
-    "Subsets", "Subspaces", "Upload", "VeilError", "WireError", "WordOptions", "decode", "encode", "extract",
-    "hardened", "localize", "map_images", "paper", "positions_alone",
+    "Subsets", "Subspaces", "TileAnswer", "TileOptions", "Upload", "VeilError", "WireError", "WordOptions",
+    "cut_map", "decode", "encode", "extract",
+    "fetcher_of", "fetcher_of_url", "hardened", "localize", "localize_with_tiles",
+    "map_images", "paper", "positions_alone",
     "read_codebook", "read_features", "read_gravity", "read_messages",
     "read_picture", "run_audit", "write_codebook", "write_features",
 ]

@@ -2,8 +2,9 @@
 
 Every name of `veil.__all__` is public, and loads its module when it is first used, so that `import veil` is light. On the
 device: `read_picture`, `extract`, a `Protection` and a `Device`, whose `release` gives the bytes that may leave. On the server:
-`decode`, `map_images`, `localize` against a `Map`. `run_audit` attacks one's own upload as the server could. The names are
-listed in docs/reference/python.md.
+`decode`, `map_images`, `localize` against a `Map`. A public map that `cut_map` cuts into tiles serves devices that localize
+themselves, `localize_with_tiles`. `run_audit` attacks one's own upload as the server could. The names are listed in
+docs/reference/python.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from veil.attacks.attack import Attack as Attack
     from veil.attacks.registry import ATTACKS as ATTACKS
     from veil.client.client import Client as Client
+    from veil.client.tile_download import fetcher_of_url as fetcher_of_url
     from veil.codebooks.codebook import Codebook as Codebook
     from veil.codebooks.decoys import DecoyPool as DecoyPool
     from veil.codebooks.dictionary import Dictionary as Dictionary
@@ -43,8 +45,10 @@ if TYPE_CHECKING:
     from veil.geometry.camera import Camera as Camera
     from veil.geometry.rigid import Rigid as Rigid
     from veil.ldp.budget import Budget as Budget
+    from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
     from veil.ldp.guarantee import LocalDP as LocalDP
     from veil.ldp.guarantee import NoProof as NoProof
+    from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
     from veil.localization.by_distance import Localization as Localization
     from veil.localization.by_distance import LocalizeOptions as LocalizeOptions
     from veil.localization.by_distance import NoPose as NoPose
@@ -70,7 +74,13 @@ if TYPE_CHECKING:
     from veil.pipelines.protection import HideInWords as HideInWords
     from veil.pipelines.protection import Protection as Protection
     from veil.pipelines.protection import positions_alone as positions_alone
+    from veil.pipelines.tiles import TileAnswer as TileAnswer
+    from veil.pipelines.tiles import cut_map as cut_map
+    from veil.pipelines.tiles import fetcher_of as fetcher_of
+    from veil.pipelines.tiles import localize_with_tiles as localize_with_tiles
     from veil.pipelines.uploads import read_messages as read_messages
+    from veil.tiles.cutting import CutOptions as CutOptions
+    from veil.tiles.device import TileOptions as TileOptions
     from veil.wire.codec import decode as decode
     from veil.wire.codec import encode as encode
     from veil.wire.message import LineUpload as LineUpload
@@ -88,6 +98,8 @@ _HOMES = {
     "Camera": "geometry.camera",
     "Client": "client.client",
     "Codebook": "codebooks.codebook",
+    "ComputationalPrivacy": "ldp.guarantee",
+    "CutOptions": "tiles.cutting",
     "DecoyPool": "codebooks.decoys",
     "Device": "pipelines.device",
     "DeviceRelease": "pipelines.device",
@@ -108,6 +120,7 @@ _HOMES = {
     "NoMap": "mapping.points",
     "NoPose": "localization.by_distance",
     "NoProof": "ldp.guarantee",
+    "PerfectPrivacy": "ldp.guarantee",
     "Picture": "extraction.picture",
     "Points": "forms",
     "PositionOptions": "localization.by_positions",
@@ -119,15 +132,21 @@ _HOMES = {
     "SpaceError": "errors",
     "Subsets": "forms",
     "Subspaces": "forms",
+    "TileAnswer": "pipelines.tiles",
+    "TileOptions": "tiles.device",
     "Upload": "wire.message",
     "VeilError": "errors",
     "WireError": "errors",
     "WordOptions": "localization.word_options",
+    "cut_map": "pipelines.tiles",
     "decode": "wire.codec",
     "encode": "wire.codec",
     "extract": "extraction",
+    "fetcher_of": "pipelines.tiles",
+    "fetcher_of_url": "client.tile_download",
     "hardened": "mechanisms.profile",
     "localize": "pipelines.localization",
+    "localize_with_tiles": "pipelines.tiles",
     "map_images": "pipelines.mapping",
     "paper": "mechanisms.profile",
     "positions_alone": "pipelines.protection",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -36,26 +37,43 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     assert result == json.loads(json.dumps(called[0].as_json()))
     rows = result["queries"]
     keys = {"name", "form", "profile", "m", "distance", "status", "position_error", "rotation_error_deg"}
-    keys |= {"inliers", "upload_bytes", "seconds", "epsilon", "epsilon_image"}
+    keys |= {"inliers", "upload_bytes", "device_seconds", "seconds", "epsilon", "epsilon_image"}
     assert all(set(row) == keys for row in (*rows, *result["strangers"]))
     must = [row for row in rows if row["profile"] != "paper" or row["distance"] == "p2s"]
-    assert len(must) == 3 * 8
+    assert len(must) == 3 * 9
     assert {row["status"] for row in must} == {"localized"}
     assert {row["status"] for row in result["strangers"]} == {"no pose"}
-    assert len(result["strangers"]) == 10
+    assert len(result["strangers"]) == 11
     error = {
         m: np.median([r["position_error"] for r in must if (r["m"], r["distance"]) == (m, d)])
         for m, d in ((0, "point"), (2, "p2s"))
     }
     assert error[2] <= 2 * error[0]
+    # From tiles, by each exit: as exact as raw features are, by the same tiles, and strangers are refused.
+    tiles = result["tiles"]
+    fetched = tiles["queries"]
+    assert len(fetched) == 3 * 3 and {row["status"] for row in fetched} == {"localized"}
+    assert [row["status"] for row in tiles["strangers"]] == ["no pose"] * 3
+    assert np.median([row["position_error"] for row in fetched]) <= 2 * error[0]
+    for name in {row["name"] for row in fetched}:
+        own = {row["exit"]: row for row in fetched if row["name"] == name}
+        assert len({row["position_error"] for row in own.values()}) == 1 and len(own) == 3
+        record = tiles["tile_bytes"] + 32 * math.ceil(math.log2(tiles["tiles"]))
+        asked = 2 * tiles["asked"]
+        assert (own["region"]["up_bytes"], own["region"]["down_bytes"]) == (0, 0)
+        assert own["two servers"]["down_bytes"] == asked * record
+        assert own["two servers"]["up_bytes"] == asked * math.ceil(tiles["tiles"] / 8)
+        assert own["region"]["once_bytes"] == own["two servers"]["once_bytes"] + tiles["tiles"] * record
+        assert own["one server"]["once_bytes"] > own["two servers"]["once_bytes"]
     words = [row for row in rows if row["form"] == "words"]
     assert len(words) == 3 and all(row["epsilon"] == 10 and row["epsilon_image"] > 1000 for row in words)
     # What was uploaded is left to be audited.
     folders = sorted((tmp_path / "uploads").iterdir())
-    assert {"hardened-m4", "paper-m2", "paper-m16", "words"} <= {folder.name for folder in folders}
+    assert {"hardened-m4", "hardened-m4-lines", "paper-m2", "paper-m16", "words"} <= {folder.name for folder in folders}
     assert all(len(list(folder.glob("*.veil"))) == 3 for folder in folders)
     assert [name for name, _ in read_features(tmp_path / "features.h5")] == sorted({row["name"] for row in rows})
     page = (tmp_path / "report.html").read_text()
+    assert "four ways" in page and "2^128 operations" in page and "keeps to itself what it receives" in page
     assert "No proof" in page and "no promise about the photograph" in page and "SCIA 2011" in page
     assert "http://" not in page and "https://" not in page  # opens offline, calls nobody
     printed = capsys.readouterr().out

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.errors import RangeError
-from veil.tiles.sketches import Sketches, _counts, sketched
+from veil.tiles.sketches import Sketches, _counts, sketched, usual_words
 from worlds import generator
 
 SCALES = np.full(16, 0.02, dtype=np.float32)
@@ -71,6 +71,14 @@ def test_the_same_tiles_give_the_same_sketches() -> None:
     np.testing.assert_array_equal(one.counts, other.counts)
     crowd = [np.repeat(np.array([[100, 0], [0, 100]], dtype=np.int8), [300, 200], axis=0)]
     assert sorted(sketched(crowd, np.ones(2, dtype=np.float32), words=2).counts[0].tolist()) == [200, 255]
+
+
+def test_many_tiles_have_more_words_and_few_tiles_a_small_manifest() -> None:
+    """Numbers by hand; a map with fewer descriptors has fewer words, one for each four."""
+    assert [usual_words(tiles) for tiles in (1, 16, 17, 40, 64, 65, 10_000)] == [1024, 1024, 1088, 2560, 4096, 4096, 4096]
+    levels = np.rint(generator("usual words").normal(size=(6000, 4)) * 40).clip(-127, 127).astype(np.int8)
+    scales = np.ones(4, dtype=np.float32)
+    assert [len(sketched([levels[:count]], scales).words) for count in (6000, 400)] == [1024, 100]
 
 
 def test_nothing_to_compare_ranks_all_and_a_zero_word_is_refused() -> None:

@@ -180,8 +180,12 @@ def as_sift(
 
     The networks were trained on such descriptors.
     """
-    plain = back_projected(points, space, knowledge.codebook)
-    if space.normalization == "L1_ROOT":
-        plain = np.square(plain)
-        plain = plain / np.maximum(np.linalg.norm(plain, axis=1, keepdims=True), 1e-12)
-    return plain
+    return without_root(back_projected(points, space, knowledge.codebook), space)
+
+
+def without_root(points: Float64[np.ndarray, "features 128"], space: Space) -> Float64[np.ndarray, "features 128"]:
+    """Descriptors of unit length, whose square root was not taken: of RootSIFT it is undone, others are as they were."""
+    if space.normalization != "L1_ROOT":
+        return points
+    plain = np.square(points)
+    return plain / np.maximum(np.linalg.norm(plain, axis=1, keepdims=True), 1e-12)

@@ -12,6 +12,7 @@ from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, 
 from veil.localization.by_distance import Localization
 from veil.pipelines.demo import DemoOptions, run_demo
 from veil.studies.localization.held_out import Outcome
+from veil.studies.localization.tile_exits import ExitStudy
 from veil.studies.mapping.reconstruction import Run
 
 EXAMPLES = """\
@@ -46,11 +47,24 @@ def _demo(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, result.as_json())
     if str(arguments.json) != "-":
         _print(result.outcomes, result.strangers, result.extent)
+        _print_tiles(result.tiles, result.extent)
         _print_lines(result.lines, result.extent)
     report(arguments, arguments.output / "report.html", "the report")
     uploads = arguments.output / "uploads"
     say(arguments, f"what can the server see? veil audit {uploads / 'hardened-m4'} --images {arguments.output / 'features.h5'}")
     return 0
+
+
+def _print_tiles(tiles: ExitStudy, extent: float) -> None:
+    for name in dict.fromkeys(outcome.answer.exit for outcome in tiles.queries):
+        mine, others = ([o for o in some if o.answer.exit == name] for some in (tiles.queries, tiles.strangers))
+        errors = [o.position_error for o in mine if o.position_error is not None]
+        turns = [o.rotation_error_deg for o in mine if o.rotation_error_deg is not None]
+        position = f"{100 * np.median(errors) / extent:.2f} %" if errors else "none"
+        turn = f"{np.median(turns):.2f} deg" if turns else "none"
+        upload = f"{mine[0].answer.up_bytes} B"
+        refused = f"{sum(not isinstance(o.answer.found, Localization) for o in others)} of {len(others)}"
+        print(f"{f'tiles, {name}':33} {f'{len(errors)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>8} {refused}")
 
 
 def _print_lines(run: Run, extent: float) -> None:
@@ -66,7 +80,7 @@ def _print_lines(run: Run, extent: float) -> None:
 
 def _print(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> None:
     print(
-        f"{'what was sent, and to which map':32} {'localized':>9} {'pos. error':>10} {'rot. error':>10} {'upload':>8} refused"
+        f"{'what was sent, and to which map':33} {'localized':>9} {'pos. error':>10} {'rot. error':>10} {'upload':>8} refused"
     )
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
     for variant in variants:
@@ -79,5 +93,5 @@ def _print(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: fl
         turn = f"{np.median(turns):.2f} deg" if turns else "none"
         upload = f"{np.median([o.upload_bytes for o in mine]) / 1e3:.0f} kB"
         refused = f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}"
-        print(f"{variant.label:32} {f'{len(found)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>8} {refused}")
+        print(f"{variant.label:33} {f'{len(found)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>8} {refused}")
     print("Lifting is an obfuscation without proof; the report says what it does not protect.")

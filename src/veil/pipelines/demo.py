@@ -41,10 +41,16 @@ from veil.pipelines.protection import HideInWords, Protection
 from veil.pipelines.steps import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
-from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, demo_variants, run_variants
+from veil.scene import Scene
+from veil.studies.localization.form_answers import demo_variants
+from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, run_variants
+from veil.studies.localization.tile_exits import ExitStudy, exit_study
 from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
+from veil.tiles.cutting import CutOptions
 from veil.wire import decode
 
+# Tiles that are small enough for a map of nine photographs to have several.
+TILES = CutOptions(tile_bytes=64 << 10, asked=2)
 REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
 
 
@@ -60,11 +66,13 @@ class DemoOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DemoResult:
-    """What the demo found: the outcome of each held-out photograph and of each stranger in every form, the map from lines
-    alone, and the diagonal of the box around the reference cameras (`extent`), which is the only scale that there is."""
+    """What the demo found: the outcome of each held-out photograph and of each stranger in every form and from tiles, the map
+    from lines alone, and the diagonal of the box around the reference cameras (`extent`), which is the only scale that there
+    is."""
 
     outcomes: tuple[Outcome, ...]
     strangers: tuple[Outcome, ...]
+    tiles: ExitStudy
     lines: Run
     extent: float
 
@@ -73,6 +81,7 @@ class DemoResult:
         return {
             "queries": [outcome.as_json() for outcome in self.outcomes],
             "strangers": [outcome.as_json() for outcome in self.strangers],
+            "tiles": self.tiles.as_json(),
             "lines": self.lines.as_json(),
         }
 
@@ -98,12 +107,15 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
             workers=options.workers,
         )
         outcomes, strangers = _outcomes(setup, material, steps)
+        tiles = _from_tiles([*outcomes, *strangers], material, steps)
         lines = _from_lines(material, options.workers, steps)
-        result = DemoResult(outcomes=outcomes, strangers=strangers, lines=lines.run, extent=_extent(material.example))
+        extent = _extent(material.example)
+        result = DemoResult(outcomes=outcomes, strangers=strangers, tiles=tiles, lines=lines.run, extent=extent)
         html = page(
             outcomes,
             strangers,
-            extent=result.extent,
+            extent=extent,
+            tiles=tiles,
             read_rgb=lambda name: read_rgb(material.paths[name]),
             repeat=_repeat(setup, material.features[HELD_OUT[0]]),
             lines=lines,
@@ -150,7 +162,10 @@ def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps) -> Ite
 
 def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
     """Outcomes of the held-out photographs and of the strangers."""
-    queries = [Query(name=n, features=material.features[n], reference=material.example.poses[n]) for n in HELD_OUT]
+    queries = [
+        Query(name=n, features=material.features[n], reference=material.example.poses[n], gravity=material.gravity.get(n))
+        for n in HELD_OUT
+    ]
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
     variants = demo_variants(len(setup.codebook))
     total = len(variants) * (len(queries) + len(others))
@@ -161,6 +176,15 @@ def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[t
             bar(len(done), total)
     known = tuple(outcome for outcome in done if outcome.query.reference is not None)
     return known, tuple(outcome for outcome in done if outcome.query.reference is None)
+
+
+def _from_tiles(outcomes: Sequence[Outcome], material: _Material, steps: Steps) -> ExitStudy:
+    """The same photographs, localized on the device in tiles of the public map, by each exit."""
+    raw = [outcome for outcome in outcomes if outcome.variant.profile is None and outcome.variant.mechanism is None]
+    scene = raw[0].scene
+    assert isinstance(scene, Scene)  # the demo stops without a map of raw features
+    with steps("localizing in tiles") as bar:
+        return exit_study(scene, [item.query for item in raw], material.example.poses, TILES, progress=bar)
 
 
 def _from_lines(material: _Material, workers: int, steps: Steps) -> LineMapSection:
@@ -262,7 +286,7 @@ def _write_releases(folder: Path, outcomes: Sequence[Outcome], material: _Materi
         variant = outcome.variant
         if outcome.message is None or variant.distance == "s2s":
             continue
-        form = "words" if variant.profile is None else f"{variant.profile.name}-m{variant.profile.m}"
+        form = "words" if variant.profile is None else f"{variant.profile.name}-m{variant.profile.m}{'-lines' * variant.lines}"
         write_bytes(folder / "uploads" / form / f"{Path(outcome.query.name).stem}.veil", outcome.message)
     write_features(folder / "features.h5", [(name, material.features[name]) for name in HELD_OUT])
 

@@ -26,7 +26,8 @@ PREFIX = "tiles:"
 class TileAnswer:
     """The answer to a photograph, which was found on the device, and what was fetched for it.
 
-    `wanted` are the tiles that it was looked for in, the most promising first; they are known to this device alone.
+    `found` is the pose, or why there is none; `fetched` are the tiles that came, and why others were refused; `wanted` are the
+    tiles that it was looked for in, the most promising first, which are known to this device alone.
     """
 
     found: Localization | NoPose
@@ -42,7 +43,15 @@ def cut_map(
     place: Georeference | None = None,
     progress: Progress | None = None,
 ) -> CutMap:
-    """Cut the map in a folder into tiles and write them to a new folder, at once or not at all.
+    """Cut the map in a folder into tiles and write them to a new folder, at once or not at all (docs/theory/tiles.md#cutting).
+
+    Whoever gets the tiles holds the map: they are raw descriptors, compressed but readable, and can be inverted into pictures.
+
+    - `source`: a folder that `Map.write` or `veil map` wrote, of raw descriptors.
+    - `target`: a new folder.
+    - `options`: sizes and precision.
+    - `place`: where on Earth the map is; the manifest then says it.
+    - `progress`: called with the number of tiles made and of all.
 
     Raises FileFormatError for a damaged map, InputError for a map of private forms, and if the new folder holds something.
     """
@@ -52,7 +61,14 @@ def cut_map(
 
 
 def fetcher_of(folder: Path, *, cache: TileCache | None = None, offline: bool = False) -> TileFetcher:
-    """A fetcher for the tiles of a folder, which are all read at the first fetch. Raises FileFormatError for a damaged one."""
+    """A fetcher for the tiles of a folder, which are all read at the first fetch.
+
+    - `folder`: what `cut_map` wrote, or a copy of it.
+    - `cache`: keeps records that were fetched; by default in memory.
+    - `offline`: use what is kept, and fetch nothing.
+
+    Raises FileFormatError for a damaged folder.
+    """
     manifest = read_manifest(folder)
     return TileFetcher(manifest, Region(read=lambda: read_records(folder, manifest)), cache=cache, offline=offline)
 

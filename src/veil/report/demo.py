@@ -17,9 +17,12 @@ from veil.ldp.composition import composed_epsilon
 from veil.localization.by_distance import Localization
 from veil.mapping.lines import LineView
 from veil.report import pictures
+from veil.report.demo_forms import four_ways
 from veil.report.reconstruction import maps_figure
 from veil.scene import Scene
-from veil.studies.localization.held_out import DELTA, Outcome, Variant
+from veil.studies.localization.form_answers import Variant
+from veil.studies.localization.held_out import DELTA, Outcome
+from veil.studies.localization.tile_exits import ExitStudy
 from veil.studies.mapping.reconstruction import Run
 
 ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
@@ -43,6 +46,7 @@ def page(
     strangers: Sequence[Outcome],
     *,
     extent: float,
+    tiles: ExitStudy,
     read_rgb: ReadRgb,
     repeat: dict,
     lines: LineMapSection,
@@ -50,8 +54,9 @@ def page(
 ) -> str:
     """The self-contained HTML page of the demo, from outcomes of held-out photographs and of `strangers`, of another place.
 
-    `extent` is the scene's size in reference units. `repeat` holds the numbers on releasing one photograph twice, with fresh
-    and with memoized draws (`veil.pipelines.demo`). `read_rgb` reads photographs for pictures.
+    `extent` is the scene's size in reference units, `tiles` are the same photographs localized in tiles.
+    `repeat` holds the numbers on releasing one photograph twice, with fresh and with memoized draws (`veil.pipelines.demo`).
+    `read_rgb` reads photographs for pictures.
     """
     import jinja2
 
@@ -72,6 +77,7 @@ def page(
         queries=[_query(name, outcomes, read_rgb) for name in dict.fromkeys(o.query.name for o in outcomes)],
         strangers=_stranger_rows(strangers),
         chart=pictures.error_chart([variant.label for variant in variants], errors),
+        ways=four_ways(outcomes, strangers, tiles, extent),
         details=[_detail(outcome, extent) for outcome in (*outcomes, *strangers)],
         repeat=repeat,
         lines=_lines(lines, extent, read_rgb),
@@ -91,7 +97,7 @@ def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[
     return {
         "label": variant.label,
         "is_raw": variant.profile is None and variant.mechanism is None,
-        "is_default": variant.profile is not None and variant.profile.name == "hardened",
+        "is_default": variant.profile is not None and variant.profile.name == "hardened" and not variant.lines,
         "localized": f"{len(localized)} of {len(own)}",
         "position": f"{100 * float(np.median(errors)) / extent:.2f} %" if errors else "none",
         "rotation": f"{float(np.median(turns)):.2f}°" if turns else "none",

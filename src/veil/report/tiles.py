@@ -1,4 +1,4 @@
-"""The figure of `veil evaluate tiles`: accuracy against the bytes of a tile, and what a localization fetches."""
+"""The figure of `veil evaluate tiles`: accuracy against the bytes of a tile, what a localization fetches, and other forms."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from veil.files.atomic import replacing
+from veil.report.pictures import log_ticks
+from veil.studies.localization.tile_forms import FormRow
 from veil.studies.localization.tile_localization import TileRow
 
 _COLORS = {(64, 8): "#1d4ed8", (64, 4): "#c2410c", (48, 8): "#15803d", (48, 4): "#7e22ce"}
@@ -21,19 +23,25 @@ LABELS = (
 )
 
 
-def draw_tiles(path: Path, rows: Sequence[TileRow]) -> None:
-    """Write the figure (PNG or SVG by its suffix): ratio of median errors, share localized and bytes fetched, by tile."""
+def draw_tiles(path: Path, rows: Sequence[TileRow], forms: Sequence[FormRow] = ()) -> None:
+    """Write the figure (PNG or SVG by its suffix): ratio of median errors, share localized and bytes fetched, by tile.
+
+    With `forms` a further part shows the ratio of errors against the bytes of a localization for each of them and for tiles, of
+    all scenes together.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, axes = pyplot.subplots(1, 3, figsize=(15, 4.2), layout="constrained")
+    parts = 4 if forms else 3
+    figure, axes = pyplot.subplots(1, parts, figsize=(5 * parts, 4.2), layout="constrained")
+    axes = list(axes)
     scenes = list(dict.fromkeys(row.scene for row in rows))
     asked = sorted({row.setting.asked for row in rows}, reverse=True)
     for coding in dict.fromkeys((row.setting.axes, row.setting.bits, row.setting.asked) for row in rows):
         for number, scene in enumerate(scenes):
-            own = [row for row in rows if row.scene == scene and row.error_ratio is not None]
+            own = [row for row in rows if row.scene == scene and row.beside.error_ratio is not None]
             own = [row for row in own if (row.setting.axes, row.setting.bits, row.setting.asked) == coding]
             own = sorted(own, key=lambda row: row.setting.tile_bytes)
             _draw(axes, own, number, alone=len(scenes) == 1, dash=_DASHES[asked.index(coding[2]) % len(_DASHES)])
@@ -41,13 +49,15 @@ def draw_tiles(path: Path, rows: Sequence[TileRow]) -> None:
     axes[1].axhline(100 * NEEDED_SHARE, color="black", linewidth=1, linestyle="--")
     axes[1].set_ylim(min(90.0, axes[1].get_ylim()[0]), 100.5)
     axes[2].set_yscale("log")
-    for axis, label in zip(axes, LABELS, strict=True):
+    for axis, label in zip(axes, LABELS, strict=False):
         axis.set_xscale("log", base=2)
         axis.set_xticks(sorted({row.setting.tile_bytes for row in rows}))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1024:g}")
         axis.set_xlabel("KiB of a tile")
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
+    if forms:
+        _draw_forms(axes[3], rows, forms)
     figure.legend(fontsize=8, frameon=False, ncols=4, loc="outside lower center")
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=130)
@@ -70,6 +80,28 @@ def _draw(axes: Sequence[Any], own: Sequence[TileRow], number: int, *, alone: bo
     }
     x = [row.setting.tile_bytes for row in own]
     told = f"{own[0].scene}, {setting.axes} axes of {setting.bits} bits, {setting.asked} asked"
-    axes[0].plot(x, [row.error_ratio for row in own], label=told if thick else None, **style)
-    axes[1].plot(x, [100 * row.localized / max(row.raw_localized, 1) for row in own], **style)
+    axes[0].plot(x, [row.beside.error_ratio for row in own], label=told if thick else None, **style)
+    axes[1].plot(x, [100 * row.beside.localized / max(row.beside.raw_localized, 1) for row in own], **style)
     axes[2].plot(x, [row.fetched_bytes / 1000 for row in own], **style)
+
+
+def _draw_forms(axis: Any, rows: Sequence[TileRow], forms: Sequence[FormRow]) -> None:
+    """Draw the ratio of errors against bytes for each form and each setting of tiles, of all scenes together."""
+    last = forms[-1].scene
+    for form in (item for item in forms if item.scene == last and item.beside.error_ratio is not None):
+        place = (form.upload_bytes / 1000, form.beside.error_ratio)
+        axis.plot(*place, "ks", markersize=5)
+        axis.annotate(form.form, place, xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8)
+    for row in (item for item in rows if item.scene == last and item.beside.error_ratio is not None):
+        color = _COLORS.get((row.setting.axes, row.setting.bits), "#6b7280")
+        axis.plot((row.up_bytes + row.down_bytes) / 1000, row.beside.error_ratio, "o", color=color, markersize=6)
+    axis.axhline(ALLOWED_RATIO, color="black", linewidth=1, linestyle="--")
+    axis.set_xscale("log")
+    known = [*(form.upload_bytes for form in forms), *(row.up_bytes + row.down_bytes for row in rows)]
+    ticks = log_ticks(min(known) / 1000, 2 * max(known) / 1000)  # names stand to the right of what they name
+    axis.set_xlim(ticks[0], ticks[-1])
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.minorticks_off()
+    axis.set_xlabel("kB of a localization, up and down (circles: tiles from two servers)")
+    axis.set_ylabel(LABELS[0])
+    axis.grid(alpha=0.3)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int8, Int64, UInt8
+from jaxtyping import Float, Float32, Float64, Int8, Int64, UInt8
 
 from veil.codebooks.compression import Pca
 from veil.errors import RangeError
@@ -66,6 +66,10 @@ class TileCoding:
     def vectors(self, levels: Int8[np.ndarray, "rows axes"]) -> Float32[np.ndarray, "rows axes"]:
         """Compressed descriptors that levels stand for."""
         return levels.astype(np.float32) * self.scales
+
+    def restored(self, compressed: Float[np.ndarray, "rows axes"]) -> Float64[np.ndarray, "rows dim"]:
+        """Descriptors before compression that compressed ones stand for, up to the axes that were dropped."""
+        return self.pca.mean + compressed @ self.pca.axes.astype(np.float64)
 
     def compressed(self, points: Points) -> Float32[np.ndarray, "rows axes"]:
         """Raw descriptors along the principal axes, as tiles are compared with. Raises SpaceError for another space."""

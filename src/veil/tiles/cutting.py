@@ -17,7 +17,7 @@ from veil.tiles.aspects import Aspects, aspects
 from veil.tiles.cells import Cell, halved
 from veil.tiles.coding import TileCoding, fitted_scales, octahedral
 from veil.tiles.manifest import MOST_TILE_BYTES, Manifest
-from veil.tiles.sketches import WORDS, sketched
+from veil.tiles.sketches import sketched
 from veil.tiles.tile_format import BITS, HEADER, PLACE_BITS, Tile, encode_tile, point_bytes
 
 # Principal axes and scales are found, and losses measured, with so many descriptors at most.
@@ -35,7 +35,7 @@ class CutOptions:
     - `overlap`: share of its own number of cameras that a cell takes from around it.
     - `angle`: step of the points' places, as an angle (radians) at their median distance from the cameras.
     - `asked`: number of tiles that a localization asks for.
-    - `words`: of the sketches.
+    - `words`: of the sketches, or None: 64 a tile, at least 1,024 and at most 4,096.
     - `seed`: of the sample and of the words.
 
     Raises RangeError for values that no tile can have.
@@ -49,13 +49,13 @@ class CutOptions:
     overlap: float = 0.15
     angle: float = 1e-4
     asked: int = 4
-    words: int = WORDS
+    words: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.bits not in BITS or not 2 <= self.axes < 4096 or self.axes * self.bits % 8:
             raise RangeError(f"descriptors take 4 or 8 bits along an even number of axes, got {self.bits!r} and {self.axes!r}")
-        if self.aspects not in (1, 2) or not self.asked >= 1 or not self.words >= 2:
+        if self.aspects not in (1, 2) or not self.asked >= 1 or (self.words is not None and not self.words >= 2):
             raise RangeError("a point has 1 or 2 aspects, a localization asks for a tile or more, a sketch has 2 words or more")
         if not 0 <= self.overlap <= 1 or not 1e-7 <= self.angle <= 1e-2:
             raise RangeError(f"overlap must lie in 0..1 and angle in 1e-7..1e-2, got {self.overlap!r} and {self.angle!r}")
@@ -266,7 +266,7 @@ def _report(scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCodi
     placed = np.concatenate([piece.points for piece in pieces])
     rows = found.rows_of(placed)
     exact = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)
-    back = coding.vectors(coding.levels(exact)) @ coding.pca.axes + coding.pca.mean
+    back = coding.restored(coding.vectors(coding.levels(exact)))
     lost = float(((exact - back) ** 2).sum() / max(((exact - exact.mean(axis=0)) ** 2).sum(), 1e-12))
     used = sum(HEADER.size + len(piece.points) * point_bytes(options.axes, options.bits, 0) for piece in pieces)
     used += len(rows) * (point_bytes(options.axes, options.bits) - point_bytes(options.axes, options.bits, 0))

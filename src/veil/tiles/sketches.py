@@ -16,7 +16,9 @@ from jaxtyping import Float32, Float64, Int8, Int64, UInt8
 from veil.codebooks.kmeans import spherical_kmeans
 from veil.errors import RangeError
 
-WORDS, ITERATIONS = 1024, 8
+ITERATIONS = 8
+# Many tiles need more words to be told from each other; few words keep the manifest of a small map small.
+WORDS_A_TILE, LEAST_WORDS, MOST_WORDS = 64, 1024, 4096
 # Words are found among so many descriptors, about.
 SAMPLE = 50_000
 # Share of a query's features that a tile must explain by its own words.
@@ -54,19 +56,25 @@ class Sketches:
 
 
 def sketched(
-    tiles: Sequence[Int8[np.ndarray, "_ axes"]], scales: Float32[np.ndarray, "axes"], *, words: int = WORDS, seed: int = 0
+    tiles: Sequence[Int8[np.ndarray, "_ axes"]], scales: Float32[np.ndarray, "axes"], *, words: int | None = None, seed: int = 0
 ) -> Sketches:
     """Sketches of tiles, whose descriptors are `tiles` in levels, of which one along each axis stands for `scales`.
 
-    At most `words` words, and one for each four descriptors, are found by spherical k-means among a sample of the descriptors;
-    `seed` is that of both.
+    At most `words` words (None: `usual_words`), and one for each four descriptors, are found by spherical k-means in a sample
+    of the descriptors; `seed` is that of both.
     """
+    words = usual_words(len(tiles)) if words is None else words
     sample = _sample(tiles, seed) * scales
     unit = _unit(sample.astype(np.float64)).astype(np.float32)
     for centers in spherical_kmeans(unit, max(2, min(words, len(unit) // 4)), iterations=ITERATIONS, seed=seed):
         found = np.rint(centers * 127).astype(np.int8)
     counts = np.array([np.minimum(_counts(found, levels * scales), 255) for levels in tiles])
     return Sketches(words=found, counts=counts.astype(np.uint8))
+
+
+def usual_words(tiles: int) -> int:
+    """Words of the sketches of so many tiles where nobody says how many: 64 a tile, at least 1,024 and at most 4,096."""
+    return min(max(WORDS_A_TILE * tiles, LEAST_WORDS), MOST_WORDS)
 
 
 def _sample(tiles: Sequence[Int8[np.ndarray, "_ axes"]], seed: int) -> Int8[np.ndarray, "_ axes"]:

@@ -14,7 +14,8 @@ from veil.localization.by_distance import NoPose
 from veil.mapping import NoMap
 from veil.mechanisms.profile import paper
 from veil.randomness import Secret, memoized
-from veil.studies.localization.held_out import HeldOutSetup, Query, Variant, run_variants
+from veil.studies.localization.form_answers import Variant
+from veil.studies.localization.held_out import HeldOutSetup, Query, run_variants
 from worlds import features, generator
 
 

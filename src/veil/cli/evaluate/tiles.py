@@ -11,9 +11,14 @@ from typing import Any
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.evaluate.queries import extracted_features, other_places, reference_place, stranger_features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
+from veil.randomness import Secret, memoized
 from veil.report.tiles import ALLOWED_RATIO, NEEDED_SHARE, draw_tiles
+from veil.studies.localization.against_raw import AgainstRaw
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
+from veil.studies.localization.form_answers import FormSetup
+from veil.studies.localization.tile_forms import FORMS, FormRow, FormTrial, form_rows, form_trials
 from veil.studies.localization.tile_localization import (
     TileRow,
     TileSetting,
@@ -28,6 +33,7 @@ from veil.tiles.tile_format import BITS
 EXAMPLES = """\
   veil evaluate tiles lund_door strecha/castle-P19 --json tiles.json --figure tiles.png
   veil evaluate tiles fox --bytes 65536 --bits 4 --strangers photos/ --false 100
+  veil evaluate tiles lund_door --bytes 131072 --forms subspaces words
 """
 
 
@@ -38,8 +44,9 @@ def register(protocols: Any) -> None:
         "tiles",
         "held-out queries from private tiles, beside the whole raw map",
         "Hold out photographs of each scene in turn, map the others, cut the maps into tiles of several sizes, and localize\n"
-        "the held-out photographs in tiles that sketches choose; also on the whole map from raw features. Photographs of the\n"
-        "other scenes, of a folder of strangers, and noise must be refused. A minute or two a scene and four settings.",
+        "the held-out photographs in tiles that sketches choose; also on the whole map, from raw features, and sent to a\n"
+        "server in subspaces, lines and words. Photographs of the other scenes, of a folder of strangers, and noise must be\n"
+        "refused. A minute or two a scene and four settings.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
@@ -47,6 +54,16 @@ def register(protocols: Any) -> None:
     parser.add_argument("--axes", type=at_least(2), nargs="+", default=[64], help="of descriptors (default 64)")
     parser.add_argument("--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="along each axis (default 8 4)")
     parser.add_argument("--asked", type=at_least(1), nargs="+", default=[4], help="tiles of a localization (default 4)")
+    parser.add_argument(
+        "--words", type=at_least(2), nargs="+", default=[None], help="of the sketches (default: 64 a tile, 1024 to 4096)"
+    )
+    parser.add_argument(
+        "--forms",
+        choices=FORMS,
+        nargs="*",
+        default=list(FORMS),
+        help="in which the same photographs are sent to a server (default: all; none: --forms alone)",
+    )
     parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
     parser.add_argument(
@@ -67,8 +84,10 @@ def _tiles(arguments: argparse.Namespace) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     settings = [
-        TileSetting(tile_bytes=size, axes=axes, bits=bits, asked=asked)
-        for axes, bits, asked, size in product(arguments.axes, arguments.bits, arguments.asked, arguments.bytes)
+        TileSetting(tile_bytes=size, axes=axes, bits=bits, asked=asked, words=words)
+        for words, axes, bits, asked, size in product(
+            arguments.words, arguments.axes, arguments.bits, arguments.asked, arguments.bytes
+        )
     ]
     for setting in settings:
         _ = setting.cut  # what cannot be is told before the work begins
@@ -77,30 +96,34 @@ def _tiles(arguments: argparse.Namespace) -> int:
     features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
     strangers = stranger_features(arguments, most=max(arguments.false * arguments.folds, 1))
     trials: list[TileTrial] = []
+    sent: list[FormTrial] = []
+    # A secret of its own: photographs are released in several forms, which a client must never do.
+    setup = FormSetup(codebook=bundled_codebook(), decoys=bundled_decoys(), randomness=memoized(Secret.generate()))
     for scene in scenes:
         folds = _folds(scene, features[scene.name], arguments)
         foreign = {f"{name}/{photo}": item for name in others[scene.name] for photo, item in features[name].items()}
         false = false_queries(folds, strangers | foreign, most=arguments.false, noise=arguments.noise)
         jobs = [(fold, own, setting) for fold, own in zip(folds, false, strict=True) for setting in settings]
-        for fold in folds:
+        for fold in progress(folds, f"{scene.name}: on the whole map"):
             trials += raw_trials(fold)
+            sent += form_trials(fold, arguments.forms, setup)
         for fold, own, setting in progress(jobs, f"{scene.name}: localizing"):
             trials += tile_trials(fold, setting, own)
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
-            write_json(arguments.json, _record(tile_rows(trials)))
-    rows = tile_rows(trials)
-    write_json(arguments.json, _record(rows))
-    for line in described(rows):
+            write_json(arguments.json, _record(tile_rows(trials), form_rows(sent, trials)))
+    rows, forms = tile_rows(trials), form_rows(sent, trials)
+    write_json(arguments.json, _record(rows, forms))
+    for line in [*described(rows), *described_forms(rows, forms)]:
         say(arguments, line)
     if arguments.figure:
-        draw_tiles(arguments.figure, rows)
+        draw_tiles(arguments.figure, rows, forms)
         report(arguments, arguments.figure, "the figure")
     return 0
 
 
-def _record(rows: Sequence[TileRow]) -> dict:
+def _record(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> dict:
     """The JSON record of the command."""
-    return {"rows": [row.as_json() for row in rows]}
+    return {"rows": [row.as_json() for row in rows], "forms": [row.as_json() for row in forms]}
 
 
 def _folds(scene: ReferenceScene, features: dict, arguments: argparse.Namespace) -> list[Fold]:
@@ -112,23 +135,17 @@ def _folds(scene: ReferenceScene, features: dict, arguments: argparse.Namespace)
 
 def described(rows: Sequence[TileRow]) -> Iterator[str]:
     """The rows as a table for people, and which settings reach what is needed in all scenes together."""
-    head = f"{'scene':16} {'tile':>7} {'axes':>4} {'bits':>4} {'asked':>5} {'tiles':>6} {'kB':>7}"
+    head = f"{'scene':16} {'tile':>7} {'axes':>4} {'bits':>4} {'asked':>5} {'words':>5} {'tiles':>6} {'manifest':>8} {'kB':>7}"
     yield f"{head}  {'localized':>9}  {'error':>6}  {'false poses':>11}  {'s':>5}"
     for row in rows:
-        setting = row.setting
+        setting, beside = row.setting, row.beside
         text = f"{row.scene[:16]:16} {setting.tile_bytes:>7} {setting.axes:>4} {setting.bits:>4} {setting.asked:>5} "
-        text += f"{row.tiles:>6.1f} {row.fetched_bytes / 1000:>7.0f}  {f'{row.localized}/{row.raw_localized}':>9}  "
-        ratio = "-" if row.error_ratio is None else f"{row.error_ratio:.3f}"
-        yield f"{text}{ratio:>6}  {f'{row.false_poses}/{row.false_queries}':>11}  {row.seconds:>5.2f}"
+        text += f"{setting.words or 'usual':>5} "
+        text += f"{row.tiles:>6.1f} {row.manifest_bytes / 1000:>8.0f} {row.fetched_bytes / 1000:>7.0f}  "
+        text += f"{f'{beside.localized}/{beside.raw_localized}':>9}  {_ratio(beside):>6}  "
+        yield f"{text}{f'{row.false_poses}/{row.false_queries}':>11}  {row.seconds:>5.2f}"
     last = rows[-1].scene
-    enough = [
-        row
-        for row in rows
-        if row.scene == last
-        and row.localized >= NEEDED_SHARE * row.raw_localized
-        and (row.error_ratio or 99.0) <= ALLOWED_RATIO
-        and row.false_poses == 0
-    ]
+    enough = [row for row in rows if row.scene == last and is_enough(row.beside) and row.false_poses == 0]
     if not enough:
         yield f"no setting localizes {100 * NEEDED_SHARE:g} % with at most {ALLOWED_RATIO:g} times the error and no false pose"
         return
@@ -138,3 +155,36 @@ def described(rows: Sequence[TileRow]) -> Iterator[str]:
         f"pose: {best.fetched_bytes / 1000:.0f} kB, tiles of {best.setting.tile_bytes} bytes with {best.setting.axes} axes of "
         f"{best.setting.bits} bits"
     )
+
+
+def described_forms(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> Iterator[str]:
+    """The same photographs in the forms that are sent to a server, and in tiles from two servers, as a table for people."""
+    if not forms:
+        return
+    yield ""
+    head = f"{'scene':16} {'what was asked':28} {'up kB':>7} {'down kB':>7}  {'localized':>9}  {'error':>6}"
+    yield f"{head}  {'device s':>8} {'server s':>8}"
+    for scene in dict.fromkeys(form.scene for form in forms):
+        for form in (item for item in forms if item.scene == scene):
+            text = f"{scene[:16]:16} {form.form:28} {form.upload_bytes / 1000:>7.1f} {'a pose':>7}  "
+            yield f"{text}{_found(form.beside)}  {form.device_seconds:>8.2f} {form.server_seconds:>8.2f}"
+        for row in (item for item in rows if item.scene == scene):
+            setting = row.setting
+            name = f"tiles {setting.tile_bytes >> 10} KiB, {setting.bits} bits, {setting.asked} asked"
+            text = f"{scene[:16]:16} {name:28} {row.up_bytes / 1000:>7.3f} {row.down_bytes / 1000:>7.0f}  "
+            yield f"{text}{_found(row.beside)}  {row.seconds:>8.2f} {'-':>8}"
+
+
+def _found(beside: AgainstRaw) -> str:
+    """How many photographs were localized, and the ratio of errors, as columns."""
+    return f"{f'{beside.localized}/{beside.raw_localized}':>9}  {_ratio(beside):>6}"
+
+
+def _ratio(beside: AgainstRaw) -> str:
+    """The ratio of errors as the tables show it."""
+    return "-" if beside.error_ratio is None else f"{beside.error_ratio:.3f}"
+
+
+def is_enough(beside: AgainstRaw) -> bool:
+    """Whether answers are as many and as exact as needed beside the raw map's."""
+    return beside.localized >= NEEDED_SHARE * beside.raw_localized and (beside.error_ratio or 99.0) <= ALLOWED_RATIO

@@ -30,6 +30,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.progress import tracker
@@ -40,6 +41,7 @@ from veil.files.client import home
 from veil.files.codebooks import read_codebook
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.learned_models import read_learned_model
+from veil.files.tiles import holds_tiles
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.pipelines.attacker import Attacker
@@ -57,6 +59,7 @@ EXAMPLES = """\
   veil audit upload/ --images features.h5 --only "matched views"  how much two photographs of a place give away
   veil audit query/ --map map/ --images features.h5               what whoever localizes the release learns of it
   veil audit upload/ --images features.h5 --fail-on "structural>5%" --fail-on "epsilon.image>100"
+  veil audit tiles/ --images photos/                              what publishing a map's tiles shows of the place
 
 rules of --fail-on and --policy (one a line, # begins a comment):
   structural>5%          any attack of a family: structural, distribution, intersection, repeat, views, matches, positions ...
@@ -76,10 +79,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "what the server can see: every known attack on your own upload",
         "Attack a release with everything that is known, and tell in numbers and pictures what was recovered. With the\n"
         "originals, every attack is measured; without them, only what an attack certifies by itself. A number is what known\n"
-        "attacks reach, a lower bound of what leaks: the audit can find a release broken, never safe.",
+        "attacks reach, a lower bound of what leaks: the audit can find a release broken, never safe.\n"
+        "Of a folder of tiles (`veil tiles cut`), which are public, it draws what they show of the place, beside photographs.",
         EXAMPLES,
     )
-    parser.add_argument("release", type=Path, help="a message (.veil) or a folder of them")
+    parser.add_argument("release", type=Path, help="a message (.veil) or a folder of them, or a folder of tiles")
     parser.add_argument(
         "--images", type=Path, nargs="+", default=[], metavar="PATH", help="originals: features.h5, photographs"
     )
@@ -151,6 +155,8 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
 
 def _audit(arguments: argparse.Namespace) -> int:
     quiet_colmap()
+    if holds_tiles(arguments.release):
+        return audited_tiles(arguments)
     start = time.perf_counter()
     options = AuditOptions(
         features=arguments.features,

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import progress
-from veil.errors import InputError
+from veil.cli.device.extract import with_camera
+from veil.errors import InputError, VeilError
 from veil.extraction import EXTRACTORS, extract
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions
@@ -44,6 +45,29 @@ def read_originals(paths: Sequence[Path], releases: Sequence[Message]) -> Origin
     features = {name: item for file in files for name, item in read_features(file)}
     if not files:
         features = _extracted(pictures, releases)
+    return Originals(features=features, paths=pictures)
+
+
+def read_place_photographs(paths: Sequence[Path], space: Space, skipped: dict[str, str], *, strict: bool = False) -> Originals:
+    """Photographs of a map's place in `paths`, of any size: files of features as they are, others are extracted as the map was.
+
+    A K.txt beside photographs gives their intrinsics. What cannot be used is added to `skipped` with the reason, or raised if
+    `strict`. Raises InputError if veil does not extract such descriptors, or no photograph has features.
+    """
+    files, folders = _separated(paths)
+    pictures = dict(named_pictures(folders)) if folders else {}
+    features = {name: item for file in files for name, item in read_features(file)}
+    if not files:
+        extracted = _extractor(space, "give the features.h5 of the photographs with --images")
+        for name, path in progress(pictures.items(), "extracting", len(pictures)):
+            try:
+                features[name] = extracted(with_camera(read_picture(path), None, path))
+            except VeilError as error:
+                if strict:
+                    raise
+                skipped[name] = str(error)
+    if not features:
+        raise InputError("no features were found in the photographs; give others with --images")
     return Originals(features=features, paths=pictures)
 
 

@@ -59,9 +59,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--words",
         type=at_least(2),
-        default=DEFAULT.words,
         metavar="N",
-        help="of the manifest's sketches, by which devices choose tiles (default %(default)s)",
+        help="of the manifest's sketches, by which devices choose tiles (default: 64 a tile, between 1024 and 4096)",
     )
     parser.add_argument("--place", type=Path, metavar="FILE", help="where on Earth the map is (`veil map align`)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of samples and sketches (default 0)")

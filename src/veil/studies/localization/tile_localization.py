@@ -12,29 +12,32 @@ import numpy as np
 from veil.features import Features
 from veil.geometry.similarity import pose_error
 from veil.localization.by_distance import Localization, LocalizeOptions, localize_matches
-from veil.statistics import clopper_pearson
+from veil.pir import two_servers
+from veil.studies.localization.against_raw import AgainstRaw, against_raw
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, random_features, shuffled_features, true_queries
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
 from veil.tiles.fetching import proved_tile
-
-# A pose that is turned by more than this is astray, whatever its position.
-ASTRAY_DEG = 5.0
+from veil.tiles.manifest import encode_manifest
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileSetting:
-    """How maps are cut and asked: bytes of a tile, axes and bits of a descriptor, tiles that a localization asks for."""
+    """How maps are cut and asked: bytes of a tile, axes and bits of a descriptor, tiles that a localization asks for, words.
+
+    `words` of the sketches are None for as many as `veil tiles cut` gives them.
+    """
 
     tile_bytes: int
     axes: int
     bits: int
     asked: int
+    words: int | None = None
 
     @property
     def cut(self) -> CutOptions:
         """The options with which maps are cut."""
-        return CutOptions(tile_bytes=self.tile_bytes, axes=self.axes, bits=self.bits, asked=self.asked)
+        return CutOptions(tile_bytes=self.tile_bytes, axes=self.axes, bits=self.bits, asked=self.asked, words=self.words)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +45,7 @@ class TileTrial:
     """One photograph asked of one map: from tiles, or of the whole raw map (`setting` None).
 
     Errors are in units of the reference and in degrees; None without a pose or a reference. `fetched_bytes` is the size of the
-    records that were asked for, `tiles` their number in the map.
+    records that were asked for, `up_bytes` that of the queries for them to two servers, `tiles` the number in the map.
     """
 
     scene: str
@@ -53,7 +56,9 @@ class TileTrial:
     position_error: float | None
     rotation_error_deg: float | None
     tiles: int
+    manifest_bytes: int
     fetched_bytes: int
+    up_bytes: int
     seconds: float
 
 
@@ -61,33 +66,22 @@ class TileTrial:
 class TileRow:
     """A setting in one scene, or in all of them (`scene` "all").
 
-    - `tiles`: of a map, on average over the maps. `fetched_bytes`: of a localization, at the median.
-    - `raw_localized`: true queries that the whole raw map localizes; `localized`: those of them that tiles localize, too, whose
-      share lies in `low`..`high` with 95 % confidence.
-    - `gained`: true queries that tiles localize and the raw map does not.
-    - `error_ratio`: median error of position from tiles over that of the raw map, of the queries that both localize. Of several
-      scenes, errors count in units of the scene's raw median.
-    - `median_error`, `raw_median_error`: of position in units of the reference; None for several scenes.
-    - `astray`: poses of true queries that are turned by more than 5 degrees, beside `raw_astray`.
+    - `tiles`, `manifest_bytes`: of a map, on average over the maps.
+    - `fetched_bytes`: of the records that a localization asks for, at the median. `up_bytes`, `down_bytes`: what travels for
+      them with the two-server exit, to and from both.
+    - `beside`: the true queries, beside the whole raw map.
     - `false_queries`, `false_poses`: photographs of other places and noise, and how many of them got a pose.
-    - `seconds`: median time of a localization on this machine.
+    - `seconds`: median time of a localization on this machine, fetching left out.
     """
 
     scene: str
     setting: TileSetting
     tiles: float
+    manifest_bytes: float
     fetched_bytes: float
-    queries: int
-    raw_localized: int
-    localized: int
-    low: float
-    high: float
-    gained: int
-    error_ratio: float | None
-    median_error: float | None
-    raw_median_error: float | None
-    astray: int
-    raw_astray: int
+    up_bytes: float
+    down_bytes: float
+    beside: AgainstRaw
     false_queries: int
     false_poses: int
     seconds: float
@@ -100,19 +94,13 @@ class TileRow:
             "axes": self.setting.axes,
             "bits": self.setting.bits,
             "asked": self.setting.asked,
+            "words": self.setting.words,
             "tiles": self.tiles,
+            "manifest_bytes": self.manifest_bytes,
             "fetched_bytes": self.fetched_bytes,
-            "queries": self.queries,
-            "raw_localized": self.raw_localized,
-            "localized": self.localized,
-            "low": self.low,
-            "high": self.high,
-            "gained": self.gained,
-            "error_ratio": self.error_ratio,
-            "median_error": self.median_error,
-            "raw_median_error": self.raw_median_error,
-            "astray": self.astray,
-            "raw_astray": self.raw_astray,
+            "up_bytes": self.up_bytes,
+            "down_bytes": self.down_bytes,
+            **self.beside.as_json(),
             "false_queries": self.false_queries,
             "false_poses": self.false_poses,
             "seconds": self.seconds,
@@ -188,43 +176,20 @@ def tile_row(trials: Sequence[TileTrial], setting: TileSetting, scenes: Sequence
     """The row of a setting in some scenes."""
     raw = {(item.scene, item.query): item for item in trials if item.setting is None and item.scene in scenes}
     own = [item for item in trials if item.setting == setting and item.scene in scenes]
-    true = {(item.scene, item.query): item for item in own if item.true}
     false = [item for item in own if not item.true]
-    by_raw = [key for key, item in raw.items() if item.accepted]
-    both = [key for key in by_raw if true[key].accepted]
-    low, high = clopper_pearson(len(both), len(by_raw), confidence=0.95) if by_raw else (0.0, 1.0)
-    unit = {name: _median([item.position_error for item in raw.values() if item.scene == name]) or 1.0 for name in scenes}
-    errors, raw_errors = (
-        [(item.position_error or 0.0) / unit[key[0]] for key in both for item in [answers[key]]] for answers in (true, raw)
-    )
-    error, raw_error = _median(errors), _median(raw_errors)
-    scale = unit[scenes[0]] if len(scenes) == 1 else None
     return TileRow(
         scene=scenes[0] if len(scenes) == 1 else "all",
         setting=setting,
         tiles=float(np.mean([item.tiles for item in own])),
+        manifest_bytes=float(np.mean([item.manifest_bytes for item in own])),
         fetched_bytes=float(np.median([item.fetched_bytes for item in own])),
-        queries=len(true),
-        raw_localized=len(by_raw),
-        localized=len(both),
-        low=low,
-        high=high,
-        gained=sum(item.accepted and not raw[key].accepted for key, item in true.items()),
-        error_ratio=error / raw_error if error is not None and raw_error else None,
-        median_error=error * scale if error is not None and scale else None,
-        raw_median_error=raw_error * scale if raw_error is not None and scale else None,
-        astray=sum((item.rotation_error_deg or 0) > ASTRAY_DEG for item in true.values()),
-        raw_astray=sum((item.rotation_error_deg or 0) > ASTRAY_DEG for item in raw.values()),
+        up_bytes=float(np.median([item.up_bytes for item in own])),
+        down_bytes=float(np.median([2 * item.fetched_bytes for item in own])),
+        beside=against_raw({(item.scene, item.query): item for item in own if item.true}, raw, scenes),
         false_queries=len(false),
         false_poses=sum(item.accepted for item in false),
         seconds=float(np.median([item.seconds for item in own])),
     )
-
-
-def _median(values: Sequence[float | None]) -> float | None:
-    """The median of the numbers among some values; None without any."""
-    known = [value for value in values if value is not None]
-    return float(np.median(known)) if known else None
 
 
 def _errors(fold: Fold, name: str, found: Localization) -> tuple[float, float]:
@@ -251,6 +216,13 @@ def _trial(
         position_error=None if position is None or not math.isfinite(position) else position,
         rotation_error_deg=rotation,
         tiles=0 if made is None else len(made.manifest),
+        manifest_bytes=0 if made is None else _manifest_bytes(made),
         fetched_bytes=0 if made is None else made.manifest.asked * made.manifest.record_bytes,
+        up_bytes=0 if made is None else 2 * made.manifest.asked * two_servers.query_bytes(len(made.manifest)),
         seconds=seconds,
     )
+
+
+def _manifest_bytes(made: CutMap) -> int:
+    text, binary, _ = encode_manifest(made.manifest)
+    return len(text) + len(binary)

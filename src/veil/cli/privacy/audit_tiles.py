@@ -1,0 +1,122 @@
+"""`veil audit TILES/`: what publishing a map's tiles shows, in numbers, and in pictures beside photographs of the place."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
+from veil.cli.common import EXIT_OK, Bar, report, say, tell_skipped, write_json
+from veil.cli.privacy.originals import Originals, read_place_photographs
+from veil.errors import InputError
+from veil.files.atomic import write_text
+from veil.files.inverters import bundled_inverter, read_weights
+from veil.files.tiles import read_manifest
+from veil.inversion.forward import PlainInverter
+from veil.inversion.maps import Inverts
+from veil.pipelines.tile_audit import audit_tiles
+from veil.report.tile_audit import page
+
+# Options of an attacker on uploads, of which tiles need none: they are read as they are.
+FOR_UPLOADS = (
+    *("against", "place", "map", "codebook", "decoys", "secret_decoys", "database", "model", "attacker", "only", "features"),
+    *("fail_on", "policy", "ledger"),
+)
+
+
+def audited_tiles(arguments: argparse.Namespace) -> int:
+    """Audit the folder of tiles that the arguments name; exit code 0."""
+    start = time.perf_counter()
+    if given := [name for name in FOR_UPLOADS if getattr(arguments, name)]:
+        options = ", ".join("--" + name.replace("_", "-") for name in given)
+        raise InputError(f"{arguments.release} holds tiles, which anyone can read: leave out {options}, which is for uploads")
+    originals, skipped = None, dict[str, str]()
+    if arguments.images:
+        space = read_manifest(arguments.release).coding.raw_space
+        originals = read_place_photographs(arguments.images, space, skipped, strict=arguments.strict)
+        tell_skipped(skipped)
+    with Bar("looking at tiles") as bar:
+        found = audit_tiles(
+            arguments.release,
+            photographs=None if originals is None else originals.features,
+            network=_network(arguments),
+            read_photograph=lambda name: _photograph(originals, name),
+            pictured=arguments.pictures,
+            progress=bar,
+        )
+    write_text(arguments.output, page(found, seconds=time.perf_counter() - start))
+    write_json(arguments.json, found.as_json() | {"skipped": skipped})
+    for line in described(found):
+        say(arguments, line)
+    report(arguments, arguments.output, "the report")
+    return EXIT_OK
+
+
+def _photograph(originals: Originals | None, name: str):  # type: ignore[no-untyped-def]
+    """The pixels of a photograph, if it was given itself."""
+    return originals.read_rgb(name) if originals is not None and name in originals.paths else None
+
+
+def _network(arguments: argparse.Namespace) -> Inverts | None:
+    """The inversion network for raw SIFT: the last such one of --inverter, else the bundled one; None without pictures."""
+    if not arguments.pictures:
+        return None
+    given = [weights for weights in map(read_weights, arguments.inverter) if weights.kind == "raw"]
+    return PlainInverter(given[-1] if given else bundled_inverter())
+
+
+def described(found: TileAudit) -> Iterator[str]:
+    """What the tiles show, as lines for people."""
+    manifest, coding = found.manifest, found.manifest.coding
+    yield (
+        f"{len(manifest)} tiles, {len(manifest) * manifest.record_bytes} bytes and {found.manifest_bytes} of the manifest: "
+        f"{found.points} points with {found.aspects} descriptors of {coding.axes} axes with {coding.bits} bits"
+    )
+    yield (
+        f"places are known within {coding.max_position_error:.3g} units of the map; rounding moves a descriptor by "
+        f"{found.rounding:.3f} (two random ones are about 1 apart)"
+    )
+    for shown in found.views:
+        yield from _described_view(shown)
+    yield from _medians(found)
+    for name, why in found.no_pose.items():
+        yield f"{name}: no pose in the tiles: {why}"
+    yield STATEMENT
+
+
+def _medians(found: TileAudit) -> Iterator[str]:
+    """The medians of several photographs."""
+    errors = [shown.view.errors for shown in found.views if shown.view.errors is not None]
+    if len(errors) > 1:
+        distances = [item.median for item in errors if item.median is not None]
+        yield (
+            f"median of {len(errors)} photographs: compression moves descriptors by "
+            f"{np.median([item.compression for item in errors]):.3f}, the tiles' lie at {np.median(distances):.3f}"
+        )
+    for source in ("tiles", "raw features"):
+        drawn = [item.quality for shown in found.views for item in shown.pictures if item.source == source]
+        measured = [item for item in drawn if item is not None]
+        if len(measured) > 1:
+            yield f"median of {len(measured)} pictures from {source}: ssim {np.median([item.ssim for item in measured]):.3f}"
+
+
+def _described_view(shown: ShownView) -> Iterator[str]:
+    """What the tiles show of one view."""
+    view, errors = shown.view, shown.view.errors
+    tiles = ", ".join(map(str, view.tiles))
+    yield f"{view.name}: {len(view)} of {view.points} points of the tiles {tiles} are in the picture"
+    if errors is not None:
+        near, close = (100 * count / max(errors.matched, 1) for count in errors.within)
+        yield (
+            f"  descriptors: compression moves them by {errors.compression:.3f}; of {errors.matched} that see a point of the "
+            f"tiles, these hold {near:.1f} % within 0.1, {close:.1f} % within 0.4, and the median at {errors.median or 0.0:.3f}"
+        )
+    for picture in shown.pictures:
+        told = f"  picture from {picture.source}, {picture.features} features"
+        if picture.quality is not None:
+            measured = picture.quality
+            told += f": ssim {measured.ssim:.3f}, psnr {measured.psnr:.1f} dB, mae {measured.mae:.3f}"
+        yield told

@@ -1,0 +1,131 @@
+"""The demo's comparison of one photograph in four ways: subspaces, lines, words, and tiles by each exit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from veil.ldp.composition import composed_epsilon
+from veil.ldp.guarantee import NoProof
+from veil.localization.by_distance import Localization, NoPose
+from veil.studies.localization.held_out import DELTA, Outcome
+from veil.studies.localization.tile_exits import ExitOutcome, ExitStudy
+
+WHERE = {
+    "region": "tiles, all downloaded",
+    "two servers": "tiles, from two servers",
+    "one server": "tiles, from one server",
+}
+
+
+def four_ways(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles: ExitStudy, extent: float) -> dict:
+    """What the page shows of the first photograph: a row for each way, and what each server learned.
+
+    `extent` is the size of the scene in reference units.
+    """
+    name = outcomes[0].query.name
+    shown = [outcome for outcome in outcomes if outcome.query.name == name and _is_shown(outcome)]
+    fetched = [outcome for outcome in tiles.queries if outcome.query.name == name]
+    manifest = tiles.made.manifest
+    return {
+        "name": name,
+        "rows": [
+            *(_sent(outcome, strangers, extent) for outcome in shown),
+            *(_fetched(outcome, tiles, extent) for outcome in fetched),
+        ],
+        "tiles": len(manifest),
+        "asked": manifest.asked,
+        "tile_kb": f"{manifest.tile_bytes / 1e3:.0f} kB",
+        "all_kb": f"{tiles.made.records.size / 1e3:.0f} kB",
+        "promises": [(WHERE[outcome.answer.exit], _promise(outcome)) for outcome in fetched],
+        "prepare": [f"{1000 * o.answer.prepare_s:,.0f} ms" for o in fetched if o.answer.exit == "one server"],
+    }
+
+
+def _is_shown(outcome: Outcome) -> bool:
+    """Whether a variant is one of the ways: raw features, veil's default, the same in lines, words; all on the public map."""
+    profile = outcome.variant.profile
+    return outcome.variant.distance != "s2s" and (profile is None or profile.name == "hardened")
+
+
+def _sent(outcome: Outcome, strangers: Sequence[Outcome], extent: float) -> dict:
+    """The row of one form that was sent."""
+    variant = outcome.variant
+    others = [o.found for o in strangers if o.variant == variant]
+    name = "lines" if variant.lines else "subspaces" if variant.profile else "words" if variant.mechanism else "raw features"
+    return {
+        "way": name,
+        "is_raw": name == "raw features",
+        "where": "on the server",
+        "once": "",
+        "up": _kb(outcome.upload_bytes),
+        "down": "the pose",
+        "device": f"{outcome.device_seconds:.2f} s",
+        "server": f"{outcome.seconds:.2f} s",
+        "error": _error(outcome.found, outcome.position_error, extent),
+        "refused": _refused(others),
+        "learned": _learned(outcome, name),
+    }
+
+
+def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
+    """The row of tiles by one exit."""
+    answer = outcome.answer
+    others = [o.answer.found for o in tiles.strangers if o.answer.exit == answer.exit]
+    asked = tiles.made.manifest.asked
+    return {
+        "way": WHERE[answer.exit],
+        "is_raw": False,
+        "where": "on the device",
+        "once": _kb(answer.once_bytes),
+        "up": _kb(answer.up_bytes),
+        "down": _kb(answer.down_bytes),
+        "device": f"{answer.device_s:.2f} s",
+        "server": f"{answer.server_s:.2f} s",
+        "error": _error(answer.found, outcome.position_error, extent),
+        "refused": _refused(others),
+        "learned": {
+            "region": "that the map was downloaded, once; nothing of this photograph or where it was taken",
+            "two servers": f"that {asked} tiles were asked for, and when; not which, while one of the two shares nothing",
+            "one server": f"that {asked} tiles were asked for, and when; not which, under learning with errors",
+        }[answer.exit],
+    }
+
+
+def _learned(outcome: Outcome, name: str) -> str:
+    """What the server learned of a form that was sent."""
+    count, inliers = len(outcome.query.features), outcome.found.inliers
+    if name == "raw features":
+        return f"descriptors and positions of {count:,} features, which can be inverted into the photograph; the pose"
+    if name == "subspaces":
+        return f"positions in the clear; descriptors among decoys, those of {inliers} that match; the pose"
+    if name == "lines":
+        return f"a line for each position, and the positions of {inliers} features that match, with their descriptors; the pose"
+    mechanism = outcome.variant.mechanism
+    assert mechanism is not None
+    image = composed_epsilon({mechanism: count}, DELTA)
+    told = "without bound" if math.isinf(image) else f"{image:,.0f} of the photograph"
+    return f"positions in the clear; random words, with an epsilon of {mechanism.epsilon:g} a feature, {told}; the pose"
+
+
+def _promise(outcome: ExitOutcome) -> str:
+    """What a fetch promises, as a sentence."""
+    guarantee = outcome.answer.guarantee
+    return guarantee.reason if isinstance(guarantee, NoProof) else guarantee.sentence
+
+
+def _error(found: Localization | NoPose, error: float | None, extent: float) -> str:
+    """The position error as the table shows it."""
+    if isinstance(found, NoPose) or error is None:
+        return "no pose"
+    return f"{100 * error / extent:.2f} %"
+
+
+def _refused(others: Sequence[Localization | NoPose]) -> str:
+    """How many photographs of other places were refused."""
+    return f"{sum(isinstance(found, NoPose) for found in others)} of {len(others)}" if others else ""
+
+
+def _kb(count: int) -> str:
+    """A number of bytes as the table shows it."""
+    return f"{count / 1e3:,.0f} kB" if count >= 1000 else f"{count} B"
