@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -50,6 +51,20 @@ def test_a_worker_outlives_what_its_tasks_do(worker: Worker) -> None:
     with pytest.raises(DeadlineExceeded, match="cancelled"):
         worker.call(tasks.sleep, 60.0, proceed=lambda: False)
     assert worker.call(tasks.double, 1) == 2
+
+
+@pytest.mark.slow
+def test_a_stopped_process_that_does_not_read_ends_with_its_deadline(worker: Worker) -> None:
+    """What is sent is longer than the system holds for a process that sleeps; without a limit this would wait for ever."""
+    first = worker.call(tasks.pid)
+    os.kill(first, signal.SIGSTOP)
+    begun = time.monotonic()
+    with pytest.raises(DeadlineExceeded, match="did not take it within 1 s"):
+        worker.call(tasks.double, bytes(32 << 20), deadline_s=1.0)
+    assert time.monotonic() - begun < 30
+    second = worker.call(tasks.pid)
+    assert second != first
+    assert worker.call(tasks.double, bytes(32 << 20), deadline_s=60.0) == bytes(64 << 20)
 
 
 @pytest.mark.slow

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 from veil.errors import InputError, WireError
 from veil.server.processes import Tell
 
 
-def double(value: int, tell: Tell) -> int:
+def double(value: Any, tell: Tell) -> Any:
     tell("doubling", 1, 2)
     return 2 * value
 

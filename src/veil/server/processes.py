@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import socket
+import struct
 import threading
 import time
 from collections import deque
@@ -68,6 +70,7 @@ class Worker:
         connection = self.start()
         until = None if deadline_s is None else time.monotonic() + deadline_s
         try:
+            _limit_sending(connection, deadline_s)
             connection.send((task, arguments))
             while True:
                 left = _LOOK_S if until is None else min(_LOOK_S, max(0.0, until - time.monotonic()))
@@ -82,6 +85,9 @@ class Worker:
                     raise DeadlineExceeded(f"it took longer than {deadline_s:g} s")
                 if not proceed():
                     raise DeadlineExceeded("it was given to another server, or cancelled")
+        except BlockingIOError:  # it has not read what was sent, and holds half of it
+            self.kill()
+            raise DeadlineExceeded(f"its process did not take it within {deadline_s:g} s") from None
         except (EOFError, BrokenPipeError, ConnectionResetError):
             self.kill()
             raise WorkerDied("the process of the task ended without an answer; it may have been short of memory") from None
@@ -228,6 +234,13 @@ def _serve(connection: Connection, parent: int, threads: int) -> None:
                 connection.send(answer)
             except OSError:  # the server is gone
                 return
+
+
+def _limit_sending(connection: Connection, seconds: float | None) -> None:
+    """Have what is sent to a process that does not read it raise BlockingIOError after some seconds (None: never)."""
+    whole, part = divmod(seconds or 0.0, 1.0)
+    with socket.socket(fileno=os.dup(connection.fileno())) as pipe:  # a connection of two directions is a socket
+        pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(whole), int(1e6 * part)))
 
 
 @contextmanager
