@@ -41,6 +41,9 @@ function pointsOf({ first, count }) {
   return rows;
 }
 
+/** The images that see a point. */
+const seers = (point) => view.images.filter((image) => pointsOf(image).some((row) => seen[row] === point));
+
 /** Places in pixels of the rows of a table of fractions of the image. */
 const pixels = (table, { size }, rows) => rows.map((row) => [(table[2 * row] * size[0]) / 65535, (table[2 * row + 1] * size[1]) / 65535]);
 const range = (first, count) => Array.from({ length: count }, (_, k) => first + k);
@@ -165,8 +168,9 @@ function hung() {
 function outline() {
   const strokes = [];
   const planes = [];
+  const seeing = state.point === null ? [] : seers(state.point).filter((image) => image.pose !== null);
   for (const image of view.images) {
-    if (image.pose !== null && image !== state.image && layer(image.query ? "queries" : "cameras")) {
+    if (image.pose !== null && image !== state.image && !seeing.includes(image) && layer(image.query ? "queries" : "cameras")) {
       strokes.push(...pyramid(image, view.pyramid * (image.query ? 1.3 : 1), image.query ? palette.query : palette.camera, view.images.length > 100 ? 0.5 : 0.75, image.query ? 2 : 1.3));
       if (image.uncertainty !== null) {
         strokes.push(...ellipsoid(image, view.enlarged, palette.query));
@@ -188,11 +192,10 @@ function outline() {
   }
   if (state.point !== null) {
     marked = [state.point];
-    for (const image of view.images) {
-      const rows = pointsOf(image).filter((row) => seen[row] === state.point);
-      if (rows.length > 0 && image.pose !== null && layer("links")) {
-        link(image, rows, strokes, planes);
-        strokes.push(...pyramid(image, 1.15 * view.pyramid, palette.chosen, 0.9, 2));
+    for (const image of seeing) {
+      strokes.push(...pyramid(image, 1.15 * view.pyramid, palette.chosen, 0.9, 2));
+      if (layer("links")) {
+        link(image, pointsOf(image).filter((row) => seen[row] === state.point), strokes, planes);
       }
     }
   }
@@ -257,7 +260,7 @@ function showPanel() {
   part("stand").hidden = image === null || image.pose === null;
   part("attack-choice").hidden = image === null || state.mode !== "attack" || image.recovered.length < 2;
   if (point !== null) {
-    const by = view.images.filter((item) => pointsOf(item).some((row) => seen[row] === point));
+    const by = seers(point);
     part("name").textContent = `Point ${point + 1}`;
     fill(part("about"), [
       `at ${placeOf(point).map((value, k) => (value + view.points.origin[k]).toPrecision(5)).join(", ")}`,
