@@ -14,6 +14,7 @@ from veil.cli import main
 from veil.files.features import read_features
 from veil.pipelines.demo import DemoResult, run_demo
 from worlds.schemas import validate
+from worlds.view_pages import read_page
 
 
 @pytest.mark.slow
@@ -76,5 +77,12 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     assert "four ways" in page and "2^128 operations" in page and "keeps to itself what it receives" in page
     assert "No proof" in page and "no promise about the photograph" in page and "SCIA 2011" in page
     assert "http://" not in page and "https://" not in page  # opens offline, calls nobody
+    # The map in three dimensions lies beside the page, which leads to it: queries, photographs, and what descriptors give away.
+    assert '<a href="view.html">' in page
+    view = read_page((tmp_path / "view.html").read_text()).record
+    names = [image["name"] for image in view["images"]]
+    assert sum(image["query"] for image in view["images"]) == 3 and len(set(names)) == len(names) == 12
+    assert all(image["photograph"] is not None for image in view["images"])
+    assert sum(len(image["recovered"]) for image in view["images"]) == 9
     printed = capsys.readouterr().out
     assert "localized" in printed and f"veil audit {tmp_path / 'uploads' / 'hardened-m4'}" in printed

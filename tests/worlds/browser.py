@@ -31,6 +31,9 @@ FLAGS = (
     "--use-fake-device-for-media-stream",
 )
 
+# WebGL2 by the processor, where the machine has no graphics hardware.
+SOFTWARE_GL = (*(flag for flag in FLAGS if flag != "--disable-gpu"), "--use-angle=swiftshader", "--enable-unsafe-swiftshader")
+
 
 def chromium() -> str | None:
     """Why there is no browser to test with; None if there is one."""
@@ -106,14 +109,14 @@ class Browser:
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
+def browsing(flags: tuple[str, ...] = FLAGS) -> Iterator[Browser]:
     """A browser with an empty profile, which is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="veil-browser-", ignore_cleanup_errors=True) as profile:
         log = Path(profile) / "driver.log"
         driver = subprocess.Popen(["chromedriver", "--port=0", f"--log-path={log}"], stdout=subprocess.PIPE, text=True)
         try:
             port = _port(driver)
-            options = {"args": [*FLAGS, f"--user-data-dir={profile}/profile"], "binary": shutil.which("chromium")}
+            options = {"args": [*flags, f"--user-data-dir={profile}/profile"], "binary": shutil.which("chromium")}
             wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"performance": "ALL", "browser": "ALL"}}
             made = _ask(port, "POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
             browser = Browser(port=port, session=made["sessionId"])

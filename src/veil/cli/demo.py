@@ -10,7 +10,7 @@ import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.localization.by_distance import Localization
-from veil.pipelines.demo import DemoOptions, run_demo
+from veil.pipelines.demo import VIEW, DemoOptions, run_demo
 from veil.studies.localization.held_out import Outcome
 from veil.studies.localization.tile_exits import ExitStudy
 from veil.studies.mapping.reconstruction import Run
@@ -50,6 +50,8 @@ def _demo(arguments: argparse.Namespace) -> int:
         _print_tiles(result.tiles, result.extent)
         _print_lines(result.lines, result.extent)
     report(arguments, arguments.output / "report.html", "the report")
+    if (arguments.output / VIEW).is_file():
+        report(arguments, arguments.output / VIEW, "the map in three dimensions, which the report links to,")
     uploads = arguments.output / "uploads"
     say(arguments, f"what can the server see? veil audit {uploads / 'hardened-m4'} --images {arguments.output / 'features.h5'}")
     return 0

@@ -33,6 +33,7 @@ from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.pipelines.built_maps import MappingOptions
+from veil.pipelines.demo_view import demo_view
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
@@ -41,6 +42,7 @@ from veil.pipelines.protection import HideInWords, Protection
 from veil.pipelines.steps import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
+from veil.report.viewer.page import page as viewer_page
 from veil.scene import Scene
 from veil.studies.localization.form_answers import demo_variants
 from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, run_variants
@@ -49,6 +51,7 @@ from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_li
 from veil.tiles.cutting import CutOptions
 from veil.wire import decode
 
+VIEW = "view.html"
 # Tiles that are small enough for a map of nine photographs to have several.
 TILES = CutOptions(tile_bytes=64 << 10, asked=2)
 REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
@@ -89,8 +92,9 @@ class DemoResult:
 def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps = silent) -> DemoResult:
     """Map nine bundled photographs and localize three others and strangers, raw and through every private form.
 
-    Writes into `folder` the page `report.html`, the uploads of the held-out photographs in a folder for each form, and their
-    features (`features.h5`), for `veil audit` and `run_audit`. Raises InputError if raw features give no map.
+    Writes into `folder` the page `report.html`, the map in three dimensions (`view.html`), the uploads of the held-out
+    photographs in a folder for each form, and their features (`features.h5`), for `veil audit` and `run_audit`. Raises
+    InputError if raw features give no map.
     """
     options = options or DemoOptions()
     start = time.perf_counter()
@@ -111,6 +115,8 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
         lines = _from_lines(material, options.workers, steps)
         extent = _extent(material.example)
         result = DemoResult(outcomes=outcomes, strangers=strangers, tiles=tiles, lines=lines.run, extent=extent)
+        with steps("inverting the public map") as bar:
+            view = demo_view(outcomes, material.features, lambda name: read_rgb(material.paths[name]), bar)
         html = page(
             outcomes,
             strangers,
@@ -120,7 +126,10 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
             repeat=_repeat(setup, material.features[HELD_OUT[0]]),
             lines=lines,
             seconds=time.perf_counter() - start,
+            view=None if view is None else VIEW,
         )
+        if view is not None:
+            write_text(folder / VIEW, viewer_page(view).html)
     write_text(folder / "report.html", html)
     _write_releases(folder, outcomes, material)
     return result

@@ -13,7 +13,7 @@ from veil import __version__
 from veil.audit.audit_result import Outcome
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding, Share
-from veil.audit.on_pictures import Reconstruction
+from veil.audit.on_pictures import UNPROTECTED, Reconstruction
 from veil.audit.run import Examined
 from veil.audit.verdict import NOT_TESTED
 from veil.report import pictures
@@ -34,14 +34,28 @@ COLORS = ("#b3400e", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shown:
-    """Pictures of one release in one row of the page, each a title and a data URI.
+class ShownPicture:
+    """A picture of the page: its title, its data URI, and of what `kind` it is for who reads the page (`veil view`).
 
-    They are the photograph, the view of the server, and pictures that attacks made.
+    That is "photograph", "sent" (the view of the server), "features" (colored by an attack), "reconstructed" by an attack, or
+    "unprotected" (from raw features, had they been sent).
+    """
+
+    kind: str
+    title: str
+    uri: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """Pictures of one release in one row of the page: the photograph, the view of the server, and those that attacks made.
+
+    `image` is the name of the photograph, empty where the originals are not known.
     """
 
     name: str
-    pictures: tuple[tuple[str, str], ...]
+    image: str
+    pictures: tuple[ShownPicture, ...]
 
 
 def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
@@ -160,13 +174,16 @@ def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
 
     message = examined.message
     size = message.camera.width_px, message.camera.height_px
-    titled: list[tuple[str, str]] = []
+    titled: list[ShownPicture] = []
     if read_rgb is not None and examined.truth is not None:
-        titled.append(("the photograph: stays on the device", pictures.photograph(read_rgb(examined.truth.image))))
+        uri = pictures.photograph(read_rgb(examined.truth.image))
+        titled.append(ShownPicture(kind="photograph", title="the photograph: stays on the device", uri=uri))
     if isinstance(message, LineUpload):
-        titled.append(("what is sent: a line through each keypoint", pictures.lines_view(message.camera, message.lines)))
+        uri = pictures.lines_view(message.camera, message.lines)
+        titled.append(ShownPicture(kind="sent", title="what is sent: a line through each keypoint", uri=uri))
     else:
-        titled.append(("what is sent in clear: positions of keypoints", pictures.server_view(*size, message.keypoints)))
+        uri = pictures.server_view(*size, message.keypoints)
+        titled.append(ShownPicture(kind="sent", title="what is sent in clear: positions of keypoints", uri=uri))
     best = _most_recovered(examined)
     if best is not None and examined.truth is not None:
         name, rows, error = best
@@ -174,17 +191,19 @@ def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
         title = (
             f"{name} attack: green within 0.1 of the descriptor, orange within 0.4, gray not ({len(rows)} features attacked)"
         )
-        titled.append((title, pictures.recovered_view(*size, where, error)))
-    return Shown(name=examined.name, pictures=tuple(titled))
+        titled.append(ShownPicture(kind="features", title=title, uri=pictures.recovered_view(*size, where, error)))
+    image = "" if examined.truth is None else examined.truth.image
+    return Shown(name=examined.name, image=image, pictures=tuple(titled))
 
 
-def reconstructed_pictures(reconstructions: Sequence[Reconstruction]) -> list[tuple[str, str]]:
-    """Titles and data URIs of the pictures that were reconstructed from one release."""
+def reconstructed_pictures(reconstructions: Sequence[Reconstruction]) -> list[ShownPicture]:
+    """The pictures that were reconstructed from one release."""
     titled = []
     for picture in reconstructions:
         measured = "" if picture.quality is None else f", SSIM {picture.quality.ssim:.2f} to the photograph"
         title = f"reconstructed from {picture.attack} ({picture.features} features{measured})"
-        titled.append((title, pictures.photograph(picture.rgb)))
+        kind = "unprotected" if picture.attack == UNPROTECTED else "reconstructed"
+        titled.append(ShownPicture(kind=kind, title=title, uri=pictures.photograph(picture.rgb)))
     return titled
 
 

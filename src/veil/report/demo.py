@@ -51,12 +51,13 @@ def page(
     repeat: dict,
     lines: LineMapSection,
     seconds: float,
+    view: str | None = None,
 ) -> str:
     """The self-contained HTML page of the demo, from outcomes of held-out photographs and of `strangers`, of another place.
 
     `extent` is the scene's size in reference units, `tiles` are the same photographs localized in tiles.
     `repeat` holds the numbers on releasing one photograph twice, with fresh and with memoized draws (`veil.pipelines.demo`).
-    `read_rgb` reads photographs for pictures.
+    `read_rgb` reads photographs for pictures. `view` is the name of the file beside it that shows the map in three dimensions.
     """
     import jinja2
 
@@ -83,6 +84,7 @@ def page(
         lines=_lines(lines, extent, read_rgb),
         words=_words(outcomes),
         seconds=seconds,
+        view=view,
         map_images=next(len(o.scene.images) for o in outcomes if isinstance(o.scene, Scene)),
     )
 

@@ -1,0 +1,161 @@
+"""`veil view`: a map or an audit as one HTML page, or as a file for other viewers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.common import EXIT_OK, Bar, add_command, add_json, at_least, quiet_colmap, report, say, tell_skipped, write_json
+from veil.errors import InputError
+from veil.files.atomic import write_text
+from veil.files.audit_pages import is_audit_page
+from veil.files.map_exports import GRAY, export_map
+from veil.pipelines.maps import Map
+from veil.pipelines.viewing import ViewedMap, ViewOptions, view_audit, view_map
+from veil.report.viewer.content import Limits, View
+from veil.report.viewer.packing import photograph_colors
+from veil.report.viewer.page import Page, page
+
+DEFAULTS = {"ply": "map.ply", "gltf": "map.glb", "colmap": "map-colmap"}
+
+EXAMPLES = """\
+  veil view map/                                              view.html: what the server of the map sees
+  veil view map/ --queries queries/*.veil                     with queries, localized now, their uncertainty and matches
+  veil view map/ --queries poses.json                         with poses of `veil localize --json`
+  veil view map/ --device photos/ features.h5                 and what the device knows: the page then holds photographs
+  veil view map/ --report audit.html                          and pictures that attacks drew, of `veil audit -o audit.html`
+  veil view map/ --invert 12                                  a public map: pictures that its raw descriptors give away
+  veil view audit.html                                        an audit alone: three views of each picture
+  veil view map/ --export ply -o map.ply                      for MeshLab, CloudCompare, Blender; gltf and colmap likewise
+"""
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil view` to the parser's commands."""
+    parser = add_command(
+        commands,
+        "view",
+        "a map or an audit as one HTML page, or as PLY, glTF or a COLMAP model",
+        "Write one self-contained HTML page (WebGL2; nothing is fetched, and its policy forbids it): points, cameras,\n"
+        "queries, matches, lines and planes, with a switch between what the device knows, what the server sees and what an\n"
+        "attack gets back. The page holds what the server of the map sees, without any descriptor; photographs and true\n"
+        "keypoints enter with --device alone, pictures of attacks with --report or --invert, and the page says so.",
+        EXAMPLES,
+    )
+    parser.add_argument("map", type=Path, metavar="MAP|REPORT", help="a folder that `veil map` wrote, or an audit's page")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="PATH", help="default view.html, or map.ply, map.glb, or a folder map-colmap"
+    )
+    parser.add_argument(
+        "--queries",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="messages (.veil, or folders of them), localized now, or JSON of `veil localize`",
+    )
+    parser.add_argument(
+        "--device", type=Path, nargs="+", default=[], metavar="PATH", help="photographs and features.h5: they enter the page"
+    )
+    parser.add_argument("--report", type=Path, metavar="HTML", help="the page of `veil audit`, for what attacks drew")
+    parser.add_argument("--invert", type=at_least(0), default=0, metavar="N", help="images of a public map to invert")
+    parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --device")
+    parser.add_argument("--title", help="of the page (default: the name of the map's folder)")
+    limits = Limits()
+    parser.add_argument(
+        "--most-points", type=at_least(1), default=limits.points, metavar="N", help="of the page (default %(default)s)"
+    )
+    parser.add_argument(
+        "--most-pictures", type=at_least(1), default=limits.pictures, metavar="N", help="of each kind (default %(default)s)"
+    )
+    add_json(parser)
+    parser.set_defaults(run=_view)
+
+
+def _view(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    limits = Limits(points=arguments.most_points, pictures=arguments.most_pictures)
+    if is_audit_page(arguments.map):
+        _refuse_for_audits(arguments)
+        _write(arguments, page(view_audit(arguments.map), limits), None)
+        return EXIT_OK
+    where = Map.read(arguments.map)
+    options = ViewOptions(
+        queries=arguments.queries,
+        device=arguments.device,
+        report=arguments.report,
+        invert=arguments.invert,
+        limits=limits,
+    )
+    title = arguments.title or arguments.map.resolve().name
+    viewed = view_map(where, title=title, options=options, steps=Bar)
+    tell_skipped(viewed.skipped)
+    for name, reason in viewed.refused.items():
+        say(arguments, f"{name}: no pose: {reason}")
+    if arguments.export:
+        _export(arguments, where, viewed.view)
+    else:
+        _write(arguments, page(viewed.view, limits), viewed)
+    return EXIT_OK
+
+
+def _refuse_for_audits(arguments: argparse.Namespace) -> None:
+    """Raise InputError for options that need a map, where the input is the page of an audit."""
+    for name in ("queries", "device", "report", "invert", "export"):
+        if getattr(arguments, name):
+            raise InputError(
+                f"--{name} goes with a map, and {arguments.map} is an audit: veil view MAP --report {arguments.map}"
+            )
+
+
+def _write(arguments: argparse.Namespace, made: Page, viewed: ViewedMap | None) -> None:
+    """Write the page, and tell what it holds; `viewed` is None for an audit."""
+    output = arguments.output or Path("view.html")
+    write_text(output, made.html)
+    queries = 0 if viewed is None else sum(image.is_query for image in viewed.view.images)
+    size = len(made.html.encode())
+    record = {
+        "output": str(output),
+        "format": "html",
+        "bytes": size,
+        "points": made.points,
+        "all_points": made.all_points,
+        "not_finite": made.not_finite,
+        "error": made.error,
+        "images": made.images,
+        "all_images": made.all_images,
+        "sightings": made.sightings,
+        "sightings_left_out": made.sightings_left_out,
+        "queries": queries,
+        "photographs": made.photographs,
+        "true_positions": made.true_positions,
+        "recovered": made.recovered,
+        "refused": {} if viewed is None else dict(viewed.refused),
+        "skipped": {} if viewed is None else dict(viewed.skipped),
+    }
+    write_json(arguments.json, record)
+    say(arguments, f"{made.points:,} of {made.all_points:,} points (within {made.error:.1g} units), {made.images:,} images")
+    if made.photographs or made.true_positions:
+        told = f"{made.photographs} photographs, and true positions of {made.true_positions} images"
+        say(arguments, f"the page holds {told}: keep it where the photographs may be")
+    report(arguments, output, f"a page of {size / 1e6:.1f} MB")
+
+
+def _export(arguments: argparse.Namespace, where: Map, view: View) -> None:
+    """Write the map for other viewers, in the colors of the photographs where they were given."""
+    output = arguments.output or Path(DEFAULTS[arguments.export])
+    colors = photograph_colors(view)
+    gray = np.array(GRAY, dtype=np.uint8)
+    rgb = np.where(colors[:, 3:] > 0, colors[:, :3], gray) if colors[:, 3].any() else None
+    export_map(output, where.scene, arguments.export, rgb)
+    record = {
+        "output": str(output),
+        "format": arguments.export,
+        "points": len(where.scene.points),
+        "images": len(where.scene.images),
+        "colored": int((colors[:, 3] > 0).sum()),
+    }
+    write_json(arguments.json, record)
+    report(arguments, output, f"{record['points']:,} points and {record['images']:,} cameras")
