@@ -9,9 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 from importlib.resources import files
@@ -40,12 +38,12 @@ from worlds.releases import taken
 from worlds.servers import Running, messages_of, running
 from worlds.typescript import PATH, dictionary, image, vectors
 from worlds.typescript_messages import SECRET
+from worlds.typescript_package import CLIENT, COPY, NODE, package, ran
 
-CLIENT = Path(__file__).parents[2] / "clients" / "typescript"
+__all__ = ["package"]
+
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "geopose" / "request.json"
-COPY = Path(str(files("veil"))) / "server" / "static" / "client"
 CODEBOOK = Path(str(files("veil"))) / "data" / "codebook-sift-l2.npz"
-NODE = shutil.which("node")
 COMPILER = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
 EPSILON = 12.0
 # Files of tests that need a server: others start it.
@@ -54,31 +52,6 @@ OF_SERVERS = ("service.test.js", "tile_servers.test.js")
 
 def text(data: bytes) -> str:
     return base64.b64encode(data).decode()
-
-
-@pytest.fixture(scope="module")
-def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package as npm would install it, with the built copy that veil ships, and its tests."""
-    if NODE is None:
-        pytest.skip("Node.js is not installed")
-    if int(subprocess.run([NODE, "--version"], capture_output=True, text=True, check=True).stdout[1:].split(".")[0]) < 20:
-        pytest.skip("the client needs Node.js 20")
-    folder = tmp_path_factory.mktemp("typescript")
-    shutil.copytree(COPY, folder / "dist")
-    shutil.copytree(CLIENT / "tests", folder / "tests")
-    shutil.copy(CLIENT / "package.json", folder)
-    return folder
-
-
-def ran(package: Path, *names: str, **environment: Path) -> str:
-    """What `node --test` prints of some files; fails where a test does, or where none ran."""
-    assert NODE is not None
-    command = [NODE, "--test", *(str(package / "tests" / name) for name in names)]
-    given = {name: str(path) for name, path in environment.items()}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=package, env={**os.environ, **given}, timeout=300)
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert "\n# fail 0" in done.stdout and "\n# pass 0" not in done.stdout
-    return done.stdout
 
 
 @pytest.mark.slow

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from client.test_typescript import COPY, package, ran
 from veil.files.served_tiles import add_served
 from veil.files.tiles import write_tiles
 from veil.server.service import TILES, Service
@@ -24,6 +23,7 @@ from veil.tiles.device import wanted_tiles
 from worlds.browser import browsing, chromium
 from worlds.servers import running
 from worlds.tile_streets import street
+from worlds.typescript_package import COPY, package, ran
 
 __all__ = ["package"]
 PLACE = [12.0, 0.0, 0.0]
