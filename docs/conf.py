@@ -28,6 +28,7 @@ extensions = [
     "sphinx_copybutton",
     "extensions.mathematics",
     "extensions.docstrings",
+    "extensions.navigation",
     "extensions.sources",
     "extensions.tutorials",
 ]

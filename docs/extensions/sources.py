@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from docutils import nodes
@@ -18,6 +19,7 @@ from extensions.files import ROOT, citations, citing, module, page_of, place_of,
 
 CLI, API, NAMES = "docs/reference/cli", "docs/reference/api", "docs/reference/python"
 THEORY = "docs/theory/"
+EXAMPLES, GALLERY, NOT_RUN = "examples", "docs/gallery", ("examples/camera.py",)
 
 
 def highlighted(path: str) -> str:
@@ -32,7 +34,7 @@ def highlighted(path: str) -> str:
     for start, kind, value in lexer.get_tokens_unprocessed(text):
         cuts = sorted({start, start + len(value), *(cut for begin, end, _ in links for cut in (begin, end))})
         inside = [cut for cut in cuts if start <= cut <= start + len(value)]
-        for begin, end in zip(inside, inside[1:], strict=False):
+        for begin, end in pairwise(inside):
             target = next((target for first, last, target in links if first <= begin < last), None)
             pieces.append(_piece(text[begin:end], STANDARD_TYPES.get(kind, ""), target))
     rows = "".join(pieces).splitlines()
@@ -95,9 +97,19 @@ def file_links(app: Sphinx, doctree: nodes.document) -> None:
         if not target or not path.is_relative_to(ROOT) or not path.exists():
             continue
         relative = path.relative_to(ROOT).as_posix()
-        if relative in shown() or (path.is_dir() and any(name.rpartition("/")[0] == relative for name in shown())):
+        if example := example_page(relative):
+            node.replace_self(nodes.reference("", "", *node.children, refuri=uri(example, docname=docname), internal=True))
+        elif relative in shown() or (path.is_dir() and any(name.rpartition("/")[0] == relative for name in shown())):
             link = nodes.reference("", "", *node.children, refuri=uri(page_of(relative), docname=docname), internal=True)
             node.replace_self(link)
+
+
+def example_page(path: str) -> str:
+    """The page on which an example stands with its output, or all of them; empty for other files."""
+    if path == EXAMPLES:
+        return f"{GALLERY}/index"
+    folder, _, name = path.rpartition("/")
+    return f"{GALLERY}/{name.removesuffix('.py')}" if folder == EXAMPLES and path not in NOT_RUN else ""
 
 
 def command_anchor(text: str) -> str:

@@ -1,0 +1,27 @@
+"""The order of pages: a folder's README lists its pages, and the site's navigation follows it."""
+
+from __future__ import annotations
+
+import re
+
+from sphinx.application import Sphinx
+
+# A link to a page of the same folder.
+LINK = re.compile(r"\]\(([a-z_]+)\.md\)")
+
+
+def pages(text: str) -> list[str]:
+    """The pages of its folder that a README links, in its order, each once."""
+    return list(dict.fromkeys(LINK.findall(text)))
+
+
+def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Give the README of a folder of docs/ a tree of the pages that it lists (the event `source-read`)."""
+    if docname.startswith("docs/") and docname.endswith("/README"):
+        source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(pages(source[0])) + "\n```\n"
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the event."""
+    app.connect("source-read", add_toctree)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
