@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# COLMAP keeps quiet in the output of examples.
+os.environ["GLOG_minloglevel"] = "2"  # noqa: SIM112 (its name)
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "src")]
 
 import veil  # noqa: E402
@@ -37,7 +40,8 @@ myst_enable_extensions = ["dollarmath", "attrs_block"]
 myst_heading_anchors = 5
 myst_dmath_double_inline = True
 default_role = "code"
-suppress_warnings = ["myst.xref_ambiguous"]
+# Excerpts of JSON with dots for what was left out are shown all the same.
+suppress_warnings = ["misc.highlighting_failure"]
 
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True

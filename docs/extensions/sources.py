@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import html
+import posixpath
 import re
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
+from pygments.lexer import Lexer
 from pygments.lexers import TextLexer, get_lexer_for_filename
 from pygments.token import STANDARD_TYPES
 from pygments.util import ClassNotFound
@@ -26,19 +32,22 @@ def highlighted(path: str) -> str:
     """The HTML of a file: one anchor a line, and its citations are links to the pages that they name."""
     text = (ROOT / path).read_text(encoding="utf-8")
     links = [(item.start, item.end, uri(item.docname, item.anchor, docname=page_of(path))) for item in citations(text)]
-    try:
-        lexer = get_lexer_for_filename(path)
-    except ClassNotFound:
-        lexer = TextLexer()
+    borders = sorted(cut for begin, end, _ in links for cut in (begin, end))
     pieces: list[str] = []
-    for start, kind, value in lexer.get_tokens_unprocessed(text):
-        cuts = sorted({start, start + len(value), *(cut for begin, end, _ in links for cut in (begin, end))})
-        inside = [cut for cut in cuts if start <= cut <= start + len(value)]
-        for begin, end in pairwise(inside):
+    for start, kind, value in _lexer(path).get_tokens_unprocessed(text):
+        first, last = bisect_right(borders, start), bisect_left(borders, start + len(value))
+        for begin, end in pairwise((start, *borders[first:last], start + len(value))):
             target = next((target for first, last, target in links if first <= begin < last), None)
             pieces.append(_piece(text[begin:end], STANDARD_TYPES.get(kind, ""), target))
     rows = "".join(pieces).splitlines()
     return "\n".join(f'<span id="L{number}">{row}</span>' for number, row in enumerate(rows, 1))
+
+
+def _lexer(path: str) -> Lexer:
+    try:
+        return get_lexer_for_filename(path)
+    except ClassNotFound:
+        return TextLexer()
 
 
 def _piece(text: str, style: str, target: str | None) -> str:
@@ -54,18 +63,31 @@ def _piece(text: str, style: str, target: str | None) -> str:
     return "\n".join(one(line) for line in text.split("\n"))
 
 
-def file_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """A page for each file that is shown, one for each folder that a page names, and the door (`html-collect-pages`)."""
+def write_file_pages(app: Sphinx, failure: Exception | None) -> None:
+    """Write a page for each file that is shown, one for each folder of them, and the door (the event `build-finished`).
+
+    They are no documents of Sphinx: with its navigation, hundreds of them take minutes.
+    """
+    if failure is not None or app.builder.format != "html":
+        return
+    templates = Environment(loader=FileSystemLoader(Path(__file__).parents[1] / "templates"), autoescape=True)
     folders: dict[str, list[str]] = {}
+
+    def write(name: str, template: str, **facts: object) -> None:
+        place = Path(app.outdir) / f"{name}.html"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        root = posixpath.relpath(".", posixpath.dirname(name) or ".")
+        text = templates.get_template(template).render(root=root, start=app.config.root_doc, **facts)
+        place.write_text(text, encoding="utf-8")
+
     for path in sorted(shown()):
         folders.setdefault(path.rpartition("/")[0], []).append(path)
-        yield page_of(path), {"title": path, "body": highlighted(path)}, "file.html"
+        write(page_of(path), "file.html", title=path, body=Markup(highlighted(path)))
     for folder, paths in folders.items():
+        rows = [{"name": path.rpartition("/")[2], "uri": uri(page_of(path), docname=page_of(folder))} for path in paths]
         if folder:
-            name = page_of(folder)
-            rows = [{"path": path.rpartition("/")[2], "uri": uri(page_of(path), docname=name)} for path in paths]
-            yield name, {"title": f"{folder}/", "rows": rows}, "folder.html"
-    yield "index", {"title": "veil"}, "door.html"
+            write(page_of(folder), "folder.html", title=f"{folder}/", rows=rows)
+    write("index", "door.html")
 
 
 def back_links(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -114,13 +136,19 @@ def example_page(path: str) -> str:
 
 def command_anchor(text: str) -> str:
     """The heading of cli.md that a line such as `veil privatize --lines` is about; empty if there is none."""
-    headings = re.findall(r"^## (veil .*)$", (ROOT / f"{CLI}.md").read_text(encoding="utf-8"), re.MULTILINE)
     words = text.split()
     for count in range(min(len(words), 3), 1, -1):
         said = " ".join(words[:count])
-        if found := next((name for name in headings if name == said or name.startswith(f"{said} ")), None):
+        if found := next((name for name in _commands() if name == said or name.startswith(f"{said} ")), None):
             return "#" + found.replace(" ", "-")
     return ""
+
+
+@cache
+def _commands() -> tuple[str, ...]:
+    """The commands that cli.md describes, in its order."""
+    text = (ROOT / f"{CLI}.md").read_text(encoding="utf-8")
+    return tuple(re.findall(r"^## (veil .*)$", text, re.MULTILINE))
 
 
 def target_of(app: Sphinx, text: str, docname: str) -> str:
@@ -173,5 +201,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("source-read", back_links)
     app.connect("doctree-read", file_links)
     app.connect("doctree-resolved", name_links)
-    app.connect("html-collect-pages", file_pages)
+    app.connect("build-finished", write_file_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
