@@ -60,7 +60,8 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "min_reported_time": 60,
-    "reference_url": {},
+    "show_signature": False,
+    "within_subsection_order": "extensions.examples.InOrder",
 }
 
 html_theme = "furo"
