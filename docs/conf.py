@@ -12,6 +12,7 @@ os.environ["GLOG_minloglevel"] = "2"  # noqa: SIM112 (its name)
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "src")]
 
 import veil  # noqa: E402
+from extensions.files import source_of as linkcode_resolve  # noqa: E402, F401 (linkcode looks for it here)
 
 project = "veil"
 author = "The veil developers"
@@ -26,6 +27,7 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.linkcode",
     "sphinx_gallery.gen_gallery",
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
@@ -40,6 +42,8 @@ myst_enable_extensions = ["dollarmath", "attrs_block"]
 myst_heading_anchors = 5
 myst_dmath_double_inline = True
 default_role = "code"
+# Two hyphens are those of an option or an anchor.
+smartquotes = False
 # Excerpts of JSON with dots for what was left out are shown all the same.
 suppress_warnings = ["misc.highlighting_failure"]
 
@@ -59,8 +63,9 @@ sphinx_gallery_conf = {
     "ignore_pattern": r"camera\.py$",  # it asks a server, and looks through a webcam
     "abort_on_example_error": True,
     "download_all_examples": False,
-    "min_reported_time": 60,
+    "write_computation_times": False,
     "show_signature": False,
+    "remove_config_comments": True,
     "within_subsection_order": "extensions.examples.InOrder",
 }
 

@@ -45,3 +45,5 @@ for name in HELD_OUT:
 # %%
 # On a larger map a device fetches a few tiles, and how it does that decides what the server learns:
 # :doc:`private tiles </docs/theory/tiles>`.
+
+# sphinx_gallery_thumbnail_path = "docs/figures/tiles.png"

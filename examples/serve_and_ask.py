@@ -85,3 +85,5 @@ with veil.Client(address, secret, veil.Device(tempfile.mkdtemp())) as client:
 
 server.terminate()
 server.wait()
+
+# sphinx_gallery_thumbnail_path = "docs/figures/serve.png"

@@ -114,6 +114,24 @@ def place_of(name: str) -> tuple[str, int] | None:
         if count == len(parts):
             return path, 1
         text = (ROOT / path).read_text(encoding="utf-8")
-        defined = re.search(rf"^\s*(?:class |def |async def )?{re.escape(parts[count])}\b", text, re.MULTILINE)
-        return (path, text.count("\n", 0, defined.end()) + 1) if defined else (path, 1)
+        word = re.escape(parts[count])
+        found = re.search(rf"^\s*(?:class |def |async def )?{word}\b", text, re.MULTILINE) or re.search(rf"\b{word}\b", text)
+        return (path, text.count("\n", 0, found.end()) + 1) if found else None
     return None
+
+
+def source_of(domain: str, info: dict[str, str]) -> str | None:
+    """Address of the source of a public name, relative to the page of all of them, as `sphinx.ext.linkcode` asks for it."""
+    import veil
+
+    name, _, member = info["fullname"].partition(".")
+    home = veil._HOMES.get(name)
+    found = place_of(f"veil.{home}.{name}") if home else None
+    if found is None:
+        return None
+    path, line = found
+    if member:
+        inside = (ROOT / path).read_text(encoding="utf-8").splitlines()[line:]
+        defined = rf"\s+(?:async )?def {re.escape(member)}\b"
+        line += next((count for count, row in enumerate(inside, 1) if re.match(defined, row)), 0)
+    return uri(page_of(path), f"#L{line}", docname="docs/reference/api")

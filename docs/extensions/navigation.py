@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from sphinx.application import Sphinx
 
-# A link to a page of the same folder.
-LINK = re.compile(r"\]\(([a-z_]+)\.md\)")
-
-
-def pages(text: str) -> list[str]:
-    """The pages of its folder that a README links, in its order, each once."""
-    return list(dict.fromkeys(LINK.findall(text)))
+from extensions.navigation_order import pages
 
 
 def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
