@@ -11,7 +11,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 # Shown whether or not a page names them.
-ALWAYS = ("src/veil/**/*.py", "examples/*.py", "benchmarks/*.py", "deploy/*", "docs/reference/**/*.json", "LICENSE", "NOTICE")
+ALWAYS = (
+    "src/veil/**/*.py",
+    "docs/extensions/*.py",
+    "examples/*.py",
+    "benchmarks/*.py",
+    "deploy/*",
+    "docs/reference/**/*.json",
+    "LICENSE",
+    "NOTICE",
+)
 PAGES = ("docs/**/*.md", "*.md", "benchmarks/*.md", "clients/typescript/*.md")
 # Of the files that pages name, those that are read as text.
 TEXT = ("", ".conf", ".html", ".js", ".json", ".mjs", ".py", ".service", ".toml", ".ts", ".yml")
