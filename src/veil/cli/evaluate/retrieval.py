@@ -32,7 +32,7 @@ def register(protocols: Any) -> None:
         "similar images from subspaces, beside raw descriptors",
         "Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that\n"
         "look most like it: by the words of raw descriptors, by the hardened subspaces of the same features, and by what\n"
-        "`veil map --pairs tracks` matches of these. Right are photographs of its scene whose raw features match.",
+        "`veil map` matches of these by tracks. Right are photographs of its scene whose raw features match.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
