@@ -36,8 +36,8 @@ NAMES = [
     "Profile", "Protection", "ReleaseRefused", "Rigid", "SiftOptions", "SpaceError",
     "Subsets", "Subspaces", "TileAnswer", "TileOptions", "Upload", "VeilError", "WireError", "WordOptions",
     "cut_map", "decode", "encode", "extract",
-    "fetcher_of", "fetcher_of_url", "hardened", "localize", "localize_with_tiles",
-    "map_images", "paper", "positions_alone",
+    "fetcher_of", "hardened", "localize", "localize_with_tiles",
+    "map_images", "open_tiles", "paper", "positions_alone",
     "read_codebook", "read_features", "read_gravity", "read_messages",
     "read_picture", "run_audit", "write_codebook", "write_features",
 ]

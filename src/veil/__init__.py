@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from veil.attacks.attack import Attack as Attack
     from veil.attacks.registry import ATTACKS as ATTACKS
     from veil.client.client import Client as Client
-    from veil.client.tile_download import fetcher_of_url as fetcher_of_url
+    from veil.client.tile_access import open_tiles as open_tiles
     from veil.codebooks.codebook import Codebook as Codebook
     from veil.codebooks.decoys import DecoyPool as DecoyPool
     from veil.codebooks.dictionary import Dictionary as Dictionary
@@ -143,11 +143,11 @@ _HOMES = {
     "encode": "wire.codec",
     "extract": "extraction",
     "fetcher_of": "pipelines.tiles",
-    "fetcher_of_url": "client.tile_download",
     "hardened": "mechanisms.profile",
     "localize": "pipelines.localization",
     "localize_with_tiles": "pipelines.tiles",
     "map_images": "pipelines.mapping",
+    "open_tiles": "client.tile_access",
     "paper": "mechanisms.profile",
     "positions_alone": "pipelines.protection",
     "read_codebook": "files.codebooks",
