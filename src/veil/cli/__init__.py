@@ -13,27 +13,29 @@ from veil.errors import VeilError
 from veil.threads import settle
 
 DESCRIPTION = """\
-veil lets cameras localize and map through a server that cannot see what they saw.
+veil lets cameras localize and map through a server that cannot see what they
+saw.
 
 What leaves the device in place of a descriptor is an affine subspace that
 contains it among decoys, which is an obfuscation without proof, or a few random
-words of a public dictionary, with an epsilon for each feature that a ledger adds
-up. `veil inspect` says what a release contains and what it does not protect.
+words of a public dictionary, with an epsilon for each feature that a ledger
+adds up. `veil inspect` says what a release contains and does not protect.
 """
 
 # What `veil` alone prints.
 WELCOME = """\
-veil lets cameras localize and map through a server that cannot see what they saw.
+veil lets cameras localize and map through a server that cannot see what they
+saw.
 
 Begin with
   veil demo                               all of it on bundled photographs
-  veil extract photos/ -o features.h5     on the device: features, which stay there
-  veil privatize features.h5 -o upload/   on the device: what may leave it
-  veil inspect upload/*.veil              what that contains and does not protect
-  veil map upload/ -o map/                on the server: a map made of uploads
+  veil extract photos/ -o features.h5     features, which stay on the device
+  veil privatize features.h5 -o upload/   what may leave the device
+  veil inspect upload/*.veil              what it holds, and does not protect
+  veil map upload/ -o map/                a map of uploads, as a server makes it
 
-`veil --help` lists all commands, `veil COMMAND --help` has examples of each, and
-`veil completion bash` (zsh, fish) lets the shell complete them.
+`veil --help` lists all commands, `veil COMMAND --help` has examples of each,
+and `veil completion bash` (zsh, fish) lets the shell complete them.
 """
 
 EXAMPLES = """\
@@ -42,9 +44,9 @@ examples:
   veil extract photos/ -o features.h5       features that stay on the device
   veil privatize features.h5 -o upload/     what may leave it
   veil budget show                          what was spent of epsilon
-  veil map upload/ -o map/                  on the server: a map of private uploads
-  veil localize map/ upload/3f2a....veil    a pose, or a reason why there is none
-  veil serve store/                         the same over HTTP; then `veil client`
+  veil map upload/ -o map/                  on the server: a map of uploads
+  veil localize map/ upload/3f2a....veil    a pose, or why there is none
+  veil serve store/                         the same over HTTP (`veil client`)
   veil audit upload/ --images features.h5   attack your own upload
 
 exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage,
