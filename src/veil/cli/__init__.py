@@ -13,26 +13,44 @@ from veil.errors import VeilError
 from veil.threads import settle
 
 DESCRIPTION = """\
-veil lets cameras localize and map through a server that cannot see what they saw.
+veil lets cameras localize and map through a server that cannot see what they
+saw.
 
-What leaves the device in place of a descriptor is an affine subspace that contains it among decoys, which is an
-obfuscation without proof, or a few random words of a public dictionary, with an epsilon for each feature that a ledger adds up.
-`veil inspect` says what a release contains and what it does not protect.
+What leaves the device in place of a descriptor is an affine subspace that
+contains it among decoys, which is an obfuscation without proof, or a few random
+words of a public dictionary, with an epsilon for each feature that a ledger
+adds up. `veil inspect` says what a release contains and does not protect.
+"""
+
+# What `veil` alone prints.
+WELCOME = """\
+veil lets cameras localize and map through a server that cannot see what they
+saw.
+
+Begin with
+  veil demo                               all of it on bundled photographs
+  veil extract photos/ -o features.h5     features, which stay on the device
+  veil privatize features.h5 -o upload/   what may leave the device
+  veil inspect upload/*.veil              what it holds, and does not protect
+  veil map upload/ -o map/                a map of uploads, as a server makes it
+
+`veil --help` lists all commands, `veil COMMAND --help` has examples of each,
+and `veil completion bash` (zsh, fish) lets the shell complete them.
 """
 
 EXAMPLES = """\
 examples:
-  veil demo                                    the whole path on bundled photographs, with a report
-  veil extract photos/ -o features.h5          features that stay on the device
-  veil privatize features.h5 -o upload/        what may leave it
-  veil budget show                             what was spent of epsilon
-  veil map upload/ -o map/                     on the server: a map from private uploads
-  veil localize map/ upload/3f2a....veil       on the server: a pose, or a reason why there is none
-  veil serve store/                            the same over HTTP; `veil client` on the device
-  veil audit upload/ --images features.h5      what the server can see: every known attack on your own upload
+  veil demo                                 all of it, with a report
+  veil extract photos/ -o features.h5       features that stay on the device
+  veil privatize features.h5 -o upload/     what may leave it
+  veil budget show                          what was spent of epsilon
+  veil map upload/ -o map/                  on the server: a map of uploads
+  veil localize map/ upload/3f2a....veil    a pose, or why there is none
+  veil serve store/                         the same over HTTP (`veil client`)
+  veil audit upload/ --images features.h5   attack your own upload
 
-exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage, 3 no pose or gravity found,
-4 an audit broke a rule
+exit codes: 0 done, 1 failed (the message says what to do), 2 wrong usage,
+3 no pose or gravity found, 4 an audit broke a rule
 """
 
 # The summary of each command in `veil --help`.
@@ -68,6 +86,7 @@ COMMANDS = {
     "evaluate": "run a public protocol",
     "demo": "the whole path on bundled photographs",
     "doctor": "what this machine offers",
+    "completion": "complete commands and options in a shell",
 }
 # The module of `veil.cli` that registers each command.
 MODULES = {
@@ -102,6 +121,7 @@ MODULES = {
     "evaluate": "evaluate.commands",
     "demo": "demo",
     "doctor": "doctor",
+    "completion": "completion",
 }
 
 
@@ -109,6 +129,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (by default that of the process) and return the exit code."""
     settle()
     words = _joined(sys.argv[1:] if argv is None else argv)
+    if not words:
+        print(WELCOME, end="")
+        return EXIT_USAGE
     parser = _parser(words)
     arguments = parser.parse_args(words)
     if not hasattr(arguments, "run"):

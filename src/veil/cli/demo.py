@@ -66,7 +66,7 @@ def _print_tiles(tiles: ExitStudy, extent: float) -> None:
         turn = f"{np.median(turns):.2f} deg" if turns else "none"
         upload = f"{mine[0].answer.up_bytes} B"
         refused = f"{sum(not isinstance(o.answer.found, Localization) for o in others)} of {len(others)}"
-        print(f"{f'tiles, {name}':33} {f'{len(errors)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>8} {refused}")
+        print(f"{f'tiles, {name}':32} {f'{len(errors)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>7} {refused}")
 
 
 def _print_lines(run: Run, extent: float) -> None:
@@ -82,7 +82,7 @@ def _print_lines(run: Run, extent: float) -> None:
 
 def _print(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> None:
     print(
-        f"{'what was sent, and to which map':33} {'localized':>9} {'pos. error':>10} {'rot. error':>10} {'upload':>8} refused"
+        f"{'what was sent, and to which map':32} {'localized':>9} {'pos. error':>10} {'rot. error':>10} {'upload':>7} refused"
     )
     variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
     for variant in variants:
@@ -95,5 +95,5 @@ def _print(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: fl
         turn = f"{np.median(turns):.2f} deg" if turns else "none"
         upload = f"{np.median([o.upload_bytes for o in mine]) / 1e3:.0f} kB"
         refused = f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}"
-        print(f"{variant.label:33} {f'{len(found)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>8} {refused}")
+        print(f"{variant.label:32} {f'{len(found)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>7} {refused}")
     print("Lifting is an obfuscation without proof; the report says what it does not protect.")

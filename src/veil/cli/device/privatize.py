@@ -158,10 +158,11 @@ def _report(
         facts |= word_facts(descriptors)
     said = [row.pop("said") for row in rows]
     write_json(arguments.json, {**facts, "releases": rows})
+    width = max((len(row["name"]) for row in rows), default=0)
     for row, more in zip(rows, said, strict=True):
         left = f" of {row['found']}" if row["found"] > row["features"] else ""
         size = f"{row['features']}{left} features, {row['bytes'] / 1e3:.0f} kB"
-        say(arguments, f"{row['name']:40} -> {row['file']}  {size}{more}")
+        say(arguments, f"{row['name']:{width}} -> {row['file']}  {size}{more}")
     report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {device.ledger.path}")
     for note in notes:
         say(arguments, note)

@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 from veil.attacks.distribution.nearest import entries
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    write_json,
+)
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import chosen_method, train_words
@@ -85,7 +97,8 @@ def register(protocols: Any) -> None:
     parser.add_argument("--max-features", type=at_least(100), default=600, help="for matching (default %(default)s)")
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="centroids; default: the bundled ones")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="real descriptors; default: the bundled pool")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="threads (default 2)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="of matching and attacks (default 2)")
+    keep_old_name(parser, "--workers", "--threads")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw recovery against matching (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_defenses)
@@ -256,8 +269,8 @@ def _defenses(arguments: argparse.Namespace) -> int:
         read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(),
         read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys(),
     )
-    effort = Effort(structural=arguments.structural, tours=arguments.tours, threads=arguments.workers)
-    results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.workers)
+    effort = Effort(structural=arguments.structural, tours=arguments.tours, threads=arguments.threads)
+    results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.threads)
     rows: list[DefenseRow] = []
     for row in progress(results, "defenses", len(known)):
         rows.append(row)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.audit.measured_forms import form_tables, summary_table
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
 from veil.cli.evaluate.queries import extracted_features, reference_place
 from veil.cli.progress import tracker
 from veil.errors import InputError
@@ -46,7 +46,8 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--forms", nargs="+", choices=NAMES, default=list(NAMES), metavar="FORM", help=f"of: {'; '.join(NAMES)}"
     )
-    parser.add_argument("--pool", type=Path, metavar="FILE", help="real descriptors, for decoys and database; default: bundled")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool for decoys and database; default: the bundled one")
+    keep_old_name(parser, "--pool", "--decoys")
     parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
     parser.add_argument("--all-folds", action="store_true", help="hold out every photograph once; default: the first turn only")
     parser.add_argument("--photographs", type=at_least(1), default=2, help="attacked of each map (default %(default)s)")
@@ -57,7 +58,8 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="extracted per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="threads of matching (default 2)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="of matching (default 2)")
+    keep_old_name(parser, "--workers", "--threads")
     parser.add_argument("--seed", type=at_least(0), default=0, help="which features are attacked (default %(default)s)")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/choose.md and README")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the record that README and `veil inspect` quote")
@@ -76,7 +78,7 @@ def _forms(arguments: argparse.Namespace) -> int:
         seconds=arguments.seconds,
         seed=arguments.seed,
     )
-    pool = read_codebook(arguments.pool) if arguments.pool else bundled_decoys()
+    pool = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
     pools = replace(FormPools.split(bundled_codebook(), pool), learned=bundled_learned_model(), pairs=bundled_pair_network())
     folds: list[Fold] = []
     metric: dict[str, bool] = {}
@@ -85,7 +87,7 @@ def _forms(arguments: argparse.Namespace) -> int:
         if not scene.cam_from_world:
             raise InputError(f"{folder} has no reference cameras, which tell whether a pose is right")
         place = reference_place(scene, extracted_features(scene, arguments))
-        protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
+        protocol = QueryProtocol(folds=arguments.folds, workers=arguments.threads)
         with tempfile.TemporaryDirectory(prefix="veil-forms-") as workdir, Bar(f"{scene.name}: mapping") as bar:
             found = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
         folds += found if arguments.all_folds else found[:1]

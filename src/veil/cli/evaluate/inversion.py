@@ -10,7 +10,19 @@ from typing import Any
 import numpy as np
 
 from veil.attacks.distribution.nearest import entries
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    write_json,
+)
 from veil.cli.inversion.pictures import loaded
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
@@ -33,7 +45,7 @@ from veil.studies.attacks.inversion import (
 )
 
 EXAMPLES = """\
-  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --limit 20 --json inversion.json
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --photographs 20 --json inversion.json
   veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --direct direct.npz --pictures pictures.png
 """
 
@@ -50,12 +62,14 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
-    parser.add_argument("--weights", type=Path, metavar="FILE", help="network for raw descriptors (default: the bundled one)")
+    parser.add_argument("--inverter", type=Path, metavar="FILE", help="network for raw descriptors (default: the bundled one)")
+    keep_old_name(parser, "--weights", "--inverter")
     parser.add_argument("--direct", type=Path, metavar="FILE", help="network for subspaces (default: no direct inversion)")
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="words that decoys come from (default: the bundled ones)")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's (default: the bundled pool)")
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMS), help="dimensions (default 2 4 8 16)")
-    parser.add_argument("--limit", type=at_least(1), metavar="N", help="photographs, evenly taken (default: all)")
+    parser.add_argument("--photographs", type=at_least(1), metavar="N", help="so many of them, evenly taken (default: all)")
+    keep_old_name(parser, "--limit", "--photographs")
     parser.add_argument("--max-features", type=at_least(10), default=1000, help="of each (default %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting and attacks (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
@@ -72,7 +86,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
     shown_m = arguments.shown_m or arguments.m[min(1, len(arguments.m) - 1)]
     if shown_m not in arguments.m:
         raise InputError(f"--shown-m {shown_m} is not among --m")
-    weights = bundled_inverter() if arguments.weights is None else read_weights(arguments.weights)
+    weights = bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter)
     direct = None if arguments.direct is None else read_weights(arguments.direct)
     words = bundled_codebook() if arguments.codebook is None else read_codebook(arguments.codebook)
     database = bundled_decoys() if arguments.database is None else read_codebook(arguments.database)
@@ -115,8 +129,8 @@ def _photographs(arguments: argparse.Namespace) -> list[Photograph]:
     Raises InputError for fewer than two.
     """
     named = named_pictures(arguments.photos)
-    if arguments.limit and len(named) > arguments.limit:
-        named = [named[k] for k in np.linspace(0, len(named) - 1, arguments.limit).round().astype(int)]
+    if arguments.photographs and len(named) > arguments.photographs:
+        named = [named[k] for k in np.linspace(0, len(named) - 1, arguments.photographs).round().astype(int)]
     photographs = []
     for name, path in progress(named, "extracting"):
         try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, at_least, progress, quiet_colmap, say, write_json
+from veil.cli.common import add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, write_json
 from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -21,7 +21,7 @@ from veil.studies.attacks.form_releases import FormPools
 from veil.studies.attacks.learned import LearnedRow, LearnedSetup, learned_study
 
 EXAMPLES = """\
-  veil evaluate learned bsds500/ --every 20 --skip 1 --pool pool.npz --runs 16 --database own.npz --json learned.json
+  veil evaluate learned bsds500/ --every 20 --skip 1 --decoys pool.npz --runs 16 --database own.npz --json learned.json
   veil evaluate learned strecha/fountain-P11/images --default --photographs 4
 """
 
@@ -39,7 +39,8 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photos that are attacked")
     parser.add_argument("--model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
-    parser.add_argument("--pool", type=Path, metavar="FILE", help="the client's decoys; default: one half of the bundled pool")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="the client's pool; default: one half of the bundled one")
+    keep_old_name(parser, "--pool", "--decoys")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors; default: the other half")
     parser.add_argument("--default", action="store_true", help="send what `veil privatize` sends; else all")
     parser.add_argument(
@@ -63,13 +64,13 @@ def _learned(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     chosen = list(named_pictures(arguments.photos))[arguments.skip :: arguments.every][: arguments.photographs]
     pools = FormPools.split(bundled_codebook(), bundled_decoys())
-    pool = read_codebook(arguments.pool) if arguments.pool else pools.decoys
+    pool = read_codebook(arguments.decoys) if arguments.decoys else pools.decoys
     database = read_codebook(arguments.database) if arguments.database else pools.database
     model = read_learned_model(arguments.model) if arguments.model else bundled_learned_model()
     victims = {}
     for name, path in progress(chosen, "extracting"):
         features = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
-        for what, book in (("--pool", pool), ("--database", database)):
+        for what, book in (("--decoys", pool), ("--database", database)):
             if made_from(book, features.image_digest):
                 raise InputError(f"{name} is one of the photographs that {what} was made from; give another, or attack others")
         if model.training.has_seen(features.image_digest):

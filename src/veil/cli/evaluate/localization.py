@@ -14,7 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    write_json,
+)
 from veil.cli.evaluate.queries import extracted_features, other_places, reference_place
 from veil.cli.server.index import read_dictionary
 from veil.codebooks.codebook import Codebook
@@ -69,7 +81,10 @@ def register(protocols: Any) -> None:
     parser.add_argument("--elsewhere", nargs="+", default=["bundled"], metavar="FILE", help="dictionaries of other photographs")
     parser.add_argument("--iterations", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
     parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
-    parser.add_argument("--strangers", type=at_least(0), default=3, help="false queries a turn, of other scenes (default 3)")
+    parser.add_argument(
+        "--false", type=at_least(0), default=3, metavar="N", help="photographs of elsewhere, a turn (default 3)"
+    )
+    keep_old_name(parser, "--strangers", "--false")
     parser.add_argument(
         "--same-place", nargs="+", action="append", default=[], metavar="NAME", help="scenes not asked of each other"
     )
@@ -175,9 +190,9 @@ def _strangers(
 ) -> list[dict[str, Features]]:
     """False queries for each fold: photographs of the scenes `names`, spread evenly over all of these."""
     pool = [(f"{name}/{photo}", item) for name in names for photo, item in sorted(features[name].items())]
-    step = max(1, len(pool) // max(1, arguments.strangers * len(folds)))
+    step = max(1, len(pool) // max(1, arguments.false * len(folds)))
     chosen = pool[::step]
-    return [dict(chosen[index :: len(folds)][: arguments.strangers]) for index in range(len(folds))]
+    return [dict(chosen[index :: len(folds)][: arguments.false]) for index in range(len(folds))]
 
 
 def _trials(

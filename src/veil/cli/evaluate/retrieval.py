@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, write_json
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -32,7 +32,7 @@ def register(protocols: Any) -> None:
         "similar images from subspaces, beside raw descriptors",
         "Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that\n"
         "look most like it: by the words of raw descriptors, by the hardened subspaces of the same features, and by what\n"
-        "`veil map --pairs tracks` matches of these. Right are photographs of its scene whose raw features match.",
+        "`veil map` matches of these by tracks. Right are photographs of its scene whose raw features match.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
@@ -42,7 +42,8 @@ def register(protocols: Any) -> None:
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="words and PCA; default: the bundled one")
     parser.add_argument("--max-features", type=at_least(100), default=2000, help="of an extraction (default %(default)s)")
     parser.add_argument("--study", default="retrieval", help="name that seeds the study (default %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="threads (default 2)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="of matching (default 2)")
+    keep_old_name(parser, "--workers", "--threads")
     add_json(parser)
     parser.set_defaults(run=_retrieval)
 
@@ -75,8 +76,8 @@ def _retrieval(arguments: argparse.Namespace) -> int:
     with Bar("lifting") as bar:
         forms = released_alike(features, codebook=book, decoys=decoys, randomness=seeded(arguments.study), progress=bar)
     with Bar("retrieval") as bar:
-        rows = recall_rows(forms, scenes, pairs, partial(similarities, codebook=book, threads=arguments.workers, progress=bar))
-    by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.workers)
+        rows = recall_rows(forms, scenes, pairs, partial(similarities, codebook=book, threads=arguments.threads, progress=bar))
+    by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.threads)
     rows += recall_rows({"tracks": forms["subspaces"]}, scenes, pairs, by_matches)
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     for line in _table(rows):

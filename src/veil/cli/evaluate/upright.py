@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, write_json
 from veil.cli.evaluate.queries import extracted_features, reference_place, stranger_features
 from veil.features import Features
 from veil.files.scenes import ReferenceScene, read_scene
@@ -25,7 +25,7 @@ from veil.threads import single_blas
 EXAMPLES = """\
   veil evaluate upright strecha/fountain-P11 strecha/castle-P19 --json upright.json
   veil evaluate upright lund_door --strangers photos/bsds500 --mirrored --only-false --points 1000,5,2
-  veil evaluate upright strecha/fountain-P11 --points 1000,3,2 --near 3
+  veil evaluate upright strecha/fountain-P11 --points 1000,3,2 --nearest 3
 """
 
 
@@ -48,7 +48,8 @@ def register(protocols: Any) -> None:
     )  # fmt: skip
     parser.add_argument("--words", type=at_least(2), default=4096, metavar="K", help="of the dictionary (default %(default)s)")
     parser.add_argument("--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation (default 0.5)")
-    parser.add_argument("--near", type=at_least(0), default=0, metavar="N", help="so many nearest images are known (default 0)")
+    parser.add_argument("--nearest", type=at_least(0), default=0, metavar="N", help="images known to be near (default 0)")
+    keep_old_name(parser, "--near", "--nearest")
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
     parser.add_argument("--most-strangers", type=at_least(1), default=400, help="of them at most, evenly (default 400)")
     parser.add_argument("--mirrored", action="store_true", help="ask mirrored photographs of each scene")
@@ -80,7 +81,7 @@ def _upright(arguments: argparse.Namespace) -> int:
             m=m,
             words=arguments.words,
             gravity_sigma_deg=arguments.gravity_noise,
-            near=arguments.near,
+            near=arguments.nearest,
         )
         for features, epsilon, m in arguments.points
     ]

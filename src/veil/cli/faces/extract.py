@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
+from veil.cli.common import add_command, add_json, at_least, keep_old_name, progress, report, say, write_json
 from veil.cli.faces import templates
 from veil.cli.faces.networks import add_model, chosen_network
 from veil.errors import InputError
@@ -39,7 +39,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         DESCRIBE_EXAMPLES,
     )
     parser.add_argument("photographs", type=Path, nargs="+", help="files, or folders of them")
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="FILE", help="the .npz to write")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the .npz to write")
+    keep_old_name(parser, "--out", "--output")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="CSV with a column `file` and one for each label")
     parser.add_argument("--only", action="store_true", help="refuse photographs with several faces")
     parser.add_argument("--least-px", type=at_least(0), default=0, help="refuse narrower faces (default %(default)s)")
@@ -77,13 +78,13 @@ def _describe(arguments: argparse.Namespace) -> int:
     if not names:
         raise InputError("no photograph shows a usable face; see the reasons above")
     faces = Faces(vectors=vectors, names=names, space=network.space, labels=_labels(names, table))
-    write_faces(arguments.out, faces)
+    write_faces(arguments.output, faces)
     say(
         arguments,
         f"{len(names)} of {len(pictures)} photographs have a face that can be used, {len(doubtful)} of them at the second try: "
         f"look at these; descriptors are {network.space}",
     )
-    report(arguments, arguments.out, "the descriptors")
+    report(arguments, arguments.output, "the descriptors")
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.files.checkpoints import run_key
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from veil.inversion.training import State, TrainingOptions
 
 TRAIN_EXAMPLES = """\
-  veil inversion train photos/ --input raw --out raw.npz --minutes 40 --steps 20000 --seed 0
-  veil inversion train photos/ --input subspaces --m 2 4 8 16 --out direct.npz --minutes 60 --steps 20000 --seed 0
-  veil inversion train photos/ --input words --m 2 --epsilon 12 --out words.npz --minutes 40 --steps 20000 --seed 0
-  veil inversion train photos/ --input raw --out raw.npz --minutes 40 --steps 20000 --seed 0 --resume
+  veil inversion train photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0
+  veil inversion train photos/ --input subspaces --m 2 4 8 16 -o direct.npz --minutes 60 --steps 20000 --seed 0
+  veil inversion train photos/ --input words --m 2 --epsilon 12 -o words.npz --minutes 40 --steps 20000 --seed 0
+  veil inversion train photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0 --resume
 """
 INVERT_EXAMPLES = """\
   veil inversion invert photos/ -o inverted/                                  what raw features show
-  veil inversion invert features.h5 --weights raw.npz -o inverted/
-  veil inversion invert upload/ --weights direct.npz -o inverted/             direct inversion of messages
+  veil inversion invert features.h5 --inverter raw.npz -o inverted/
+  veil inversion invert upload/ --inverter direct.npz -o inverted/             direct inversion of messages
 """
 DIMS = {"raw": [], "subspaces": [2, 4, 8, 16], "words": [2]}
 LOGGED_STEPS = 100
@@ -62,11 +62,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     invert.add_argument("input", type=Path, nargs="+", help="photographs, features (.h5), messages (.veil), or folders of them")
     invert.add_argument(
-        "--weights",
+        "--inverter",
         type=Path,
         metavar="FILE",
         help="what `veil inversion train` wrote (default: the bundled network for raw descriptors)",
     )
+    keep_old_name(invert, "--weights", "--inverter")
     invert.add_argument("--dictionary", type=Path, metavar="FILE", help="of the words (default: the bundled codebook)")
     invert.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the pictures")
     add_json(invert)
@@ -88,7 +89,8 @@ def _register_train(actions: Any) -> None:
     train.add_argument("--m", type=at_least(1), nargs="+", help="of subspaces (default 2 4 8 16), or of words (default 2)")
     train.add_argument("--epsilon", type=float, default=WORD_EPSILON, help="of words (default %(default)g)")
     train.add_argument("--codebook", type=Path, metavar="FILE", help="decoys or dictionary (default: the bundled codebook)")
-    train.add_argument("--out", type=Path, required=True, metavar="FILE", help="weights to write (.npz)")
+    train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="weights to write (.npz)")
+    keep_old_name(train, "--out", "--output")
     train.add_argument("--steps", type=at_least(1), required=True, help="at most; the learning rate ends with them")
     train.add_argument("--minutes", type=float, help="of training at most; the learning rate ends with them")
     train.add_argument("--seed", type=at_least(0), required=True, help="of variations, weights and order")
@@ -114,7 +116,7 @@ def _train(arguments: argparse.Namespace) -> int:
     view = ServerView(kind=arguments.input, dims=dims, codebook=codebook, epsilon=arguments.epsilon)
     options = _options(arguments)
     photographs = named_pictures(arguments.photos)
-    folder = arguments.out.with_name(arguments.out.name + ".unfinished")
+    folder = arguments.output.with_name(arguments.output.name + ".unfinished")
     workshop = Workshop(folder, _key(arguments, photographs, view), resume=arguments.resume)
     kept = _examples(arguments, photographs, workshop)
     say(arguments, f"{len(kept)} variations of {len(photographs)} photographs")
@@ -134,11 +136,11 @@ def _train(arguments: argparse.Namespace) -> int:
         arrays=state.weights(),
         training=_provenance(arguments, state, len(photographs), dims, codebook),
     )
-    write_weights(arguments.out, weights)
+    write_weights(arguments.output, weights)
     workshop.remove()
     record = {**weights.header, "sha256": weights.digest, "parameters": sum(a.size for a in weights.arrays.values())}
-    write_json(arguments.json, {**record, "bytes": arguments.out.stat().st_size, "losses": log.means})
-    report(arguments, arguments.out, f"weights after {state.step} steps in {state.seconds / 60:.0f} minutes")
+    write_json(arguments.json, {**record, "bytes": arguments.output.stat().st_size, "losses": log.means})
+    report(arguments, arguments.output, f"weights after {state.step} steps in {state.seconds / 60:.0f} minutes")
     return 0
 
 
@@ -248,7 +250,15 @@ def _provenance(
     words = [
         [f"--{name}", *map(str, value if isinstance(value, list) else [value])] for name, value in given if value is not None
     ]
-    command = ["veil", "inversion", "train", "PHOTOS", *(word for part in words for word in part), "--out", arguments.out.name]
+    command = [
+        "veil",
+        "inversion",
+        "train",
+        "PHOTOS",
+        *(word for part in words for word in part),
+        "--output",
+        arguments.output.name,
+    ]
     return Training(
         photographs=photographs,
         source=arguments.source,

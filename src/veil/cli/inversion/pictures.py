@@ -31,7 +31,7 @@ def inverted(arguments: argparse.Namespace) -> Iterator[tuple[str, dict]]:
 
     The record has the number of features, and the quality where the original is known.
     """
-    inverter = loaded(bundled_inverter() if arguments.weights is None else read_weights(arguments.weights))
+    inverter = loaded(bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter))
     for name, seen, original in _inputs(arguments):
         rgb = inverter.invert([seen])[0]
         write_picture(arguments.output / (name.replace("/", "_") + ".png"), rgb)

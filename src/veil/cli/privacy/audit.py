@@ -273,21 +273,25 @@ def _shown(
 
 
 def _print(outcome: Outcome) -> None:
-    print(f"{'attack':20} {'features':>8} {'recovered':>24} {'exact':>8} {'certified':>9} {'median':>8} {'seconds':>7}")
+    print(f"{'attack':19} {'count':>5} {'recovered':>23} {'exact':>7} {'certified':>9} {'median':>6} {'s':>5}")
     for finding in outcome.findings:
         if finding.skipped:
-            print(f"{finding.attack:20} not run: {finding.skipped}")
+            print(f"{finding.attack:19} not run: {finding.skipped}")
             continue
         score, recovered = finding.score, finding.recovered
         if recovered is None:
-            print(f"{finding.attack:20} {'; '.join(finding.notes)}")
+            print(f"{finding.attack:19} {'; '.join(finding.notes)}")
             continue
         exact = f"{100 * score.exact.value:.1f} %" if score is not None and score.exact is not None else ""
         certified = "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %"
-        median = "" if score is None or score.median_distance is None else f"{score.median_distance:.2g}"
+        median = (
+            ""
+            if score is None or score.median_distance is None
+            else f"{score.median_distance:.{1 if score.median_distance < 1e-3 else 2}g}"
+        )
         print(
-            f"{finding.attack:20} {finding.features:8,} {recovered!s:>24} {exact:>8} {certified:>9} {median:>8} "
-            f"{finding.seconds:7.1f}"
+            f"{finding.attack:19} {finding.features:5} {recovered!s:>23} {exact:>7} {certified:>9} {median:>6} "
+            f"{finding.seconds:5.{1 if finding.seconds < 100 else 0}f}"
         )
     for picture in outcome.pictures:
         if picture.quality is not None:

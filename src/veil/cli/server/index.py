@@ -6,7 +6,7 @@ import argparse
 from functools import cache
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, report, say, write_json
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -49,7 +49,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--nearest", type=at_least(1), default=NEAREST, help="words that a descriptor is entered under (default %(default)s)"
     )
-    parser.add_argument("--workers", type=at_least(1), default=2, help="threads (default 2)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="that index points (default 2)")
+    keep_old_name(parser, "--workers", "--threads")
     add_json(parser)
     parser.set_defaults(run=_index)
 
@@ -97,7 +98,7 @@ def _index_points(
     one grew from.
     """
     with Bar("indexing points") as bar:
-        index = where.with_point_index(book, known=known, threads=arguments.workers, progress=bar)
+        index = where.with_point_index(book, known=known, threads=arguments.threads, progress=bar)
     assert where.folder is not None
     folder = write_point_index(where.folder, index)
     say(arguments, f"{len(index.entries)} of {index.points} points under {len(index.words)} words")

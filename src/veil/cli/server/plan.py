@@ -29,7 +29,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         EXAMPLES,
     )
     parser.add_argument("--images", type=at_least(2), required=True, metavar="N", help="number of images")
-    parser.add_argument("--features", type=at_least(1), default=1000, metavar="F", help="of each image (default 1000)")
+    parser.add_argument("--features", type=at_least(1), default=1000, metavar="F", help="that each image sends (default 1000)")
     parser.add_argument(
         "--pairs", choices=("auto", "tracks", "retrieval", "all"), default="auto", help="as for veil map (default auto)"
     )

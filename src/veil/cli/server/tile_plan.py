@@ -104,11 +104,11 @@ def described(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan
         f"{numbers.tiles} tiles, {sized(numbers.map_bytes)} in all; {numbers.asked} of {sized(numbers.record_bytes)} for "
         f"each localization, and {localizations} localizations with one version of the map"
     )
-    head = f"{'exit':12} {'once':>10} {'up each':>10} {'down each':>10} {'in all':>10}"
-    yield f"{head} {'link s':>9} {'server s':>9} {'once s':>8}"
+    head = f"{'exit':12} {'once':>9} {'up each':>9} {'down each':>9} {'in all':>9}"
+    yield f"{head} {'link s':>8} {'server s':>9} {'once s':>7}"
     for plan in plans:
-        text = f"{plan.exit:12} {sized(plan.once_bytes):>10} {sized(plan.up_bytes):>10} {sized(plan.down_bytes):>10} "
-        yield f"{text}{sized(plan.total_bytes):>10} {plan.link_s:>9.1f} {plan.server_s:>9.4f} {plan.prepare_s:>8.1f}"
+        text = f"{plan.exit:12} {sized(plan.once_bytes):>9} {sized(plan.up_bytes):>9} {sized(plan.down_bytes):>9} "
+        yield f"{text}{sized(plan.total_bytes):>9} {plan.link_s:>8.1f} {plan.server_s:>9.4f} {plan.prepare_s:>7.1f}"
     for plan in plans:
         if plan.best_from is None:
             yield f"{plan.exit}: never takes the fewest bytes"

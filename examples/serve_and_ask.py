@@ -1,0 +1,89 @@
+"""
+Serve and ask
+=============
+
+A server and a device: the device contributes photographs as messages, is localized, and takes a contribution back. The server
+never has a photograph, and what it keeps of a deleted contribution is a receipt.
+"""
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import veil
+from veil.files.examples import lund_door
+from veil.server.policy import MapPolicy
+from veil.server.service import Service
+
+# %%
+# The server
+# ----------
+# All that it keeps lies in one folder. An administrator makes a map and a token there, which the command line and the routes do
+# as well; then `veil serve` answers.
+
+folder = Path(tempfile.mkdtemp(prefix="veil-example-")) / "store"
+service = Service(folder)
+door = service.records.make("door", MapPolicy())
+_, secret = service.tokens.make("my phone", ["localize", "contribute"], maps=[door.id])
+service.close()
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    port = free.getsockname()[1]
+address = f"http://127.0.0.1:{port}"
+server = subprocess.Popen(
+    [sys.executable, "-m", "veil.cli", "serve", str(folder), "--port", str(port)], stdout=subprocess.DEVNULL
+)
+
+
+def answers() -> bool:
+    """Whether the server is ready."""
+    try:
+        return urlopen(f"{address}/readyz").status == 200
+    except URLError:
+        return False
+
+
+while not answers():
+    assert server.poll() is None, "the server did not start"
+    time.sleep(0.1)
+
+# %%
+# The device
+# ----------
+# `Client` releases under the device's secret, enters the release in the ledger, and sends the message.
+
+with lund_door() as place:
+    names = sorted(place.poses)[:5]
+    photographs = {name: veil.read_picture(place.folder / name, camera=place.camera) for name in names}
+options = veil.SiftOptions(max_features=1000)
+features = {name: veil.extract(photograph, options=options) for name, photograph in photographs.items()}
+*contributed, asked = names
+with veil.Client(address, secret, veil.Device(tempfile.mkdtemp())) as client:
+    accepted = [client.contribute(door.id, features[name], name=name) for name in contributed]
+    client.wait(accepted[-1].job)
+    for item in client.contributions():
+        print(item.contribution, item.state)
+
+    # %%
+    # A pose
+    # ------
+    answer = client.localize(door.id, features[asked], name=asked)
+    print(f"{answer.inliers} inliers, camera center {answer.cam_from_world.center}")
+
+    # %%
+    # A deletion
+    # ----------
+    # `delete` returns when the contribution is out of the map, with a receipt that is in the server's chain of receipts.
+    receipt = client.delete(accepted[0].contribution)
+    print(receipt.content)
+    assert not isinstance(answer, veil.NoPose)
+
+server.terminate()
+server.wait()
+
+# sphinx_gallery_thumbnail_path = "docs/figures/serve.png"
