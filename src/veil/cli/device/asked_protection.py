@@ -41,8 +41,8 @@ def add_descriptors(parser: argparse.ArgumentParser) -> None:
         type=_count,
         dest="features_sent",
         metavar="N",
-        help="send N features, or 'all': of subspaces those of largest scale (default 1000; paper profile all), of words a "
-        "random choice (default all; 1000 with --no-descriptors)",
+        help="send N features, or 'all': of subspaces those of largest scale or score (default 1000; paper profile all), of "
+        "words a random choice (default all; 1000 with --no-descriptors)",
     )
     parser.add_argument(
         "--min-distance",
