@@ -26,7 +26,7 @@ from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import FLAT_WORDS
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
-from veil.extraction import EXTRACTORS
+from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.mechanisms.profile import HARDENED_DITHER_STEPS
 from veil.studies.matching.quantization import MEASURED, Quantization, measure
@@ -96,7 +96,7 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
         default=16,
         help="disjoint sub-databases, at most (default %(default)s); a small pool is used in fewer",
     )
-    build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
+    build.add_argument("--descriptor", type=full_name, choices=EXTRACTORS, help="default sift, or that of the features")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
     add_clustering(build)
     build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
