@@ -82,6 +82,12 @@ def test_features_of_hloc_are_released_mapped_and_localized(
     assert run("inspect", *(tmp_path / "query").glob("*.veil"), "--json", tmp_path / "inspected.json") == 0
     assert f"{kind} L2 {dim}-D" in (tmp_path / "inspected.json").read_text()
     assert run("inspect", *(tmp_path / "words").glob("*.veil")) == 0
+    if kind == "disk":  # compressed by the book's PCA, and compared with the raw map through it
+        book = ["--codebook", tmp_path / "book.npz"]
+        assert run("privatize", tmp_path / "query.h5", "-o", tmp_path / "short", *protect, *book, "--allow-second-release") == 0
+        (short,), (long,) = ((tmp_path / place).glob("*.veil") for place in ("short", "query"))
+        assert short.stat().st_size < long.stat().st_size
+        assert run("localize", tmp_path / "public", short, *book) == 0
 
 
 @pytest.mark.slow

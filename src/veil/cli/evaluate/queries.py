@@ -205,7 +205,7 @@ def other_places(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str
 
 
 def extracted_features(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
-    """Features of all photographs of a scene, by name; `arguments` have `max_features`, `first_octave`, and may have `descriptor`.
+    """Features of all photographs of a scene, by name; `arguments` have `max_features` and `first_octave`.
 
     Networks with keypoints of their own give as many features as SIFT may give, however small their scores are.
     """
