@@ -44,6 +44,7 @@ from veil.threads import single_blas
 EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
   veil evaluate localization fox/ --words 2048 4096 --default 4096,10,2 --elsewhere bundled
+  veil evaluate localization strecha/fountain-P11 --forms raw --descriptor aliked --max-features 2000
 """
 DEFAULTS = Tables()
 
