@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = [
     "ATTACKS", "Attack", "Attacker", "Audit", "AuditOptions", "Budget", "BuiltMap", "Camera", "Client", "Codebook",
     "ComputationalPrivacy", "CutOptions", "DecoyPool",
-    "Device", "Dictionary",
+    "DetectorOptions", "Device", "Dictionary",
     "DeviceRelease", "Features", "FileFormatError", "HideInLines", "HideInSubspaces", "HideInWords", "InputError",
     "LineUpload", "Lines", "LocalDP", "Localization", "LocalizeOptions", "Map", "MappingOptions", "NoMap", "NoPose",
     "NoProof", "PerfectPrivacy", "Picture", "Points", "PositionOptions",

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from veil.errors import VeilError as VeilError
     from veil.errors import WireError as WireError
     from veil.extraction import extract as extract
+    from veil.extraction.detection import DetectorOptions as DetectorOptions
     from veil.extraction.picture import Picture as Picture
     from veil.extraction.sift import SiftOptions as SiftOptions
     from veil.features import Features as Features
@@ -102,6 +103,7 @@ _HOMES = {
     "ComputationalPrivacy": "ldp.guarantee",
     "CutOptions": "tiles.cutting",
     "DecoyPool": "codebooks.decoys",
+    "DetectorOptions": "extraction.detection",
     "Device": "pipelines.device",
     "DeviceRelease": "pipelines.device",
     "Dictionary": "codebooks.dictionary",

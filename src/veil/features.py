@@ -24,6 +24,7 @@ class Features:
       imported). The ledger and the memoized release depend on it.
     - `scales`, float32 (N,): SIFT's sigma in pixels, or None if unknown. Never released.
     - `orientations`, float32 (N,): radians from the x-axis towards the y-axis (down), or None if unknown. Never released.
+    - `scores`, float32 (N,): the detector's confidence, larger for better keypoints, or None if unknown. Never released.
 
     Raises InputError if shapes disagree, keypoints are not finite, a descriptor is zero, not finite or (as floats) not of unit
     length, or the digest does not have 32 bytes.
@@ -36,6 +37,7 @@ class Features:
     image_digest: bytes
     scales: Float32[np.ndarray, "_"] | None = None
     orientations: Float32[np.ndarray, "_"] | None = None
+    scores: Float32[np.ndarray, "_"] | None = None
 
     def __post_init__(self) -> None:
         count = len(self.keypoints)
@@ -44,6 +46,10 @@ class Features:
                 f"features need keypoints (N, 2) and descriptors (N, {self.space.dim}), "
                 f"got {self.keypoints.shape} and {self.descriptors.shape}"
             )
+        for name in ("scales", "orientations", "scores"):
+            values = getattr(self, name)
+            if values is not None and values.shape != (count,):
+                raise InputError(f"{name} must be ({count},), one for each keypoint, got {values.shape}")
         if not np.isfinite(self.keypoints).all():
             raise InputError("keypoints contain NaN or infinity; extract the image again or drop those rows")
         if len(self.image_digest) != 32:
@@ -80,6 +86,7 @@ class Features:
             descriptors=self.descriptors[rows],
             scales=None if self.scales is None else self.scales[rows],
             orientations=None if self.orientations is None else self.orientations[rows],
+            scores=None if self.scores is None else self.scores[rows],
         )
 
     def drawn(self, count: int, random: np.random.Generator) -> Features:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 from veil.errors import RangeError, SpaceError
@@ -14,6 +16,23 @@ U8_STEP = 1.0 / 512.0
 WIRE_ROUNDING = 2e-3
 Normalization = Literal["L2", "L1_ROOT"]
 NORMALIZATIONS: tuple[Normalization, ...] = ("L2", "L1_ROOT")
+# Numbers of a descriptor by its kind, as its authors' network gives them. Networks of one family give other descriptors each.
+DIMS: Mapping[str, int] = MappingProxyType(
+    {
+        "sift": 128,
+        "hardtfeat": 128,
+        "hardnet": 128,
+        "aliked-t16": 64,
+        "aliked-n16": 128,
+        "aliked-n16rot": 128,
+        "aliked-n32": 128,
+        "disk": 128,
+        "loma-b": 256,
+        "loma-b128": 128,
+        "superpoint": 256,
+        "xfeat": 64,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +80,19 @@ class Space:
         projected = f", codebook {self.codebook[:12]}" if self.codebook else ""
         dithered = f", dither {self.dither_steps:g}" if self.dither_steps else ""
         return f"{self.descriptor} {self.normalization} {self.dim}-D{projected}{dithered}"
+
+
+def known_space(descriptor: str, dim: int | None = None, *, normalization: Normalization = "L2") -> Space:
+    """The space of descriptors of this kind as they are extracted; `dim` is needed for kinds that are not in `DIMS`.
+
+    Raises RangeError where it is missing, or is not the dimension that the kind has.
+    """
+    usual = DIMS.get(descriptor)
+    if dim is None and usual is None:
+        raise RangeError(f"the dimension of {descriptor!r} is not known (known are {', '.join(DIMS)}); say NAME:DIM")
+    if usual is not None and dim not in (None, usual):
+        raise RangeError(f"{descriptor} has {usual} dimensions, not {dim}; say {descriptor}, or another name with :{dim}")
+    return Space(descriptor=descriptor, normalization=normalization, dim=usual if dim is None else dim)  # type: ignore[arg-type]
 
 
 def require_same(a: Space, b: Space) -> None:

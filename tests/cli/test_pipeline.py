@@ -235,7 +235,6 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
         (["extract", tmp_path / "nowhere", "-o", tmp_path / "o.h5"], "there is no file or folder"),
         (["extract", tmp_path / "empty", "-o", tmp_path / "o.h5"], "no photographs in"),
         (["extract", tmp_path / "text.jpg", "-o", tmp_path / "o.h5"], "convert it to JPEG"),
-        (["extract", tmp_path / "x.db", "-o", tmp_path / "o.h5"], "--normalization"),
         (["extract", tmp_path / "x.db", "-o", tmp_path / "o.h5", "--normalization", "L2"], "not a COLMAP database"),
         (["extract", work / "query", "-o", tmp_path / "o.h5", "--camera", "PINHOLE,1"], "takes 4 parameters"),
         (["privatize", tmp_path / "bad.h5", "-o", tmp_path / "o"], "not an HDF5"),

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.codebooks.compression import fit_pca
+from veil.codebooks.compression import VARIANCE_KEPT, axes_that_keep, fit_pca
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError, RangeError, SpaceError
+from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points
 from veil.space import Space
 from worlds import codebook, generator, sift_like, unit
@@ -70,6 +71,31 @@ def test_pca_is_the_svd() -> None:
     np.testing.assert_allclose(pca.axes @ pca.axes.T, np.eye(10), atol=1e-5)
     with pytest.raises(RangeError, match="PCA"):
         fit_pca(samples[:5], 10)
+
+
+@pytest.mark.parametrize("dim", [64, 256])
+def test_axes_follow_from_the_spectrum(dim: int) -> None:
+    """Planted truth: variances that halve from axis to axis in a turned space; the first n keep 1 - 2^-n of them.
+
+    At least 8 axes are kept, so that subspaces fit, and never all. The bundled codebook keeps the share that others are to.
+    """
+    random = generator("spectrum")
+    turn = np.linalg.qr(random.normal(size=(dim, dim)))[0]
+    rows = (random.normal(size=(4000, dim)) * 2.0 ** (-np.arange(dim) / 2)) @ turn
+    for share, axes in ((0.9, 8), (1 - 2.0**-9.5, 10), (1 - 2.0**-12.5, 13)):
+        assert abs(axes_that_keep(share, rows) - axes) <= 1
+    assert axes_that_keep(0.999, random.normal(size=(4000, dim))) == dim - 1
+    for bad in (0.0, 1.0, float("nan")):
+        with pytest.raises(RangeError, match="share of variance"):
+            axes_that_keep(bad, rows)
+
+
+def test_the_share_is_that_of_the_bundled_codebook() -> None:
+    """The defining equation: variance behind the 48 axes over all variance, of the bundled pool as the profile dithers it."""
+    book, pool = bundled_codebook(), bundled_decoys().stored[:8000]
+    values = unit(pool + generator("dither").uniform(0, 4, pool.shape))
+    kept = book.compression.require_pca().apply(values).var(axis=0).sum() / values.var(axis=0).sum()
+    assert kept == pytest.approx(VARIANCE_KEPT, abs=0.005)
 
 
 def test_slices_are_disjoint_and_the_remainder_is_told() -> None:

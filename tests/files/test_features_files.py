@@ -1,4 +1,4 @@
-"""Features of other tools: COLMAP databases, hloc's HDF5, and what is neither."""
+"""Features of other tools in hloc's HDF5, and what is none."""
 
 from __future__ import annotations
 
@@ -11,102 +11,13 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.features import features_digest, holds_features, read_colmap_database, read_features, write_features
+from veil.files.features import features_digest, holds_features, read_features, write_features
 from veil.space import Space
 from worlds import features, generator, sift_like
-from worlds.edges import colmap_database, flipped, other_database, outcome, truncated
+from worlds.edges import outcome, truncated
 
 SIFT = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
 SUPERPOINT = Space(descriptor="superpoint", normalization="L2", dim=256)
-
-
-def similarities(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Random similarities as affine shapes (a11, a12, a21, a22), with their scales and angles."""
-    scale, angle = random.uniform(1, 9, count), random.uniform(-3, 3, count)
-    c, s = scale * np.cos(angle), scale * np.sin(angle)
-    return np.stack([c, -s, s, c], axis=1), scale, angle
-
-
-def test_colmap_keypoints_of_every_width(tmp_path: Path) -> None:
-    """Planted truth: similarities as affine shapes give back the scale and angle that made them."""
-    random = generator("colmap")
-    affine, scale, angle = similarities(random, 7)
-    xy = random.uniform(1, 400, (7, 2))
-    tables = {
-        "two.jpg": xy,
-        "four.jpg": np.column_stack([xy, scale, angle]),
-        "six.jpg": np.column_stack([xy, affine]),
-    }
-    stored = sift_like(random, 7)
-    stored[3] = 0  # COLMAP may write descriptors that are all zero; they match everything
-    path = colmap_database(tmp_path / "c.db", {n: (t.astype(np.float32), stored) for n, t in tables.items()})
-    found = dict(read_colmap_database(path, space=SIFT))
-    kept = np.arange(7) != 3
-    assert set(found) == set(tables)
-    for name, got in found.items():
-        np.testing.assert_array_equal(got.keypoints, xy[kept].astype(np.float32))  # no half pixel: COLMAP's origin is ours
-        np.testing.assert_array_equal(got.descriptors, stored[kept])
-        assert got.space == SIFT and got.is_quantized
-        assert got.camera.model == "SIMPLE_RADIAL" and got.camera.focal_px == 500 and got.camera.focal_is_known
-        if name == "two.jpg":
-            assert got.scales is None and got.orientations is None
-        else:
-            assert got.scales is not None and got.orientations is not None
-            np.testing.assert_allclose(got.scales, scale[kept], rtol=1e-6)
-            np.testing.assert_allclose(got.orientations, angle[kept], rtol=1e-5)
-
-
-def test_an_image_without_keypoints_is_left_out(tmp_path: Path) -> None:
-    random = generator("some")
-    good = (random.uniform(1, 400, (3, 2)).astype(np.float32), sift_like(random, 3))
-    none = (np.empty((0, 2), np.float32), np.empty((0, 128), np.uint8))
-    path = colmap_database(tmp_path / "c.db", {"a.jpg": none, "b.jpg": good})
-    assert [name for name, _ in read_colmap_database(path, space=SIFT)] == ["b.jpg"]
-    path = colmap_database(tmp_path / "e.db", {"a.jpg": none})
-    with pytest.raises(FileFormatError, match="feature extraction first"):
-        list(read_colmap_database(path, space=SIFT))
-
-
-def test_databases_that_cannot_serve(tmp_path: Path) -> None:
-    random = generator("cannot")
-    keypoints = random.uniform(1, 400, (3, 2)).astype(np.float32)
-    short = colmap_database(tmp_path / "s.db", {"a.jpg": (keypoints, sift_like(random, 2))})
-    wide = colmap_database(tmp_path / "w.db", {"a.jpg": (keypoints, sift_like(random, 3, 256))})
-    fisheye = colmap_database(tmp_path / "f.db", {"a.jpg": (keypoints, sift_like(random, 3))}, model="FOV")
-    text = tmp_path / "t.db"
-    text.write_text("hello " * 1000)
-    for path, words in (
-        (short, r"a\.jpg.*expected 8-bit descriptors \(3, 128\)"),
-        (wide, r"got uint8 \(3, 256\)"),
-        (fisheye, "camera model 'FOV' is not supported"),
-        (text, "not a COLMAP database"),
-        (tmp_path / "none.db", "there is no COLMAP database"),
-    ):
-        with pytest.raises((FileFormatError, InputError), match=words):
-            list(read_colmap_database(path, space=SIFT))
-
-
-def test_what_is_no_colmap_database_stays_untouched(tmp_path: Path) -> None:
-    """COLMAP adds its tables to any SQLite file that it opens, and to an empty one; veil must look before."""
-    (tmp_path / "empty.db").touch()
-    for path in (other_database(tmp_path / "notes.db"), tmp_path / "empty.db"):
-        before = path.read_bytes()
-        with pytest.raises(FileFormatError, match="not one of COLMAP"):
-            list(read_colmap_database(path, space=SIFT))
-        assert path.read_bytes() == before
-
-
-@pytest.mark.slow
-def test_damaged_databases_raise_only_veils_errors(tmp_path: Path) -> None:
-    random = generator("damage")
-    tables = {f"{k}.jpg": (random.uniform(1, 400, (5, k)).astype(np.float32), sift_like(random, 5)) for k in (2, 4, 6)}
-    path = colmap_database(tmp_path / "c.db", tables)
-    data = path.read_bytes()
-    errors = 0
-    for bad in (*truncated(data, 60), *flipped(random, data, 200, most=60)):
-        path.write_bytes(bad)
-        errors += outcome(lambda: list(read_colmap_database(path, space=SIFT))) is not None
-    assert errors > 60
 
 
 def hloc(path: Path, name: str, **parts: np.ndarray) -> Path:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from veil import randomness
 from veil.codebooks.codebook import Codebook, Provenance
+from veil.codebooks.compression import fit_pca
 from veil.codebooks.decoys import DecoyPool
+from veil.codebooks.dictionary import Dictionary
 from veil.distances import reference
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import Features
 from veil.forms import Subspaces
 from veil.ldp.guarantee import NoProof
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
+from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import _plan, lift, uniform_rule
+from veil.pipelines.protection import usual_profile
 from veil.space import Space
 from worlds import codebook, features, generator, sift_like, unit
 from worlds.power import require_even, require_mean
@@ -154,6 +158,20 @@ def test_learned_descriptors_are_lifted_in_full_precision() -> None:
     coarse = replace(image, descriptors=unit(eight_bit).astype(np.float32))
     with pytest.raises(InputError, match="8 bits"):
         lift(coarse, profile=hardened(quantized=False), compression=pool.compression, decoys=pool, randomness=STUDY)
+
+
+def test_learned_descriptors_are_compressed_where_a_pca_is_given() -> None:
+    """Oracle: the projection of the descriptor lies in its subspace; the raw map's points are led to the same place."""
+    image, pool = _learned()
+    pca = fit_pca(pool.vectors.astype(np.float64), 40)
+    book = Dictionary(**{item.name: getattr(pool, item.name) for item in fields(pool)} | {"pca": pca})
+    assert usual_profile(None, quantized=False) == hardened(quantized=False) == usual_profile(pool, quantized=False)
+    profile = usual_profile(book, quantized=False)
+    form = lift(image, profile=profile, compression=book.compression, decoys=pool, randomness=STUDY).form
+    assert profile.compress and form.space == book.compression.hardened_space and form.space.dim == 40
+    points = book.compression.into_space(publish(image), form.space)
+    assert own_distance(form, points.vectors).max() < 1e-5
+    np.testing.assert_allclose(points.vectors, pca.apply(unit(image.descriptors)), atol=1e-5)
 
 
 def _learned() -> tuple[Features, Codebook]:

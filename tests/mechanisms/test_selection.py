@@ -11,7 +11,7 @@ from veil.codebooks.decoys import USUAL_REUSE, in_runs, runs_for
 from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.mechanisms.parameters import selected_parameters
+from veil.mechanisms.parameters import Parameters, selected_parameters
 from veil.mechanisms.profile import hardened, paper
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows, usual_selection
@@ -63,6 +63,19 @@ def test_without_scales_the_choice_is_drawn_and_repeats(door: dict[str, Features
     assert fewer[again].tolist() == rows.tolist()
 
 
+def test_scores_choose_where_scales_do_not(door: dict[str, Features]) -> None:
+    """Planted order: of features without scales, or of one scale, those of highest score leave; the ledger sees it."""
+    features = next(iter(door.values()))
+    scores = np.random.default_rng(5).permutation(len(features)).astype(np.float32)
+    wanted = np.flatnonzero(scores >= len(features) - 40).tolist()
+    selection = Selection(features=40, min_distance_px=0.0)
+    for scales in (None, np.ones(len(features), dtype=np.float32)):
+        assert selected_rows(replace(features, scales=scales, scores=scores), selection, KEY).tolist() == wanted
+    assert selected_rows(replace(features, scores=scores), selection, KEY).tolist() != wanted, "scales come first"
+    texts = {selected_parameters(Parameters(b"draws", "subspaces"), selection, scored=scored).text for scored in (True, False)}
+    assert len(texts) == 2 and any("selection_rule=1 " in text for text in texts)
+
+
 def test_an_empty_image_has_no_rows(door: dict[str, Features]) -> None:
     features = next(iter(door.values())).take(np.arange(0))
     assert selected_rows(features, Selection(), KEY).tolist() == []
@@ -99,8 +112,6 @@ def test_what_leaves_is_lifted_as_it_would_be_among_all(door: dict[str, Features
 
 
 def test_the_ledger_sees_another_selection() -> None:
-    from veil.mechanisms.parameters import Parameters
-
     texts = {
         selected_parameters(Parameters(b"draws", "subspaces"), selection).text
         for selection in (Selection(), Selection(features=999), Selection(min_distance_px=9.5), EVERYTHING)

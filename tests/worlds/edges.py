@@ -43,8 +43,10 @@ def outcome(read: Callable[[], Any]) -> VeilError | None:
     return None
 
 
-def colmap_database(path: Path, tables: dict[str, tuple[np.ndarray, np.ndarray]], *, model: str = "SIMPLE_RADIAL") -> Path:
-    """A database that pycolmap alone wrote: image name -> (keypoints, descriptors)."""
+def colmap_database(
+    path: Path, tables: dict[str, tuple[np.ndarray, np.ndarray]], *, model: str = "SIMPLE_RADIAL", kind: str = "SIFT"
+) -> Path:
+    """A database that pycolmap alone wrote: image name -> (keypoints, descriptors in bytes or float32)."""
     import pycolmap
 
     database = pycolmap.Database.open(path)
@@ -54,8 +56,9 @@ def colmap_database(path: Path, tables: dict[str, tuple[np.ndarray, np.ndarray]]
     for name, (keypoints, descriptors) in tables.items():
         image_id = database.write_image(pycolmap.Image(name=name, camera_id=camera_id))
         database.write_keypoints(image_id, keypoints)
-        kind = pycolmap.FeatureExtractorType.SIFT
-        database.write_descriptors(image_id, pycolmap.FeatureDescriptors(type=kind, data=descriptors))
+        data = np.ascontiguousarray(descriptors).view(np.uint8)
+        stored = pycolmap.FeatureDescriptors(type=getattr(pycolmap.FeatureExtractorType, kind), data=data)
+        database.write_descriptors(image_id, stored)
     database.close()
     return path
 

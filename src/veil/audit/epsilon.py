@@ -182,6 +182,7 @@ def release_of_descriptors(
             descriptors=features.descriptors[copies],
             scales=None,
             orientations=None,
+            scores=None,
         )
         return to_words(image, mechanism=mechanism, dictionary=dictionary, randomness=randomness).form.ids.astype(np.int64)
 

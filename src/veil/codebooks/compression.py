@@ -13,6 +13,9 @@ from veil.space import Space
 
 # Of the hardened profile: 64 axes leave its vertex attack more descriptors (`veil evaluate defenses`), 32 cost matches.
 PCA_DIM = 48
+# Share of the variance that 48 axes keep of SIFT (the bundled codebook's, of the bundled pool); other descriptors get as many
+# axes as keep as much.
+VARIANCE_KEPT = 0.867
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +77,16 @@ class Compression:
         shifted = points.vectors.astype(np.float64) + self.dither_steps / 2 / 512
         shifted /= np.linalg.norm(shifted, axis=1, keepdims=True)
         return Points(vectors=self.pca.apply(shifted).astype(np.float32), space=space, guarantee=points.guarantee)
+
+
+def axes_that_keep(share: float, unit_vectors: Float[np.ndarray, "samples dim"]) -> int:
+    """Least number of principal axes that keep this share of the variance, at least 8, and fewer than the dimension."""
+    if not 0 < share < 1:
+        raise RangeError(f"the share of variance must lie between 0 and 1, got {share!r}")
+    centered = unit_vectors - unit_vectors.mean(axis=0, dtype=np.float64)
+    spectrum = np.linalg.eigvalsh(centered.T @ centered)[::-1]
+    kept = np.cumsum(spectrum) / spectrum.sum()
+    return int(np.clip(np.searchsorted(kept, share) + 1, 8, unit_vectors.shape[1] - 1))
 
 
 def fit_pca(unit_vectors: Float[np.ndarray, "samples dim"], reduced: int) -> Pca:

@@ -4,31 +4,54 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from veil.errors import RangeError
+from veil.errors import InputError, RangeError
+from veil.extraction.detection import DetectorOptions
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 
-Extractor = Literal["sift", "hardtfeat", "hardnet"]
-EXTRACTORS: tuple[Extractor, ...] = ("sift", "hardtfeat", "hardnet")
+Extractor = Literal["sift", "hardtfeat", "hardnet", "aliked-n16rot", "xfeat"]
+EXTRACTORS: tuple[Extractor, ...] = ("sift", "hardtfeat", "hardnet", "aliked-n16rot", "xfeat")
+DETECTORS = ("aliked-n16rot", "xfeat")  # networks that find keypoints themselves; the others describe SIFT's
+SHORT = {"aliked": "aliked-n16rot"}
 
 
-def extract(picture: Picture, name: str = "sift", options: SiftOptions | None = None, network: Any = None) -> Features:
-    """Extract the raw features of one picture: SIFT, or a learned descriptor on SIFT's keypoints.
+def full_name(name: str) -> str:
+    """The name of a descriptor that may be given in short: "aliked" is the one that veil has the weights of."""
+    return SHORT.get(name, name)
+
+
+def extract(
+    picture: Picture, name: str = "sift", options: SiftOptions | DetectorOptions | None = None, network: Any = None
+) -> Features:
+    """Extract the raw features of one picture: SIFT, a learned descriptor on SIFT's keypoints, or a network's own keypoints.
 
     Raw features can be inverted into the picture; they stay on the device.
 
     - `picture`: from `read_picture`.
-    - `name`: "sift" (8 bits, 128 dimensions), "hardtfeat" or "hardnet" (float32, 128 dimensions).
-    - `options`: of SIFT's keypoints; by default up to 8192, in an image that is doubled where it gives few.
-    - `network`: "hardtfeat" needs what `veil.files.weights.load_network` returns; "hardnet" takes a state dict as arrays, or
-      None for the weights that kornia has.
+    - `name`: "sift" (8 bits, 128 dimensions), "hardtfeat" or "hardnet" (float32, 128 dimensions, on SIFT's keypoints), or
+      "aliked-n16rot" ("aliked" in short; float32, 128 dimensions) or "xfeat" (float32, 64 dimensions), on their own keypoints.
+    - `options`: of SIFT's keypoints, by default up to 8192, in an image that is doubled where it gives few; or
+      `DetectorOptions` of a network's own keypoints, for which those of SIFT count by `max_features` alone.
+    - `network`: what `veil.files.weights.load_network` returns; "hardnet" takes a state dict as arrays, or None for the weights
+      that kornia has.
 
-    Raises RangeError for a descriptor that veil does not extract, InputError for a picture without features, and for a network
-    that is missing or does not fit.
+    Raises RangeError for a descriptor that veil does not extract, InputError for a picture without features, for a network
+    that is missing or does not fit, and for options of another extractor.
     """
+    name = full_name(name)
     if name not in EXTRACTORS:
         raise RangeError(f"descriptor must be one of {', '.join(EXTRACTORS)}, got {name!r}")
+    if name in DETECTORS:
+        from veil.extraction.detected import detected
+
+        if network is None:
+            raise InputError(f"{name} needs its network; load it with veil.files.weights.load_network({name!r})")
+        if isinstance(options, SiftOptions):
+            options = DetectorOptions(max_features=options.max_features)
+        return detected(picture, network, options or DetectorOptions())
+    if isinstance(options, DetectorOptions):
+        raise InputError(f"{name} is found at SIFT's keypoints; give SiftOptions")
     features = extract_sift(picture, options or SiftOptions(first_octave=None))
     if name == "sift":
         return features

@@ -31,9 +31,10 @@ def altered_copies(picture: Picture, count: int) -> Iterator[Picture]:
         size = round(width * factor), round(height * factor)
         if factor != 1.0 and min(size) < LEAST_SIDE_PX:
             continue
-        gray = picture.gray
+        pixels = [part for part in (picture.gray, picture.rgb) if part is not None]
         if factor != 1.0:
-            gray = np.asarray(Image.fromarray(gray).resize(size, Image.Resampling.LANCZOS))
+            pixels = [np.asarray(Image.fromarray(part).resize(size, Image.Resampling.LANCZOS)) for part in pixels]
         if mirrored:
-            gray = np.ascontiguousarray(gray[:, ::-1])
-        yield Picture(gray=gray, camera=guessed(*size), digest=picture.digest)
+            pixels = [np.ascontiguousarray(part[:, ::-1]) for part in pixels]
+        rgb = None if picture.rgb is None else pixels[1]
+        yield Picture(gray=pixels[0], camera=guessed(*size), digest=picture.digest, rgb=rgb)

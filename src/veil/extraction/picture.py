@@ -30,11 +30,13 @@ class Picture:
     - `gray`, uint8 (height, width): luma of ITU-R 601.
     - `camera`: intrinsics in pixels of this image.
     - `digest`, 32 bytes: BLAKE2b of the size and the RGB pixels; it identifies the pixels, not the file.
+    - `rgb`, uint8 (height, width, 3): the colors, or None where only gray is known.
     """
 
     gray: UInt8[np.ndarray, "height width"]
     camera: Camera
     digest: bytes
+    rgb: UInt8[np.ndarray, "height width 3"] | None = None
 
 
 def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object], camera: Camera | None) -> Picture:
@@ -58,7 +60,7 @@ def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object]
         digest.update(rows.data)
     if camera is None:
         camera = guessed(width, height, focal_px=focal_from_exif(exif, width, height))
-    return Picture(gray=gray, camera=checked_camera(camera), digest=digest.digest())
+    return Picture(gray=gray, camera=checked_camera(camera), digest=digest.digest(), rgb=rgb)
 
 
 def focal_from_exif(exif: Mapping[int, object], width_px: int, height_px: int) -> float | None:

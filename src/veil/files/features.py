@@ -1,12 +1,9 @@
-"""Raw features on the client's disk: HDF5 files in hloc's layout, and COLMAP databases that other tools filled."""
+"""Raw features on the client's disk: HDF5 files in hloc's layout."""
 
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,7 @@ from veil.errors import FileFormatError, InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset
-from veil.geometry.camera import Camera, from_colmap, guessed
+from veil.geometry.camera import Camera, guessed
 from veil.geometry.intrinsics import checked_camera, require_inside
 from veil.space import NORMALIZATIONS, U8_STEP, Space
 
@@ -24,8 +21,9 @@ HDF5_SUFFIXES = (".h5", ".hdf5")
 # hloc puts pixel centers at integers, COLMAP and veil at halves.
 _HLOC_ORIGIN = np.float32(0.5)
 # Errors that h5py and NumPy raise when a file's bytes or shapes are not what its layout promises.
-_DAMAGE = (OSError, LookupError, TypeError, ValueError, RuntimeError, MemoryError)
+DAMAGE = (OSError, LookupError, TypeError, ValueError, RuntimeError, MemoryError)
 _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
+_OF_KEYPOINTS = ("scales", "orientations", "scores")  # of `Features` and of a group, where they are known
 
 
 def holds_features(path: Path) -> bool:
@@ -58,9 +56,9 @@ def write_features(path: Path, features: Iterable[tuple[str, Features]]) -> None
                 group["descriptors"] = unit.T
             else:
                 group["descriptors"] = item.descriptors.T
-            for key, values in (("scales", item.scales), ("orientations", item.orientations)):
-                if values is not None:
-                    group[key] = values
+            for key in _OF_KEYPOINTS:
+                if getattr(item, key) is not None:
+                    group[key] = getattr(item, key)
             group.attrs["veil_descriptor"] = item.space.descriptor
             group.attrs["veil_normalization"] = item.space.normalization
             group.attrs["veil_camera_model"] = item.camera.model
@@ -92,7 +90,7 @@ def read_features(
     with file:
         try:
             names = _image_names(file)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise FileFormatError(f"{path} is damaged ({error}); get or extract it again") from None
         if not names:
             raise FileFormatError(f"{path} holds no group with `keypoints` and `descriptors`; is it hloc's layout?")
@@ -101,7 +99,7 @@ def read_features(
                 yield name, _read_group(name, file[name], space, cameras or {})
             except VeilError as error:
                 raise type(error)(f"{path}, image {name!r}: {error}") from None
-            except _DAMAGE as error:
+            except DAMAGE as error:
                 raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
 
 
@@ -117,7 +115,7 @@ def read_one(path: Path, name: str) -> Features:
             return _read_group(name, file[name], None, {})
     except VeilError as error:
         raise type(error)(f"{path}, image {name!r}: {error}") from None
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise FileFormatError(f"{path}, image {name!r}: missing, damaged or not hloc's layout ({error})") from None
 
 
@@ -149,20 +147,19 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
         raise InputError(f"expected descriptors ({space.dim}, {len(keypoints)}), got {stored.T.shape}")
     descriptors = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
     camera = checked_camera(_camera_from_attributes(group) if own else cameras.get(name) or _camera_from_size(group))
-    return _inside(
+    return inside(
         Features(
             keypoints=keypoints,
             descriptors=descriptors,
             space=space,
             camera=camera,
             image_digest=_stored_digest(group) or features_digest(keypoints, descriptors),
-            scales=np.asarray(own_dataset(group, "scales"), dtype=np.float32) if "scales" in group else None,
-            orientations=np.asarray(own_dataset(group, "orientations"), dtype=np.float32) if "orientations" in group else None,
+            **{key: np.asarray(own_dataset(group, key), dtype=np.float32) for key in _OF_KEYPOINTS if key in group},
         )
     )
 
 
-def _inside(features: Features) -> Features:
+def inside(features: Features) -> Features:
     """The features themselves; raises InputError if keypoints lie outside the image."""
     require_inside(features.camera, features.keypoints)
     return features
@@ -217,85 +214,3 @@ def features_digest(keypoints: np.ndarray, descriptors: np.ndarray) -> bytes:
     """The digest (32 bytes) of an image of which only features are known; it does not depend on their order."""
     rows = sorted(hashlib.blake2b(k.tobytes() + d.tobytes()).digest() for k, d in zip(keypoints, descriptors, strict=True))
     return hashlib.blake2b(b"features|" + b"".join(rows), digest_size=32).digest()
-
-
-def read_colmap_database(path: Path, *, space: Space) -> Iterator[tuple[str, Features]]:
-    """Iterate over the images of a COLMAP database that have keypoints, as pairs of a name and its raw features.
-
-    COLMAP's database does not say how its SIFT was normalized (L1_ROOT by default): `space` does.
-    Raises FileFormatError if the file is no such database, its descriptors do not have 8 bits, or no image has keypoints.
-    """
-    import pycolmap
-
-    require_colmap(path)
-    try:
-        database = pycolmap.Database.open(path)
-    except (RuntimeError, ValueError) as error:
-        raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
-    empty = True
-    try:
-        for image in database.read_all_images():
-            if database.num_keypoints_for_image(image.image_id):
-                empty = False
-                yield image.name, _read_image(database, image, space)
-    except VeilError as error:
-        raise type(error)(f"{path}, image {image.name!r}: {error}") from None
-    except _DAMAGE as error:
-        raise FileFormatError(f"{path} is damaged ({error}); run COLMAP's feature extraction again") from None
-    finally:
-        database.close()
-    if empty:
-        raise FileFormatError(f"{path} holds no image with keypoints; run COLMAP's feature extraction first")
-
-
-def require_colmap(path: Path) -> None:
-    """Raise FileFormatError unless the file is a COLMAP database; COLMAP itself would create its tables in any SQLite file."""
-    if not path.is_file():
-        raise FileFormatError(f"there is no COLMAP database {path}")
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
-    if not {"cameras", "images", "keypoints", "descriptors"} <= tables:
-        raise FileFormatError(f"{path} is a database, but not one of COLMAP; give the one of feature extraction")
-
-
-def _read_image(database: Any, image: Any, space: Space) -> Features:
-    stored_camera = database.read_camera(image.camera_id)
-    camera = replace(from_colmap(stored_camera), focal_is_known=bool(stored_camera.has_prior_focal_length))
-    table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
-    stored = np.asarray(database.read_descriptors(image.image_id).data)
-    if stored.dtype != np.uint8 or stored.shape != (len(table), space.dim):
-        raise FileFormatError(
-            f"expected 8-bit descriptors ({len(table)}, {space.dim}), got {stored.dtype} {stored.shape}; "
-            "extract SIFT with COLMAP"
-        )
-    return _from_table(table, stored, space, camera)
-
-
-def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:
-    """Features from COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22.
-
-    Features whose descriptor is all zero are left out.
-    """
-    lively = stored.any(axis=1)
-    table, stored = table[lively], np.ascontiguousarray(stored[lively])
-    scales = orientations = None
-    if table.shape[1] == 4:
-        scales, orientations = table[:, 2].copy(), table[:, 3].copy()
-    elif table.shape[1] == 6:
-        scales = 0.5 * (np.hypot(table[:, 2], table[:, 4]) + np.hypot(table[:, 3], table[:, 5]))
-        orientations = np.arctan2(table[:, 4], table[:, 2])
-    keypoints = np.ascontiguousarray(table[:, :2])
-    return _inside(
-        Features(
-            keypoints=keypoints,
-            descriptors=stored,
-            space=space,
-            camera=checked_camera(camera),
-            image_digest=features_digest(keypoints, stored),
-            scales=scales,
-            orientations=orientations,
-        )
-    )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.features import require_colmap
+from veil.files.colmap_databases import require_colmap
 from veil.geometry.gravity import Gravity, NoGravity
 
 _VECTOR_BYTES = 24

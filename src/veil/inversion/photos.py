@@ -101,7 +101,7 @@ def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator
     features = extract_sift(picture(np.asarray(seen), {}, None), options)
     scale = np.array([shown.width / seen.width, shown.height / seen.height], dtype=np.float32)
     camera = guessed(shown.width, shown.height)
-    moved = replace(features, keypoints=features.keypoints * scale, camera=camera, scales=None, orientations=None)
+    moved = replace(features, keypoints=features.keypoints * scale, camera=camera, scales=None, orientations=None, scores=None)
     return Example(rgb=np.asarray(shown), features=moved)
 
 

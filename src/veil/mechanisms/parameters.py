@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 VERSION = 1
 # Numbers of the rules by which draws make messages. Another rule gets another number, and gives another release.
 SUBSPACE_RULE, WORD_RULE, LINE_RULE, SELECTION_RULE = 1, 1, 1, 1
+SCORED_SELECTION_RULE = 2  # the detector's scores have a say
 # Lines of the two halves of a picture (`veil.geometry.anchors`): nothing is drawn, the rule and the image say all.
 CONVERGENT_RULE, PARALLEL_RULE = 2, 3
 
@@ -92,14 +93,16 @@ def subspace_parameters(
     return Parameters(draws, _text("subspaces", facts))
 
 
-def selected_parameters(parameters: Parameters, selection: Selection) -> Parameters:
+def selected_parameters(parameters: Parameters, selection: Selection, *, scored: bool = False) -> Parameters:
     """Parameters of a release of which `selection` says what leaves: the draws are the same, the text for the ledger is not.
+
+    `scored` says that the features have scores, which then decide between those of equal or unknown scale.
 
     Raises ReleaseRefused for a selection that version 1 cannot express.
     """
     _require_fields(selection, _SELECTION)
     facts = {
-        "selection_rule": SELECTION_RULE,
+        "selection_rule": SCORED_SELECTION_RULE if scored else SELECTION_RULE,
         "features": "all" if selection.features is None else int(selection.features),
         "min_distance_px": _number(selection.min_distance_px),
     }

@@ -92,11 +92,12 @@ def paper(m: int, strategy: Strategy = "sub-hybrid") -> Profile:
     return Profile(name="paper", strategy=strategy, m=m, directions="cube")
 
 
-def hardened(*, quantized: bool) -> Profile:
+def hardened(*, quantized: bool, compress: bool = False) -> Profile:
     """The profile `hardened`, veil's default: m = 4, real descriptors as decoys, half precision on the wire.
 
     With `quantized` (8-bit descriptors such as SIFT) descriptors are also dithered and compressed by the codebook's PCA;
-    learned float descriptors need neither. What it stops, and what it does not: docs/theory/hardened.md.
+    learned float descriptors need neither, and are compressed, too, if `compress` says so. What it stops, and what it
+    does not: docs/theory/hardened.md.
     """
     return Profile(
         name="hardened",
@@ -104,6 +105,6 @@ def hardened(*, quantized: bool) -> Profile:
         m=HARDENED_M,
         decoys="descriptors",
         dither_steps=HARDENED_DITHER_STEPS if quantized else 0.0,
-        compress=quantized,
+        compress=quantized or compress,
         dtype="float16",
     )

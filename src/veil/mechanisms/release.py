@@ -129,7 +129,9 @@ def privatize(
         chosen = selected_rows(features, selection, randomness)
         features, rule = features.take(chosen), RuleForRows(rule=rule, chosen=chosen)
     lifted = lift(features, profile=profile, compression=compression, decoys=decoys, randomness=randomness, rule=rule)
-    parameters = lifted.parameters if selection == EVERYTHING else selected_parameters(lifted.parameters, selection)
+    parameters = lifted.parameters
+    if selection != EVERYTHING:
+        parameters = selected_parameters(parameters, selection, scored=features.scores is not None)
     order = _order(features, randomness)
     return Release(
         upload=_upload(_taken(features, order), lifted.form.take(order), randomness, lines),
@@ -198,8 +200,8 @@ def _upload(sent: Features, form: Released, randomness: Randomness, lines: HideI
 
 
 def _taken(features: Features, rows: Int64[np.ndarray, "rows"]) -> Features:
-    """Features of `rows` without scales and orientations, which are never sent (words.md#what-epsilon-does-not-cover)."""
-    return replace(features.take(rows), scales=None, orientations=None)
+    """Features of `rows` without scales, orientations, scores, which are never sent (words.md#what-epsilon-does-not-cover)."""
+    return replace(features.take(rows), scales=None, orientations=None, scores=None)
 
 
 def _order(features: Features, randomness: Randomness) -> Int64[np.ndarray, "features"]:

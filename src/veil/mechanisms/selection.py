@@ -24,7 +24,8 @@ from veil.randomness import Randomness
 class Selection:
     """Choice of the features that leave: at most `features` (None: all), each at least `min_distance_px` from every other.
 
-    Features of larger scale come first, as they are found again in more views; where scales are unknown, the order is drawn.
+    Features of larger scale come first, as they are found again in more views; where scales are equal or unknown, those that
+    the detector is surer of; where that is unknown too, the order is drawn.
     At a distance of 0 even features of one position leave together. Raises RangeError for values outside their range.
     """
 
@@ -48,21 +49,24 @@ def usual_selection(profile: Profile) -> Selection:
 
 def selected_rows(features: Features, selection: Selection, randomness: Randomness) -> Int64[np.ndarray, "selected"]:
     """Rows of the features that leave, in ascending order; the same ones for the same features, selection and randomness."""
-    order = _by_scale(features, randomness)
+    order = _by_worth(features, randomness)
     if selection.min_distance_px:
         order = _apart(features, order, selection.min_distance_px, selection.features)
     return np.sort(order[: selection.features])
 
 
-def _by_scale(features: Features, randomness: Randomness) -> Int64[np.ndarray, "features"]:
-    """Rows by falling scale; equal and unknown scales in the order of a keyed hash, which no other feature changes."""
+def _by_worth(features: Features, randomness: Randomness) -> Int64[np.ndarray, "features"]:
+    """Rows by falling scale, then score; equal and unknown ones by a keyed hash, which no other feature changes."""
     contexts = [
         b"selection|" + features.image_digest + features.keypoints[row].tobytes() + features.descriptors[row].tobytes()
         for row in range(len(features))
     ]
     drawn = randomness.bits64(contexts, 1)[:, 0] if contexts else np.empty(0, dtype=np.uint64)
-    scales = np.zeros(len(features)) if features.scales is None else np.nan_to_num(features.scales.astype(np.float64))
-    return np.lexsort((drawn, -scales)).astype(np.int64)
+    scales, scores = (
+        np.zeros(len(features)) if values is None else np.nan_to_num(values.astype(np.float64))
+        for values in (features.scales, features.scores)
+    )
+    return np.lexsort((drawn, -scores, -scales)).astype(np.int64)
 
 
 def _apart(

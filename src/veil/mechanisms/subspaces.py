@@ -14,6 +14,7 @@ from veil.codebooks.compression import Compression
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import Features, unit_length
 from veil.forms import Subspaces, canonical, lifted_guarantee
+from veil.mechanisms.grain import Grain, grain_to_dither
 from veil.mechanisms.parameters import Parameters, subspace_parameters
 from veil.mechanisms.profile import Profile
 from veil.randomness import Randomness, below, distinct_below, gaussian, uniform
@@ -101,7 +102,11 @@ class Lifted:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Plan:
-    """Choices of a lift that are the same for all features of one image; `available` are indices of words in `decoys`."""
+    """Choices of a lift that are the same for all features of one image; `available` are indices of words in `decoys`.
+
+    `grain` is the grid of float descriptors that were stored in few bits, None where nothing was cut off or nothing is done
+    about it.
+    """
 
     features: Features
     profile: Profile
@@ -111,6 +116,7 @@ class _Plan:
     available: Int64[np.ndarray, "words"]
     slice_index: int | None
     space: Space
+    grain: Grain | None
 
     @cached_property
     def parameters(self) -> Parameters:
@@ -186,7 +192,7 @@ def _plan(
             )
     if profile.decoy_count and decoys.kind != profile.decoys:
         raise InputError(f"profile {profile.name!r} needs decoys of kind {profile.decoys!r}, got {decoys.kind!r}")
-    _refuse_unsafe(features, profile)
+    grain = grain_to_dither(features, decoys, profile)
     space = compression.hardened_space if profile.compress else features.space
     if not profile.m < space.dim:
         raise RangeError(f"m = {profile.m} does not fit {space.dim}-D descriptors; use m < {space.dim}")
@@ -206,34 +212,8 @@ def _plan(
         available=available,
         slice_index=slice_index,
         space=space,
+        grain=grain,
     )
-
-
-def _refuse_unsafe(features: Features, profile: Profile) -> None:
-    """Raise InputError where the hardened profile would lift descriptors that still lie on an 8-bit grid (hardened.md)."""
-    if profile.name != "hardened":
-        return
-    if features.is_quantized and profile.dither_steps < 1:
-        raise InputError("8-bit descriptors need a dither of at least one step; use the default hardened profile")
-    if not features.is_quantized and _on_grid(features.descriptors):
-        raise InputError(
-            "these float descriptors were stored in 8 bits before: a lattice attack recovers them exactly; "
-            "extract them again in full precision"
-        )
-
-
-def _on_grid(descriptors: np.ndarray) -> bool:
-    """Whether most rows are multiples of a step with at most 8 bits and a sign, or all were stored in half precision."""
-    rows = descriptors[:64].astype(np.float64)
-    if (rows == rows.astype(np.float16)).all():
-        return True
-    smallest = np.where(np.abs(rows) > 1e-6, np.abs(rows), np.inf).min(axis=1, keepdims=True)
-    hits = np.zeros(len(rows), dtype=bool)
-    for multiple in range(1, 9):  # the smallest entry may itself be a few steps
-        scaled = rows / (smallest / multiple)
-        fits = np.abs(scaled).max(axis=1) < 256
-        hits |= fits & (np.abs(scaled - np.round(scaled)).max(axis=1) < 1e-3)
-    return bool(hits.mean() > 0.5)
 
 
 def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -262,10 +242,15 @@ def _lift_rows(plan: _Plan, source: Randomness, rows: np.ndarray) -> tuple[np.nd
 
 
 def _prepare(plan: _Plan, descriptors: np.ndarray, dither: np.ndarray) -> Float64[np.ndarray, "*batch dim"]:
-    """Descriptors ready for lifting: dither, unit length, PCA, each where the profile says so (lifting.md#strategies)."""
+    """Descriptors ready for lifting: dither, unit length, PCA, each where the profile or the grain asks for it.
+
+    Sources: lifting.md#strategies, hardened.md#grain-of-float-descriptors.
+    """
     values = descriptors.astype(np.float64)
     if plan.features.is_quantized:
         values = (values + plan.profile.dither_steps * dither) * U8_STEP
+    elif plan.grain is not None:
+        values += plan.grain.spacing(values) * (dither - 0.5)
     unit = unit_length(values)
     return plan.compression.require_pca().apply(unit) if plan.profile.compress else unit
 

@@ -68,7 +68,7 @@ class HideInSubspaces:
     It is an obfuscation without proof, and undone by whoever matches the descriptors.
 
     - `profile`: parameters of the lifting; None: the hardened profile.
-    - `codebook`: the codebook with the public PCA; None: the bundled one.
+    - `codebook`: the codebook with the public PCA; None: the bundled one, and no PCA of float descriptors.
     - `decoys`: the pool of decoys; None: the bundled one, which is public: build one of your own
       (`veil codebook build --decoys`).
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
@@ -85,7 +85,7 @@ class HideInSubspaces:
         Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
         decoys.
         """
-        profile = self.profile or hardened(quantized=features.is_quantized)
+        profile = self.profile or usual_profile(self.codebook, quantized=features.is_quantized)
         selection = self.selection or usual_selection(profile)
         codebook, decoys = self._books(profile)
         decoys = in_runs(decoys, (selection.features or len(features)) * profile.decoy_count)
@@ -129,6 +129,11 @@ class HideInSubspaces:
             return self.codebook or bundled_codebook(), decoys
         codebook = self.codebook or bundled_codebook()
         return codebook, self.decoys or codebook
+
+
+def usual_profile(codebook: Codebook | None, *, quantized: bool) -> Profile:
+    """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given for them."""
+    return hardened(quantized=quantized, compress=codebook is not None and codebook.pca is not None)
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:

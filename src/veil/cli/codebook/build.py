@@ -20,13 +20,13 @@ from veil.cli.codebook.clustering import (
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook, Provenance
-from veil.codebooks.compression import PCA_DIM, Pca, fit_pca
+from veil.codebooks.compression import PCA_DIM, VARIANCE_KEPT, Pca, axes_that_keep, fit_pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
-from veil.codebooks.kmeans import FLAT_WORDS
+from veil.codebooks.kmeans import FLAT_WORDS, unit_rows
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
-from veil.extraction import EXTRACTORS
+from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.mechanisms.profile import HARDENED_DITHER_STEPS
 from veil.studies.matching.quantization import MEASURED, Quantization, measure
@@ -96,7 +96,7 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
         default=16,
         help="disjoint sub-databases, at most (default %(default)s); a small pool is used in fewer",
     )
-    build.add_argument("--descriptor", choices=EXTRACTORS, help="default sift, or that of the features")
+    build.add_argument("--descriptor", type=full_name, choices=EXTRACTORS, help="default sift, or that of the features")
     build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
     add_clustering(build)
     build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
@@ -144,8 +144,7 @@ def _assemble(
     pca: Pca | None = None
     stored = sample[:words]
     if method is not None:
-        if sample.dtype == np.uint8:
-            pca = fit_pca(_dithered(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed), PCA_DIM)
+        pca = _compression(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed)
         stored = clustered(arguments, sample, words, method)
         # k-means leaves similar words side by side; sub-databases must be uniform draws
         # (lifting.md#sub-databases-and-collisions).
@@ -158,7 +157,7 @@ def _assemble(
         stored=np.ascontiguousarray(stored),
         slices=arguments.slices,
         pca=pca,
-        dither_steps=0.0 if pca is None else HARDENED_DITHER_STEPS,
+        dither_steps=HARDENED_DITHER_STEPS if pca is not None and sample.dtype == np.uint8 else 0.0,
         provenance=Provenance(
             source=arguments.source,
             license=arguments.license,
@@ -167,6 +166,18 @@ def _assemble(
             image_digests=tuple(training.image_digests),
         ),
     )
+
+
+def _compression(sample: np.ndarray, seed: int) -> Pca | None:
+    """The PCA of the hardened profile: 48 axes of 8-bit descriptors, of others as many as keep as much of their variance.
+
+    None for a sample that is too small for one.
+    """
+    if sample.dtype == np.uint8:
+        return fit_pca(_dithered(sample, seed), PCA_DIM)
+    unit = unit_rows(sample)
+    axes = axes_that_keep(VARIANCE_KEPT, unit)
+    return fit_pca(unit, axes) if len(unit) > axes < unit.shape[1] else None
 
 
 def _dithered(sample: np.ndarray, seed: int) -> np.ndarray:

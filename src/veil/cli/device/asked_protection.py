@@ -13,10 +13,10 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
 from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
-from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
+from veil.mechanisms.profile import STRATEGIES, Profile, paper
 from veil.mechanisms.selection import Selection, usual_selection
 from veil.pipelines.device import Device
-from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone
+from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
 
 
 def add_descriptors(parser: argparse.ArgumentParser) -> None:
@@ -29,7 +29,12 @@ def add_descriptors(parser: argparse.ArgumentParser) -> None:
         help=f"subspace dimension (paper profile only; default 4), or with --words how many to send (default {SUBSET_SIZE})",
     )
     parser.add_argument("--lifting", choices=STRATEGIES, default=None, help="paper profile only (default sub-hybrid)")
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="default: the bundled SIFT codebook")
+    parser.add_argument(
+        "--codebook",
+        type=Path,
+        metavar="FILE",
+        help="default: the bundled SIFT codebook; of others, its PCA is applied if it has one",
+    )
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
     parser.add_argument("--words", metavar="FILE", help="send words of this dictionary (.npz, or 'bundled'), not subspaces")
     parser.add_argument(
@@ -41,8 +46,8 @@ def add_descriptors(parser: argparse.ArgumentParser) -> None:
         type=_count,
         dest="features_sent",
         metavar="N",
-        help="send N features, or 'all': of subspaces those of largest scale (default 1000; paper profile all), of words a "
-        "random choice (default all; 1000 with --no-descriptors)",
+        help="send N features, or 'all': of subspaces those of largest scale or score (default 1000; paper profile all), of "
+        "words a random choice (default all; 1000 with --no-descriptors)",
     )
     parser.add_argument(
         "--min-distance",
@@ -73,13 +78,16 @@ def add_lines(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--aligned-share", type=float, metavar="Q", help="of random lines along gravity (default 0.5)")
 
 
-def _chosen_profile(arguments: argparse.Namespace, *, quantized: bool) -> Profile:
-    """The profile that --profile, --m and --lifting ask for. Raises InputError for options that do not fit together."""
+def _chosen_profile(arguments: argparse.Namespace, usual: Profile) -> Profile:
+    """The profile that --profile, --m and --lifting ask for, or the `usual` hardened one.
+
+    Raises InputError for options that do not fit together.
+    """
     if arguments.profile == "paper":
         return paper(arguments.m if arguments.m is not None else 4, arguments.lifting or "sub-hybrid")
     if arguments.m is not None or arguments.lifting is not None:
         raise InputError("--m and --lifting belong to --profile paper; the hardened profile is fixed")
-    return hardened(quantized=quantized)
+    return usual
 
 
 def asked_descriptors(
@@ -129,7 +137,7 @@ def fitting(
     """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
         return descriptors
-    profile = _chosen_profile(arguments, quantized=features.is_quantized)
+    profile = _chosen_profile(arguments, usual_profile(descriptors.codebook, quantized=features.is_quantized))
     usual = usual_selection(profile)
     asked, apart = arguments.features_sent, arguments.min_distance
     selection = Selection(

@@ -9,23 +9,27 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, add_strict, progress, quiet_colmap, report, tell_skipped, write_json
 from veil.errors import InputError, VeilError
-from veil.extraction import EXTRACTORS, extract
+from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
+from veil.extraction.detection import DetectorOptions
 from veil.extraction.picture import Picture
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.calibration import camera_from_matrix, matrix_of
-from veil.files.features import holds_features, read_colmap_database, read_features, write_features
+from veil.files.colmap_databases import read_colmap_database
+from veil.files.features import holds_features, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.intrinsics import parse, require_readable
-from veil.space import Space
+from veil.space import DIMS, Space, known_space
 
 EXAMPLES = """\
   veil extract photos/ -o features.h5
   veil extract photos/ -o features.h5 --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
   veil extract photos/ -o features.h5 --descriptor hardtfeat      a learned descriptor on the same keypoints
-  veil extract database.db -o features.h5 --normalization L1_ROOT features of a COLMAP database
-  veil extract feats-superpoint.h5 -o features.h5 --imported superpoint:256   features in hloc's layout
+  veil extract photos/ -o features.h5 --descriptor aliked         a network that finds its own keypoints
+  veil extract database.db -o features.h5 --normalization L1_ROOT SIFT of a COLMAP database
+  veil extract database.db -o features.h5                         ALIKED or LoMa of a COLMAP 4 database
+  veil extract feats-superpoint.h5 -o features.h5 --imported superpoint       features in hloc's layout
 """
 
 
@@ -42,7 +46,22 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, a COLMAP .db, or an hloc .h5")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="features to write (.h5)")
-    parser.add_argument("--descriptor", choices=EXTRACTORS, default="sift", help="default sift")
+    parser.add_argument(
+        "--descriptor",
+        type=full_name,
+        choices=EXTRACTORS,
+        default="sift",
+        help="default sift; aliked: aliked-n16rot",
+    )
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE", help="other weights of a learned descriptor's network (.npz, or PyTorch's .pth)"
+    )
+    parser.add_argument(
+        "--min-score",
+        type=float,
+        metavar="S",
+        help="least score of ALIKED's or XFeat's keypoints, 0 to 1 (default as published: 0.2 and 0.05)",
+    )
     parser.add_argument("--normalization", choices=("L2", "L1_ROOT"), default=None, help="of SIFT (default L2)")
     parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
     parser.add_argument(
@@ -55,7 +74,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
     )
-    parser.add_argument("--imported", metavar="NAME[:DIM]", help="what the descriptors of an .h5 of another tool are")
+    parser.add_argument(
+        "--imported",
+        metavar="NAME[:DIM]",
+        help="what an .h5 of another tool holds: " + ", ".join(DIMS) + ", or another NAME:DIM",
+    )
     add_strict(parser, "photograph")
     add_json(parser)
     parser.set_defaults(run=_extract)
@@ -95,7 +118,8 @@ def _extract(arguments: argparse.Namespace) -> int:
 def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
     if len(arguments.input) == 1 and first.suffix == ".db":
-        space = Space(descriptor="sift", normalization=_said_normalization(arguments), dim=128)
+        said = arguments.normalization
+        space = None if said is None else known_space("sift", normalization=said)
         yield from progress(read_colmap_database(first, space=space), "importing")
     elif len(arguments.input) == 1 and holds_features(first):
         yield from progress(read_features(first, space=_imported_space(arguments)), "importing")
@@ -106,12 +130,8 @@ def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[
 def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     """Names and features of the photographs. Why a photograph has none is added to `skipped`; with --strict, or if it is the
     only one, the error is raised."""
-    options = SiftOptions(
-        max_features=arguments.max_features,
-        normalization=arguments.normalization or "L2",
-        first_octave=arguments.first_octave,
-    )
-    network = load_network(arguments.descriptor)
+    options = _asked_options(arguments)
+    network = load_network(arguments.descriptor, arguments.weights)
     if arguments.camera:
         require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
     pictures = named_pictures(arguments.input)
@@ -125,6 +145,21 @@ def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) ->
             skipped[name] = str(error)
             continue
         yield name, found
+
+
+def _asked_options(arguments: argparse.Namespace) -> SiftOptions | DetectorOptions:
+    """The options of the extractor that is asked for. Raises InputError for one of another extractor."""
+    if arguments.descriptor in DETECTORS:
+        if arguments.normalization or arguments.first_octave is not None:
+            raise InputError(f"--normalization and --first-octave are of SIFT; {arguments.descriptor} finds its own keypoints")
+        return DetectorOptions(max_features=arguments.max_features, min_score=arguments.min_score)
+    if arguments.min_score is not None:
+        raise InputError(f"--min-score is of keypoints that a network scores ({', '.join(DETECTORS)})")
+    return SiftOptions(
+        max_features=arguments.max_features,
+        normalization=arguments.normalization or "L2",
+        first_octave=arguments.first_octave,
+    )
 
 
 def with_camera(picture: Picture, camera: str | None, path: Path) -> Picture:
@@ -141,18 +176,10 @@ def is_calibrated(camera: str | None, path: Path) -> bool:
     return camera is not None or matrix_of(path) is not None
 
 
-def _said_normalization(arguments: argparse.Namespace):  # type: ignore[no-untyped-def]
-    if arguments.normalization is None:
-        raise InputError(
-            "a COLMAP database does not say how its SIFT was normalized; say --normalization L1_ROOT (COLMAP's default) or L2"
-        )
-    return arguments.normalization
-
-
 def _imported_space(arguments: argparse.Namespace) -> Space | None:
     if arguments.imported is None:
         return None
     name, _, dim = arguments.imported.partition(":")
-    if not (dim or "128").isdecimal():
+    if not (dim or "1").isdecimal():
         raise InputError(f"--imported takes NAME or NAME:DIM, got {arguments.imported!r}; for example superpoint:256")
-    return Space(descriptor=name, normalization=arguments.normalization or "L2", dim=int(dim or 128))
+    return known_space(name, int(dim) if dim else None, normalization=arguments.normalization or "L2")

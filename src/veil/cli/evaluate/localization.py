@@ -31,6 +31,7 @@ from veil.cli.evaluate.queries import extracted_features, other_places, referenc
 from veil.cli.server.index import read_dictionary
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
+from veil.extraction import EXTRACTORS, full_name
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
@@ -55,6 +56,7 @@ from veil.threads import single_blas
 EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
   veil evaluate localization fox/ --words 2048 4096 --default 4096,10,2 --elsewhere bundled
+  veil evaluate localization strecha/fountain-P11 --forms raw --descriptor aliked --max-features 2000
 """
 DEFAULTS = Tables()
 
@@ -90,6 +92,9 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument(
+        "--descriptor", type=full_name, choices=EXTRACTORS, default="sift", help="default sift; networks without a least score"
+    )
     parser.add_argument("--retrieval-words", type=at_least(2), default=16384, metavar="K", help="of the joint dictionary")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw shares and inliers (.png or .svg)")

@@ -16,10 +16,13 @@ from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.cli.evaluate.forged import forged_answers, forged_table, strange_pictures
 from veil.cli.progress import tracker
 from veil.errors import InputError
+from veil.extraction import DETECTORS, extract
+from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.scenes import ReferenceScene, read_scene
+from veil.files.weights import load_network
 from veil.localization.by_distance import LocalizeOptions
 from veil.report.queries import draw_forged, draw_queries
 from veil.statistics import clopper_pearson
@@ -202,11 +205,19 @@ def other_places(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str
 
 
 def extracted_features(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
-    """SIFT features of all photographs of a scene, by name; `arguments` have `max_features` and `first_octave`."""
-    options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
-    features = {}
+    """Features of all photographs of a scene, by name; `arguments` have `max_features` and `first_octave`.
+
+    Networks with keypoints of their own give as many features as SIFT may give, however small their scores are.
+    """
+    descriptor = getattr(arguments, "descriptor", "sift")
+    options: SiftOptions | DetectorOptions = SiftOptions(
+        max_features=arguments.max_features, first_octave=arguments.first_octave
+    )
+    if descriptor in DETECTORS:
+        options = DetectorOptions(max_features=arguments.max_features, min_score=0.0)
+    network, features = load_network(descriptor), {}
     for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting"):
-        features[name] = extract_sift(read_picture(path, camera=scene.cameras[name]), options)
+        features[name] = extract(read_picture(path, camera=scene.cameras[name]), descriptor, options, network)
     return features
 
 

@@ -1,0 +1,134 @@
+"""Raw features of COLMAP databases, which other tools filled: SIFT in 8 bits, and since COLMAP 4 learned descriptors."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.errors import FileFormatError, InputError, VeilError
+from veil.features import Features
+from veil.files.features import DAMAGE, features_digest, inside
+from veil.geometry.camera import Camera, from_colmap
+from veil.geometry.intrinsics import checked_camera
+from veil.space import Space, known_space
+
+# `FeatureExtractorType` of COLMAP 4, the column `type` of its table `descriptors`. Older databases have no such column, and
+# COLMAP takes what they hold for SIFT.
+_UNDEFINED, _SIFT = -1, 0
+_LEARNED = {1: "aliked-n16rot", 2: "aliked-n32", 3: "loma-b", 4: "loma-b128"}
+
+
+def read_colmap_database(path: Path, *, space: Space | None = None) -> Iterator[tuple[str, Features]]:
+    """Iterate over the images of a COLMAP database that have keypoints, as pairs of a name and its raw features.
+
+    - `path`: the database, which is not changed unless it is of an older COLMAP, which COLMAP itself brings up to date.
+    - `space`: of SIFT, as the database does not say how it was normalized (L1_ROOT by default). What learned descriptors are
+      it does say, since COLMAP 4.
+
+    Raises FileFormatError if the file is no such database, descriptors are of a type that veil does not know or do not have
+    its length, or no image has keypoints; InputError for SIFT without `space`, and for images of different types.
+    """
+    import pycolmap
+
+    require_colmap(path)
+    try:
+        database = pycolmap.Database.open(path)
+    except (RuntimeError, ValueError) as error:
+        raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
+    before: Space | None = None
+    try:
+        for image in database.read_all_images():
+            if database.num_keypoints_for_image(image.image_id):
+                features = _read_image(database, image, space)
+                if before not in (None, features.space):
+                    raise InputError(f"descriptors of [{features.space}] beside others of [{before}]; make a database of each")
+                before = features.space
+                yield image.name, features
+    except VeilError as error:
+        raise type(error)(f"{path}, image {image.name!r}: {error}") from None
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} is damaged ({error}); run COLMAP's feature extraction again") from None
+    finally:
+        database.close()
+    if before is None:
+        raise FileFormatError(f"{path} holds no image with keypoints; run COLMAP's feature extraction first")
+
+
+def require_colmap(path: Path) -> None:
+    """Raise FileFormatError unless the file is a COLMAP database; COLMAP itself would create its tables in any SQLite file."""
+    if not path.is_file():
+        raise FileFormatError(f"there is no COLMAP database {path}")
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
+    if not {"cameras", "images", "keypoints", "descriptors"} <= tables:
+        raise FileFormatError(f"{path} is a database, but not one of COLMAP; give the one of feature extraction")
+
+
+def _read_image(database: Any, image: Any, sift: Space | None) -> Features:
+    stored_camera = database.read_camera(image.camera_id)
+    camera = replace(from_colmap(stored_camera), focal_is_known=bool(stored_camera.has_prior_focal_length))
+    table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
+    found = database.read_descriptors(image.image_id)
+    space, stored = _typed(int(found.type), np.asarray(found.data), sift)
+    if stored.shape != (len(table), space.dim):
+        raise FileFormatError(
+            f"expected descriptors ({len(table)}, {space.dim}) of {space.descriptor}, got {stored.dtype} {stored.shape}; "
+            "run COLMAP's feature extraction again"
+        )
+    return _from_table(table, stored, space, camera)
+
+
+def _typed(kind: int, data: np.ndarray, sift: Space | None) -> tuple[Space, np.ndarray]:
+    """The space of descriptors of a type of COLMAP, and they themselves: 8 bits, or the float32 whose bytes `data` is."""
+    if kind in _LEARNED:
+        if data.dtype != np.uint8 or data.shape[1] % 4:
+            raise FileFormatError(
+                f"rows of {data.shape[1]} bytes are no float32 numbers; run COLMAP's feature extraction again"
+            )
+        return known_space(_LEARNED[kind]), np.ascontiguousarray(data).view("<f4").astype(np.float32)
+    if kind not in (_UNDEFINED, _SIFT):
+        raise FileFormatError(
+            f"descriptors of COLMAP's type {kind}, which veil does not know (but SIFT, {', '.join(_LEARNED.values())}); "
+            "update veil, or write them in hloc's layout and say --imported NAME:DIM"
+        )
+    if sift is None:
+        raise InputError(
+            "a COLMAP database does not say how its SIFT was normalized; say --normalization L1_ROOT (COLMAP's default) or L2"
+        )
+    return sift, data
+
+
+def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:
+    """Features from COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22.
+
+    Features whose descriptor is all zero are left out.
+    """
+    lively = stored.any(axis=1)
+    table, stored = table[lively], np.ascontiguousarray(stored[lively])
+    scales = orientations = None
+    if table.shape[1] == 4:
+        scales, orientations = table[:, 2].copy(), table[:, 3].copy()
+    elif table.shape[1] == 6:
+        scales = 0.5 * (np.hypot(table[:, 2], table[:, 4]) + np.hypot(table[:, 3], table[:, 5]))
+        orientations = np.arctan2(table[:, 4], table[:, 2])
+    keypoints = np.ascontiguousarray(table[:, :2])
+    return inside(
+        Features(
+            keypoints=keypoints,
+            descriptors=stored,
+            space=space,
+            camera=checked_camera(camera),
+            image_digest=features_digest(keypoints, stored),
+            scales=scales,
+            orientations=orientations,
+        )
+    )

@@ -1,0 +1,158 @@
+"""Features of COLMAP databases: SIFT, the learned descriptors of COLMAP 4, and what is neither."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.errors import FileFormatError, InputError
+from veil.files.colmap_databases import read_colmap_database
+from veil.space import Space
+from worlds import generator, sift_like, unit
+from worlds.edges import colmap_database, flipped, other_database, outcome, truncated
+
+SIFT = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
+
+
+def similarities(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Random similarities as affine shapes (a11, a12, a21, a22), with their scales and angles."""
+    scale, angle = random.uniform(1, 9, count), random.uniform(-3, 3, count)
+    c, s = scale * np.cos(angle), scale * np.sin(angle)
+    return np.stack([c, -s, s, c], axis=1), scale, angle
+
+
+def test_colmap_keypoints_of_every_width(tmp_path: Path) -> None:
+    """Planted truth: similarities as affine shapes give back the scale and angle that made them."""
+    random = generator("colmap")
+    affine, scale, angle = similarities(random, 7)
+    xy = random.uniform(1, 400, (7, 2))
+    tables = {
+        "two.jpg": xy,
+        "four.jpg": np.column_stack([xy, scale, angle]),
+        "six.jpg": np.column_stack([xy, affine]),
+    }
+    stored = sift_like(random, 7)
+    stored[3] = 0  # COLMAP may write descriptors that are all zero; they match everything
+    path = colmap_database(tmp_path / "c.db", {n: (t.astype(np.float32), stored) for n, t in tables.items()})
+    found = dict(read_colmap_database(path, space=SIFT))
+    kept = np.arange(7) != 3
+    assert set(found) == set(tables)
+    for name, got in found.items():
+        np.testing.assert_array_equal(got.keypoints, xy[kept].astype(np.float32))  # no half pixel: COLMAP's origin is ours
+        np.testing.assert_array_equal(got.descriptors, stored[kept])
+        assert got.space == SIFT and got.is_quantized
+        assert got.camera.model == "SIMPLE_RADIAL" and got.camera.focal_px == 500 and got.camera.focal_is_known
+        if name == "two.jpg":
+            assert got.scales is None and got.orientations is None
+        else:
+            assert got.scales is not None and got.orientations is not None
+            np.testing.assert_allclose(got.scales, scale[kept], rtol=1e-6)
+            np.testing.assert_allclose(got.orientations, angle[kept], rtol=1e-5)
+
+
+def test_an_image_without_keypoints_is_left_out(tmp_path: Path) -> None:
+    random = generator("some")
+    good = (random.uniform(1, 400, (3, 2)).astype(np.float32), sift_like(random, 3))
+    none = (np.empty((0, 2), np.float32), np.empty((0, 128), np.uint8))
+    path = colmap_database(tmp_path / "c.db", {"a.jpg": none, "b.jpg": good})
+    assert [name for name, _ in read_colmap_database(path, space=SIFT)] == ["b.jpg"]
+    path = colmap_database(tmp_path / "e.db", {"a.jpg": none})
+    with pytest.raises(FileFormatError, match="feature extraction first"):
+        list(read_colmap_database(path, space=SIFT))
+
+
+def test_databases_that_cannot_serve(tmp_path: Path) -> None:
+    random = generator("cannot")
+    keypoints = random.uniform(1, 400, (3, 2)).astype(np.float32)
+    short = colmap_database(tmp_path / "s.db", {"a.jpg": (keypoints, sift_like(random, 2))})
+    wide = colmap_database(tmp_path / "w.db", {"a.jpg": (keypoints, sift_like(random, 3, 256))})
+    fisheye = colmap_database(tmp_path / "f.db", {"a.jpg": (keypoints, sift_like(random, 3))}, model="FOV")
+    text = tmp_path / "t.db"
+    text.write_text("hello " * 1000)
+    for path, words in (
+        (short, r"a\.jpg.*expected descriptors \(3, 128\) of sift"),
+        (wide, r"got uint8 \(3, 256\)"),
+        (fisheye, "camera model 'FOV' is not supported"),
+        (text, "not a COLMAP database"),
+        (tmp_path / "none.db", "there is no COLMAP database"),
+    ):
+        with pytest.raises((FileFormatError, InputError), match=words):
+            list(read_colmap_database(path, space=SIFT))
+
+
+def test_what_is_no_colmap_database_stays_untouched(tmp_path: Path) -> None:
+    """COLMAP adds its tables to any SQLite file that it opens, and to an empty one; veil must look before."""
+    (tmp_path / "empty.db").touch()
+    for path in (other_database(tmp_path / "notes.db"), tmp_path / "empty.db"):
+        before = path.read_bytes()
+        with pytest.raises(FileFormatError, match="not one of COLMAP"):
+            list(read_colmap_database(path, space=SIFT))
+        assert path.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_damaged_databases_raise_only_veils_errors(tmp_path: Path) -> None:
+    random = generator("damage")
+    tables = {f"{k}.jpg": (random.uniform(1, 400, (5, k)).astype(np.float32), sift_like(random, 5)) for k in (2, 4, 6)}
+    path = colmap_database(tmp_path / "c.db", tables)
+    data = path.read_bytes()
+    errors = 0
+    for bad in (*truncated(data, 60), *flipped(random, data, 200, most=60)):
+        path.write_bytes(bad)
+        errors += outcome(lambda: list(read_colmap_database(path, space=SIFT))) is not None
+    assert errors > 60
+
+
+def learned(random: np.random.Generator, count: int, dim: int) -> np.ndarray:
+    """Signed descriptors of unit length, float32."""
+    return unit(random.normal(size=(count, dim))).astype(np.float32)
+
+
+def table_types(path: Path) -> set[tuple[int, int]]:
+    """Types and widths of the rows of `descriptors`, by SQLite alone."""
+    with closing(sqlite3.connect(path)) as connection:
+        return set(connection.execute("SELECT type, cols FROM descriptors WHERE rows > 0"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "number", "name", "dim"), [("ALIKED_N16ROT", 1, "aliked-n16rot", 128), ("ALIKED_N32", 2, "aliked-n32", 128)]
+)
+def test_learned_descriptors_of_colmap_4(tmp_path: Path, kind: str, number: int, name: str, dim: int) -> None:
+    """Planted truth: pycolmap's own conversion of floats to the table's bytes; SQLite tells that there are types and widths."""
+    random = generator(kind)
+    xy, values = random.uniform(1, 400, (9, 2)).astype(np.float32), learned(random, 9, dim)
+    path = colmap_database(tmp_path / "c.db", {"a.jpg": (xy, values)}, kind=kind)
+    assert table_types(path) == {(number, 4 * dim)}
+    ((_, got),) = read_colmap_database(path)
+    np.testing.assert_array_equal(got.descriptors, values)
+    np.testing.assert_array_equal(got.keypoints, xy)
+    assert got.space == Space(descriptor=name, normalization="L2", dim=dim) and not got.is_quantized
+
+
+def test_types_that_cannot_be_read(tmp_path: Path) -> None:
+    random = generator("types")
+    xy, values = random.uniform(1, 400, (3, 2)).astype(np.float32), learned(random, 3, 128)
+    aliked = {"a.jpg": (xy, values)}
+    unknown = colmap_database(tmp_path / "u.db", aliked, kind="ALIKED_N32")
+    odd = colmap_database(tmp_path / "o.db", aliked, kind="ALIKED_N32")
+    both = colmap_database(tmp_path / "b.db", aliked | {"b.jpg": (xy, values)}, kind="ALIKED_N32")
+    sift = colmap_database(tmp_path / "s.db", {"a.jpg": (xy, sift_like(random, 3))})
+    for path, change in (
+        (unknown, "UPDATE descriptors SET type = 99"),
+        (odd, "UPDATE descriptors SET cols = 2, data = X'000102030405'"),
+        (both, "UPDATE descriptors SET type = 1 WHERE image_id = 2"),
+    ):
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(change)
+    for path, words in (
+        (unknown, r"a\.jpg.*type 99, which veil does not know.*aliked-n16rot"),
+        (odd, "rows of 2 bytes are no float32 numbers"),
+        (both, r"b\.jpg.*beside others of \[aliked-n32"),
+        (sift, "--normalization L1_ROOT"),
+    ):
+        with pytest.raises((FileFormatError, InputError), match=words):
+            list(read_colmap_database(path))
