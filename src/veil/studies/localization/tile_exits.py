@@ -214,6 +214,7 @@ def by_exit(features: Features, made: CutMap, served: ServedExit, options: TileO
     seconds = time.perf_counter() - start
     after = [(server.up_bytes, server.down_bytes, server.seconds) for server in served.servers]
     up, down, server_s = (sum(b[k] - a[k] for a, b in zip(before, after, strict=True)) for k in range(3))
+    waited = max((b[2] - a[2] for a, b in zip(before, after, strict=True)), default=0.0)  # servers are asked at once
     text, binary, _ = encode_manifest(made.manifest)
     return ExitAnswer(
         exit=served.name,
@@ -221,7 +222,7 @@ def by_exit(features: Features, made: CutMap, served: ServedExit, options: TileO
         once_bytes=served.once_bytes + len(text) + len(binary),
         up_bytes=int(up),
         down_bytes=int(down),
-        device_s=seconds - server_s,
+        device_s=max(0.0, seconds - waited),
         server_s=server_s,
         prepare_s=served.prepare_s,
         guarantee=served.exit.guarantee,
