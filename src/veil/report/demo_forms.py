@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
@@ -21,7 +22,8 @@ WHERE = {
 def four_ways(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles: ExitStudy, extent: float) -> dict:
     """What the page shows of the first photograph: a row for each way, and what each server learned.
 
-    `extent` is the size of the scene in reference units.
+    Seconds are medians over all photographs, as the first call of each way compiles its code. `extent` is the size of the
+    scene in reference units.
     """
     name = outcomes[0].query.name
     shown = [outcome for outcome in outcomes if outcome.query.name == name and _is_shown(outcome)]
@@ -30,7 +32,7 @@ def four_ways(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles: 
     return {
         "name": name,
         "rows": [
-            *(_sent(outcome, strangers, extent) for outcome in shown),
+            *(_sent(outcome, outcomes, strangers, extent) for outcome in shown),
             *(_fetched(outcome, tiles, extent) for outcome in fetched),
         ],
         "tiles": len(manifest),
@@ -48,9 +50,10 @@ def _is_shown(outcome: Outcome) -> bool:
     return outcome.variant.distance != "s2s" and (profile is None or profile.name == "hardened")
 
 
-def _sent(outcome: Outcome, strangers: Sequence[Outcome], extent: float) -> dict:
+def _sent(outcome: Outcome, outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> dict:
     """The row of one form that was sent."""
     variant = outcome.variant
+    alike = [o for o in outcomes if o.variant == variant]
     others = [o.found for o in strangers if o.variant == variant]
     name = "lines" if variant.lines else "subspaces" if variant.profile else "words" if variant.mechanism else "raw features"
     return {
@@ -60,8 +63,8 @@ def _sent(outcome: Outcome, strangers: Sequence[Outcome], extent: float) -> dict
         "once": "",
         "up": _kb(outcome.upload_bytes),
         "down": "the pose",
-        "device": f"{outcome.device_seconds:.2f} s",
-        "server": f"{outcome.seconds:.2f} s",
+        "device": f"{median(o.device_seconds for o in alike):.2f} s",
+        "server": f"{median(o.seconds for o in alike):.2f} s",
         "error": _error(outcome.found, outcome.position_error, extent),
         "refused": _refused(others),
         "learned": _learned(outcome, name),
@@ -71,6 +74,7 @@ def _sent(outcome: Outcome, strangers: Sequence[Outcome], extent: float) -> dict
 def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
     """The row of tiles by one exit."""
     answer = outcome.answer
+    alike = [o.answer for o in tiles.queries if o.answer.exit == answer.exit]
     others = [o.answer.found for o in tiles.strangers if o.answer.exit == answer.exit]
     asked = tiles.made.manifest.asked
     return {
@@ -80,8 +84,8 @@ def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
         "once": _kb(answer.once_bytes),
         "up": _kb(answer.up_bytes),
         "down": _kb(answer.down_bytes),
-        "device": f"{answer.device_s:.2f} s",
-        "server": f"{answer.server_s:.2f} s",
+        "device": f"{median(o.device_s for o in alike):.2f} s",
+        "server": f"{median(o.server_s for o in alike):.2f} s",
         "error": _error(answer.found, outcome.position_error, extent),
         "refused": _refused(others),
         "learned": {

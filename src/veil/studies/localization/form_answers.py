@@ -55,7 +55,7 @@ class Variant:
         if self.profile is None:
             return "raw features"
         map_kind = "public map" if self.distance == "p2s" else "private map"
-        return f"{self.profile.name} m={self.profile.m}{' in lines' * self.lines}, {map_kind}"
+        return f"{self.profile.name} m={self.profile.m}{', lines' * self.lines}, {map_kind}"
 
 
 def demo_variants(words: int) -> list[Variant]:
