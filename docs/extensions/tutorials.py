@@ -40,17 +40,17 @@ def outputs(blocks: list[str]) -> list[str]:
             place.parent.mkdir(exist_ok=True)
             place.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} {words} "$@"\n')
             place.chmod(0o755)
-        (folder / "work").mkdir()
+        (folder / "photos-of-mine").mkdir()
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", f"trap 'kill $(jobs -p) 2> /dev/null || true' EXIT\n{script}"],
-            cwd=folder / "work",
+            cwd=folder / "photos-of-mine",
             env=_environment(folder, port),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=SECONDS,
         )
-        printed = done.stdout.replace(f"{folder}/work/", "").replace(f"{folder}/home", "~/.local/share/veil")
+        printed = done.stdout.replace(f"{folder}/photos-of-mine/", "").replace(f"{folder}/home", "~/.local/share/veil")
     if done.returncode:
         raise ExtensionError(f"a command of the tutorial failed with exit code {done.returncode}:\n{printed}")
     parts = printed.replace(f":{port}", f":{PORT}").split(f"{MARK}\n")

@@ -17,7 +17,7 @@ from veil.audit.run import Examined, StepProgress, try_attacks
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
-from veil.inversion.quality import Quality, quality
+from veil.inversion.quality import Quality, quality, quality_facts
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import Upload
@@ -43,14 +43,11 @@ class Reconstruction:
 
     def as_json(self) -> dict:
         """Stable JSON record, as docs/reference/json.md describes it, without the picture."""
-        measured = self.quality
         return {
             "release": self.release,
             "attack": self.attack,
             "features": self.features,
-            "mae": None if measured is None else measured.mae,
-            "ssim": None if measured is None else measured.ssim,
-            "psnr": None if measured is None else measured.psnr,
+            **quality_facts(self.quality),
         }
 
 

@@ -18,7 +18,7 @@ from veil.features import Features
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.inversion.maps import Frame, Inverts, SparseMap, points_map
-from veil.inversion.quality import Quality, quality
+from veil.inversion.quality import Quality, quality, quality_facts
 from veil.localization.by_distance import Localization, NoPose
 from veil.mechanisms.public import publish
 from veil.tiles.coding import TileCoding
@@ -44,13 +44,10 @@ class TilePicture:
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md, without the picture."""
-        measured = self.quality
         return {
             "source": self.source,
             "features": self.features,
-            "mae": None if measured is None else measured.mae,
-            "ssim": None if measured is None else measured.ssim,
-            "psnr": None if measured is None else measured.psnr,
+            **quality_facts(self.quality),
         }
 
 

@@ -35,6 +35,11 @@ class Quality:
         }
 
 
+def quality_facts(measured: Quality | None) -> dict[str, object]:
+    """The record of a quality; without one its keys with None."""
+    return dict.fromkeys(("mae", "ssim", "psnr")) if measured is None else measured.as_json()
+
+
 def quality(original: UInt8[np.ndarray, "height width 3"], other: UInt8[np.ndarray, "_ _ 3"]) -> Quality:
     """The quality of a picture beside the original, both 8-bit RGB; intensities are scaled to [0, 1].
 
