@@ -8,13 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from veil.cli import main
 from veil.features import Features
 from veil.files.features import write_features
+from veil.forms import Subspaces
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
+from veil.wire import decode
+from worlds.edges import door_photographs
 from worlds.releases import taken
 from worlds.servers import Running, running
 
@@ -103,6 +107,32 @@ def test_messages_wait_and_are_sent_later(
     assert "does not answer" in capsys.readouterr().err
     assert run("send", "--server", server.url, *given) == 0
     assert "sent 0 messages" in capsys.readouterr().out, "it was to go to another server"
+
+
+@pytest.mark.slow
+def test_photographs_give_learned_features(
+    server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the server keeps says which descriptors it hides. Broken twin: SIFT, whatever is asked for."""
+    _, secret = server.service.tokens.make("robot", ["contribute"])
+    monkeypatch.setenv("VEIL_SERVER", server.url)
+    monkeypatch.setenv("VEIL_TOKEN", secret)
+    record = server.service.records.make("learned", MapPolicy())
+    photographs = door_photographs(tmp_path / "photos", 1, 2)
+    for path in photographs.iterdir():
+        Image.open(path).reduce(3).save(path)
+    first, second = sorted(photographs.iterdir())
+    assert main(["extract", str(second), "-o", str(tmp_path / "pool.h5"), "--descriptor", "hardtfeat"]) == 0
+    pool = ["codebook", "build", "--decoys", str(tmp_path / "pool.h5"), "-o", str(tmp_path / "pool.npz"), "--words", "1000"]
+    assert main(pool) == 0
+    given = ("--map", record.id, "--descriptor", "hardtfeat", "--features", 60)
+    assert run("contribute", first, *given) == 1
+    assert "build a codebook for these features" in capsys.readouterr().err, "the bundled decoys are of SIFT"
+    before = set(server.service.records.blobs.names())
+    assert run("contribute", first, *given, "--decoys", tmp_path / "pool.npz") == 0
+    (added,) = set(server.service.records.blobs.names()) - before
+    form = decode(server.service.records.blobs.get(added)).form
+    assert isinstance(form, Subspaces) and str(form.space).startswith("hardtfeat")
 
 
 @pytest.mark.parametrize(

@@ -32,16 +32,18 @@ from veil.cli.device.asked_protection import (
     fitting,
     require_consistent,
 )
-from veil.cli.device.extract import with_camera
+from veil.cli.device.extract import add_extractor, with_camera
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
 from veil.errors import InputError, VeilError
-from veil.extraction import extract
+from veil.extraction import DETECTORS, extract
+from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features
 from veil.files.gravity import read_gravity
 from veil.files.pictures import named_pictures, read_picture
+from veil.files.weights import load_network
 from veil.mechanisms.release import HideInLines
 from veil.pipelines.device import Device
 from veil.pipelines.protection import HideInWords, Protection
@@ -56,7 +58,8 @@ EXAMPLES_OF = {
     "maps": "  veil client maps\n",
     "contribute": "  veil client contribute photos/ --map lobby --decoys pool.npz --wait\n",
     "localize": "  veil client localize photo.jpg --map lobby\n"
-    "  veil client localize photo.jpg --map lobby --words bundled --epsilon 5 --features 1000 --gravity g.csv\n",
+    "  veil client localize photo.jpg --map lobby --words bundled --epsilon 5 --features 1000 --gravity g.csv\n"
+    "  veil client localize photo.jpg --map lobby --descriptor aliked --codebook aliked.npz --decoys aliked-pool.npz\n",
     "send": "  veil client send\n",
     "status": "  veil client status\n",
     "delete": "  veil client delete c0123456789abcdef --receipt gone.json\n",
@@ -85,6 +88,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         action.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, or a features file (.h5)")
         action.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
         action.add_argument("--camera", metavar="MODEL,P1,...", help="of all photographs (default: K.txt beside them)")
+        add_extractor(action)
         add_descriptors(action)
         add_lines(action)
         action.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
@@ -303,7 +307,10 @@ def _features(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
     if len(arguments.input) == 1 and arguments.input[0].is_file() and holds_features(arguments.input[0]):
         yield from progress(read_features(arguments.input[0]), "sending")
         return
-    options = SiftOptions(max_features=MAX_FEATURES, first_octave=None)
+    options: SiftOptions | DetectorOptions = SiftOptions(max_features=MAX_FEATURES, first_octave=None)
+    if arguments.descriptor in DETECTORS:
+        options = DetectorOptions(max_features=MAX_FEATURES)
+    network = load_network(arguments.descriptor, arguments.weights)
     for name, path in progress(named_pictures(arguments.input), "sending"):
         picture = with_camera(read_picture(path), arguments.camera, path)
-        yield name, extract(picture, options=options)
+        yield name, extract(picture, arguments.descriptor, options, network)

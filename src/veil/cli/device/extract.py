@@ -46,16 +46,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, a COLMAP .db, or an hloc .h5")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="features to write (.h5)")
-    parser.add_argument(
-        "--descriptor",
-        type=full_name,
-        choices=EXTRACTORS,
-        default="sift",
-        help="default sift; aliked: aliked-n16rot",
-    )
-    parser.add_argument(
-        "--weights", type=Path, metavar="FILE", help="other weights of a learned descriptor's network (.npz, or PyTorch's .pth)"
-    )
+    add_extractor(parser)
     parser.add_argument(
         "--min-score",
         type=float,
@@ -82,6 +73,20 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     add_strict(parser, "photograph")
     add_json(parser)
     parser.set_defaults(run=_extract)
+
+
+def add_extractor(parser: argparse.ArgumentParser) -> None:
+    """Add the choice of what is extracted from photographs."""
+    parser.add_argument(
+        "--descriptor",
+        type=full_name,
+        choices=EXTRACTORS,
+        default="sift",
+        help="default sift; aliked: aliked-n16rot",
+    )
+    parser.add_argument(
+        "--weights", type=Path, metavar="FILE", help="other weights of a learned descriptor's network (.npz, or PyTorch's .pth)"
+    )
 
 
 def _octave(text: str) -> int | None:
