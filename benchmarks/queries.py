@@ -11,7 +11,8 @@ dictionary, epsilon 9, m 2). One line a size tells
 
 - the share of points listed under the word of one of their raw features, by the number of images that see them;
 - recall at 20 of images that share thirty points with the query, by the map's index and by TF-IDF of raw words;
-- poses within 0.5 m and 2 degrees, other poses, and no pose, by the index;
+- poses within 0.5 m and 2 degrees, other poses, and no pose, by the index; of each other pose its error, how far off it says
+  that it may be, and how many of its inliers are true matches;
 - the same for `--exhaustive` of the queries matched with all images, how many of these poses the index finds too, and the time
   that both take for the same queries, in one run;
 - poses of foreign queries, all of which are wrong.
@@ -41,7 +42,7 @@ from tqdm import tqdm
 
 from veil.features import Features
 from veil.forms import Form, Points
-from veil.geometry.rigid import Rigid
+from veil.geometry.rigid import Rigid, center_covariance
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, LocalizeOptions
 from veil.mechanisms.words import to_words
@@ -100,13 +101,43 @@ def query(city: Released, image: int, kind: str) -> LoadedImage:
     return LoadedImage(camera=PHONE, positions=city.keypoints[rows].astype(np.float32), form=form)
 
 
+def off(pose: Rigid, truth: Rigid) -> tuple[float, float]:
+    """How far a pose is from the truth, in meters and in degrees."""
+    turn = np.degrees(np.arccos(np.clip((np.trace(pose.rotation @ truth.rotation.T) - 1) / 2, -1, 1)))
+    return float(np.linalg.norm(pose.center - truth.center)), float(turn)
+
+
 def verdict(answer: object, truth: Rigid) -> str:
     """What an answer to a query is worth: "right", "wrong" or "none"."""
     if not isinstance(answer, Localization):
         return "none"
-    pose = answer.cam_from_world
-    turn = np.degrees(np.arccos(np.clip((np.trace(pose.rotation @ truth.rotation.T) - 1) / 2, -1, 1)))
-    return "right" if np.linalg.norm(pose.center - truth.center) <= NEAR_M and turn <= NEAR_DEG else "wrong"
+    meters, degrees = off(answer.cam_from_world, truth)
+    return "right" if meters <= NEAR_M and degrees <= NEAR_DEG else "wrong"
+
+
+def explained(city: Released, image: int, known: np.ndarray, answer: Localization) -> dict:
+    """What is known of a wrong pose: its error, what it told of itself, and how many of its inliers are true matches."""
+    meters, degrees = off(answer.cam_from_world, city.pose(image))
+    told = None
+    if answer.covariance is not None:
+        told = float(np.sqrt(np.trace(center_covariance(answer.cam_from_world, answer.covariance))))
+    true = city.landmarks[city.rows(image)[answer.keypoint_rows]] == known[answer.point_rows]
+    return {
+        "query": image,
+        "meters": round(meters, 2),
+        "degrees": round(degrees, 2),
+        "told_meters": None if told is None else round(told, 3),
+        "inliers": answer.inliers,
+        "true_inliers": int(true.sum()),
+        "correspondences": answer.correspondences,
+        "near_images": [int(name) for name in neighbors_of(city, answer.cam_from_world)],
+    }
+
+
+def neighbors_of(city: Released, pose: Rigid) -> np.ndarray:
+    """The three images of the city that stand nearest to a pose."""
+    centers = np.array([city.pose(image).center for image in range(len(city.poses))])
+    return np.argsort(np.linalg.norm(centers - pose.center, axis=1))[:3]
 
 
 def asked(where: Map, queries: Iterator[LoadedImage], search: str, count: int, label: str) -> tuple[list, list[float]]:
@@ -202,6 +233,11 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
     answers, seconds = asked(where, (query(city, int(q), kind) for q in queries), "index", len(queries), "queries")
     verdicts = [verdict(answer, pose) for answer, pose in zip(answers, truth, strict=True)]
     facts |= {label: verdicts.count(label) for label in ("right", "wrong", "none")}
+    facts["wrong_ones"] = [
+        explained(city, int(image), known, answer)
+        for image, answer, found in zip(queries, answers, verdicts, strict=True)
+        if found == "wrong"
+    ]
     facts |= {"median_s": round(float(np.median(seconds)), 3), "mean_s": round(float(np.mean(seconds)), 3)}
     some = np.unique(np.linspace(0, len(queries) - 1, min(arguments.exhaustive, len(queries))).astype(int))
     if kind != "words" and len(some):
