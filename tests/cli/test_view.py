@@ -11,6 +11,7 @@ import pytest
 from veil.cli import main
 from veil.features import Features
 from veil.files.features import write_features
+from veil.files.map_folders import write_models
 from veil.files.maps import write_map
 from veil.pipelines.built_maps import BuiltMap
 from veil.pipelines.device import Device
@@ -61,6 +62,17 @@ def test_a_page_shows_a_query_and_what_it_matched(work: Path, tmp_path: Path, ca
     told = capsys.readouterr().out
     assert "true positions of 1 images: keep it where the photographs may be" in told
     assert "A &lt;/title&gt; of mine" in output.read_text()
+
+
+def test_further_models_are_told_and_can_be_viewed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Planted: a map of two models. Broken twin: the page of the first one alone, as if it were the whole map."""
+    write_models(tmp_path / "map", [planted_map("one")[0], planted_map("other")[0]])
+    assert run("view", tmp_path / "map", "-o", tmp_path / "first.html") == 0
+    second = tmp_path / "map" / "models" / "2"
+    assert f"the other does not join it: veil view {second}" in capsys.readouterr().out
+    assert "does not join it" in (tmp_path / "first.html").read_text()
+    assert run("view", second, "-o", tmp_path / "second.html") == 0
+    assert "does not join it" not in capsys.readouterr().out + (tmp_path / "second.html").read_text()
 
 
 @pytest.mark.parametrize("form", ["ply", "gltf", "colmap"])

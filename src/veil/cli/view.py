@@ -12,8 +12,9 @@ from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
 from veil.files.map_exports import GRAY, export_map
+from veil.files.map_folders import model_folders
 from veil.pipelines.maps import Map
-from veil.pipelines.viewing import ViewedMap, ViewOptions, view_audit, view_map
+from veil.pipelines.viewing import ViewedMap, ViewOptions, told_further, view_audit, view_map
 from veil.report.viewer.content import Limits, View
 from veil.report.viewer.packing import photograph_colors
 from veil.report.viewer.page import Page, page
@@ -82,11 +83,13 @@ def _view(arguments: argparse.Namespace) -> int:
         _write(arguments, page(view_audit(arguments.map), limits), None)
         return EXIT_OK
     where = Map.read(arguments.map)
+    further = model_folders(arguments.map)[1:]
     options = ViewOptions(
         queries=arguments.queries,
         device=arguments.device,
         report=arguments.report,
         invert=arguments.invert,
+        further=further,
         limits=limits,
     )
     title = arguments.title or arguments.map.resolve().name
@@ -94,6 +97,8 @@ def _view(arguments: argparse.Namespace) -> int:
     tell_skipped(viewed.skipped)
     for name, reason in viewed.refused.items():
         say(arguments, f"{name}: no pose: {reason}")
+    if further:
+        say(arguments, told_further(further))
     if arguments.export:
         _export(arguments, where, viewed.view)
     else:

@@ -39,6 +39,7 @@ class ViewOptions:
     - `device`: photographs, folders of them and files of features, whose owner wants them in the page.
     - `report`: the page of an audit, for the pictures that attacks drew.
     - `invert`: of so many images of a public map, pictures are drawn from its raw descriptors by the bundled network.
+    - `further`: folders of the map's further models, which the page names.
     - `limits`: the most that the page holds.
     """
 
@@ -46,6 +47,7 @@ class ViewOptions:
     device: Sequence[Path] = ()
     report: Path | None = None
     invert: int = 0
+    further: Sequence[Path] = ()
     limits: Limits = field(default_factory=Limits)
 
 
@@ -66,6 +68,8 @@ def view_map(where: Map, *, title: str, options: ViewOptions | None = None, step
     """
     options = options or ViewOptions()
     view = view_of_scene(where.scene, title)
+    if options.further:
+        view = replace(view, of_server=[*view.of_server, told_further(options.further)])
     refused: dict[str, str] = {}
     skipped: dict[str, str] = {}
     with steps("localizing") as bar:
@@ -86,6 +90,14 @@ def view_map(where: Map, *, title: str, options: ViewOptions | None = None, step
         told = [f"No pose for {name}: {reason}" for name, reason in refused.items()]
         view = replace(view, of_server=[*view.of_server, *told])
     return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped)
+
+
+def told_further(models: Sequence[Path]) -> str:
+    """A sentence about further models of a map, which do not join the one that is shown."""
+    first, last = models[0], models[-1]
+    if len(models) == 1:
+        return f"This is the largest of the map's two models; the other does not join it: veil view {first}"
+    return f"This is the largest of the map's {len(models) + 1} models, which do not join: veil view {first} to {last}"
 
 
 def view_audit(path: Path) -> View:
