@@ -41,10 +41,10 @@ def sequence(offset_px: float) -> ImageSequence:
 def test_a_planted_offset_is_read_back() -> None:
     """Planted truth: every match is 2.5 px off, so accuracy is 0 up to 2 px and 1 from 3 px."""
     cases = [
-        MatchingCase(profile=None, distance="point"),
-        MatchingCase(profile=paper(2), distance="p2s"),
-        MatchingCase(profile=hardened(quantized=True), distance="p2s"),
-        MatchingCase(profile=real_decoys(4), distance="s2s"),
+        MatchingCase(sent=None, distance="point"),
+        MatchingCase(sent=paper(2), distance="p2s"),
+        MatchingCase(sent=hardened(quantized=True), distance="p2s"),
+        MatchingCase(sent=real_decoys(4), distance="s2s"),
     ]
     rows = evaluate([sequence(2.5)], cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
     for row in rows:
@@ -59,7 +59,7 @@ def test_a_planted_offset_is_read_back() -> None:
 
 def test_the_table_of_ratios_is_described(tmp_path: Path) -> None:
     """Planted: matches of two pictures are right and of two others wrong, so each case has a ratio between."""
-    cases = [MatchingCase(profile=None, distance="point"), MatchingCase(profile=paper(2), distance="p2s")]
+    cases = [MatchingCase(sent=None, distance="point"), MatchingCase(sent=paper(2), distance="p2s")]
     pairs = [sequence(0.0), sequence(9.0)]
     rows = evaluate(pairs, cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
     write_ratios(tmp_path / "r.json", rows)
@@ -85,7 +85,7 @@ def test_every_lifting_and_distance_is_in_the_protocol() -> None:
 
 
 def test_the_study_is_reproducible() -> None:
-    case = [MatchingCase(profile=paper(4), distance="s2s")]
+    case = [MatchingCase(sent=paper(4), distance="s2s")]
     records = [
         evaluate([sequence(0.0)], case, codebook=BOOK, decoys=POOL, randomness=seeded("a"), workers=w)[0].as_json()
         for w in (1, 2)
@@ -109,12 +109,12 @@ def test_protocol_on_real_photographs(veil_data) -> None:
         homographies=files.homographies[:3],
     )
     cases = [
-        MatchingCase(profile=None, distance="point"),
-        MatchingCase(profile=paper(2, "random"), distance="p2s"),
-        *(MatchingCase(profile=paper(m), distance="p2s") for m in (2, 8)),
-        MatchingCase(profile=hardened(quantized=True), distance="p2s"),
-        MatchingCase(profile=real_decoys(2), distance="s2s"),
-        MatchingCase(profile=paper(4, "adversarial"), distance="s2s"),
+        MatchingCase(sent=None, distance="point"),
+        MatchingCase(sent=paper(2, "random"), distance="p2s"),
+        *(MatchingCase(sent=paper(m), distance="p2s") for m in (2, 8)),
+        MatchingCase(sent=hardened(quantized=True), distance="p2s"),
+        MatchingCase(sent=real_decoys(2), distance="s2s"),
+        MatchingCase(sent=paper(4, "adversarial"), distance="s2s"),
     ]
     rows = evaluate([real], cases, codebook=bundled_codebook(), decoys=bundled_decoys(), randomness=seeded("real"))
     raw, random, two, eight, hard, subspace, adversarial = (100 * row.as_json()["mma"]["3"] for row in rows)
