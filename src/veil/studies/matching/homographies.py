@@ -4,7 +4,7 @@ The first image of each sequence is matched with every other one by mutual neare
 if the homography takes its first keypoint to within t px of the second (D2-Net, CVPR 2019). MMA is the mean over
 pairs of the share of right matches; a pair without matches counts as 0.
 
-Words have no distance: they are matched with words, mutually heaviest shared ones first (docs/theory/words.md, Eq. 14). A public
+Words have no distance: they are matched with words, by mutually heaviest shared ones (docs/theory/words.md, Eq. 14). A public
 image then has each descriptor's nearest word.
 """
 
@@ -90,9 +90,10 @@ class MatchingCase:
 class MatchingRow:
     """Results of one case over all image pairs.
 
-    `descriptor` is that of the features, and `features` holds the number of each image's. `accuracy` holds for each pair the share of right matches at each of `THRESHOLDS_PX`, `matches` their number. `ratios` and
-    `right` hold for each pair the distance ratio of every match and whether it is right, for the calibration. `collisions`
-    counts pairs whose images drew decoys from the same slice of the codebook, for distances between subspaces.
+    `descriptor` is that of the features, and `features` holds the number of each image's. `accuracy` holds for each pair the
+    share of right matches at each of `THRESHOLDS_PX`, `matches` their number. `ratios` and `right` hold for each pair the
+    distance ratio of every match and whether it is right, for the calibration. `collisions` counts pairs whose images drew
+    decoys from the same slice of the codebook, for distances between subspaces.
     """
 
     case: MatchingCase
@@ -136,13 +137,14 @@ def real_decoys(m: int, strategy: Strategy = "sub-hybrid") -> Profile:
     return Profile(name="real", strategy=strategy, m=m, decoys="descriptors")
 
 
-def default_cases(dims: Sequence[int], subspace_dims: Sequence[int]) -> list[MatchingCase]:
+def default_cases(dims: Sequence[int], subspace_dims: Sequence[int], *, quantized: bool = True) -> list[MatchingCase]:
     """The cases of the figure: raw, hardened, every strategy and dimension of the paper, and real decoys.
 
     `dims` are the values of m for distances from points to subspaces (p2s), `subspace_dims` for those between subspaces (s2s).
+    `quantized` says whether descriptors have 8 bits, as SIFT's.
     """
     cases = [MatchingCase(sent=None, distance="point")]
-    cases += [MatchingCase(sent=hardened(quantized=True), distance=distance) for distance in ("p2s", "s2s")]
+    cases += [MatchingCase(sent=hardened(quantized=quantized), distance=distance) for distance in ("p2s", "s2s")]
     for strategy in STRATEGIES:
         cases += [MatchingCase(sent=paper(m, strategy), distance="p2s") for m in dims]
         cases += [MatchingCase(sent=paper(m, strategy), distance="s2s") for m in subspace_dims]
@@ -203,9 +205,7 @@ def evaluate(
     return rows
 
 
-def _form(
-    features: Features, sent: Sent, books: tuple[Codebook, Codebook], randomness: Randomness
-) -> tuple[Form, int | None]:
+def _form(features: Features, sent: Sent, books: tuple[Codebook, Codebook], randomness: Randomness) -> tuple[Form, int | None]:
     """Form of one image as it is `sent`, and the slice that its decoys came from."""
     if sent is None:
         return publish(features), None
