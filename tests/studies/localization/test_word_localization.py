@@ -51,17 +51,20 @@ def test_a_row_counts_by_hand() -> None:
         trial(None, None, true=False),
         trial(None, None, true=False, accepted=False),
     ]
-    found = localization_row(WORDS, trials, thresholds=METRIC, extent=1.0)
+    found = localization_row(WORDS, trials, descriptor="sift", features=20, thresholds=METRIC, extent=1.0)
     assert dict(found.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
     assert (found.queries, found.accepted, found.false_queries, found.false_accepts) == (4, 0.75, 2, 1)
     assert found.median_position == pytest.approx(0.2) and found.median_rotation_deg == 3.0
     # The extent scales positions, and positions only.
-    wide = localization_row(WORDS, trials, thresholds=METRIC, extent=20.0)
+    wide = localization_row(WORDS, trials, descriptor="sift", features=20, thresholds=METRIC, extent=20.0)
     assert dict(wide.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
     far = [trial(4.0, 1.0)]
-    assert localization_row(WORDS, far, thresholds=METRIC, extent=20.0).localized["0.25m, 2deg"] == 1.0
+    assert (
+        localization_row(WORDS, far, descriptor="sift", features=20, thresholds=METRIC, extent=20.0).localized["0.25m, 2deg"]
+        == 1.0
+    )
     with pytest.raises(InputError, match="at least one held-out query"):
-        localization_row(WORDS, [trial(None, None, true=False)], thresholds=METRIC, extent=1.0)
+        localization_row(WORDS, [trial(None, None, true=False)], descriptor="sift", features=20, thresholds=METRIC, extent=1.0)
 
 
 def test_settings_vary_one_thing_at_a_time() -> None:

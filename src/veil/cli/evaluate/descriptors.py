@@ -44,7 +44,7 @@ def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="pools, one of each descriptor (of SIFT: bundled ones)",
+        help="pools, one of each descriptor",
     )
     parser.add_argument(
         "--decoys-from",
@@ -117,6 +117,11 @@ def all_books(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, 
     return {name: _books(arguments, name, codebooks.get(name), pools.get(name)) for name in names}
 
 
+def bundled_books() -> DescriptorBooks:
+    """The bundled codebook and decoys of SIFT."""
+    return DescriptorBooks(name="bundled", codebook=bundled_codebook(), decoys=bundled_decoys())
+
+
 def _by_descriptor(paths: Sequence[Path], names: Sequence[str], option: str) -> dict[str, tuple[Path, Codebook]]:
     """The books of some files by their descriptor."""
     found: dict[str, tuple[Path, Codebook]] = {}
@@ -139,7 +144,7 @@ def _books(
     if arguments.decoys_from:
         rest = _made(arguments, name)
     elif name == "sift":
-        rest = DescriptorBooks(name="bundled", codebook=bundled_codebook(), decoys=bundled_decoys())
+        rest = bundled_books()
     else:
         raise InputError(
             f"{name} needs words and decoys of its own kind: make them with --decoys-from PHOTOS, of other photographs than "
