@@ -24,19 +24,20 @@ from veil.pipelines.descriptor_books import DescriptorBooks, books_of
 from veil.studies.localization.word_localization_settings import Tables
 
 WORDS, EPSILON, M = Tables().default
+KINDS = "sift, hardtfeat, hardnet, aliked, xfeat"
 SAMPLE = 50_000  # descriptors of the photographs, at most
 
 
 def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
     """Add --descriptor for several of them, about which the help says `said`, and the options of their books."""
-    parser.add_argument("--descriptor", type=full_name, choices=EXTRACTORS, nargs="+", metavar="NAME", help=said)
+    parser.add_argument("--descriptor", type=full_name, choices=EXTRACTORS, nargs="+", metavar="NAME", help=f"{said}; {KINDS}")
     parser.add_argument(
         "--codebook",
         type=Path,
         nargs="+",
         default=[],
         metavar="FILE",
-        help="words and PCA, one of each descriptor",
+        help="words and PCA, a file for each descriptor (default of SIFT: bundled)",
     )
     parser.add_argument(
         "--decoys",
@@ -44,7 +45,7 @@ def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="pools, one of each descriptor",
+        help="pools, a file for each descriptor (default of SIFT: bundled)",
     )
     parser.add_argument(
         "--decoys-from",

@@ -58,7 +58,7 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("folder", type=Path, help="sequences NAME/1.jpg ... and NAME/H_1_2 ...")
-    add_descriptors(parser, "descriptors to compare in every form (default: every lifting of SIFT)")
+    add_descriptors(parser, "to compare in every form (default: every lifting of SIFT)")
     parser.add_argument("--liftings", action="store_true", help="with --descriptor: every lifting in place of the forms")
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 4, 8, 16], help="m for p2s (default 2 4 8 16)")
     parser.add_argument("--s2s-dims", type=int, nargs="+", default=[2, 4, 8], help="m for s2s (default 2 4 8)")

@@ -67,7 +67,7 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
-    add_descriptors(parser, "default sift; several are compared; networks without a least score")
+    add_descriptors(parser, "default sift; several are compared, networks without a least score")
     parser.add_argument("--retrieval-words", type=at_least(2), default=16384, metavar="K", help="of the joint dictionary")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw shares and inliers (.png or .svg)")

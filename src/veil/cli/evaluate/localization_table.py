@@ -10,7 +10,6 @@ from veil.cli.evaluate.descriptors import Descriptors, all_books, bundled_books,
 from veil.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
 from veil.cli.evaluate.queries import extracted_features, other_places
 from veil.errors import InputError
-from veil.extraction import Extractor
 from veil.features import Features
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.pipelines.descriptor_books import DescriptorBooks
@@ -38,11 +37,10 @@ def compare(arguments: argparse.Namespace) -> int:
         say(arguments, line)
     for scene in scenes:
         for name in descriptors.networks:
-            try:
-                own = _rows(scene, others[scene.name], features[name], books[name], arguments)
-            except InputError as error:  # of its map: a descriptor that matches too little is a result, too
-                without.append({"descriptor": name, "reason": str(error)})
-                say(arguments, f"{scene.name:13} {name:13} no map: {error}")
+            own = _rows(scene, others[scene.name], features[name], books[name], arguments)
+            if isinstance(own, str):  # a descriptor that matches too little for a map is a result, too
+                without.append({"descriptor": name, "reason": own})
+                say(arguments, f"{scene.name:13} {name:13} no map: {own}")
                 continue
             rows += own
             for row in own:
@@ -64,9 +62,9 @@ def _books(arguments: argparse.Namespace, descriptors: Descriptors) -> dict[str,
 
 def _features(
     scenes: Sequence[ReferenceScene], descriptors: Descriptors, arguments: argparse.Namespace
-) -> dict[Extractor, Photographs]:
+) -> dict[str, Photographs]:
     """Features of all photographs for each descriptor, equal numbers in each photograph."""
-    found = {
+    found: dict[str, dict[str, Features]] = {
         name: {
             f"{scene.name}/{photo}": item
             for scene in scenes
@@ -89,14 +87,17 @@ def _rows(
     features: Photographs,
     books: DescriptorBooks,
     arguments: argparse.Namespace,
-) -> list[LocalizationRow]:
-    """Rows of one scene and descriptor. Raises InputError where leaving one photograph out gives no map."""
+) -> list[LocalizationRow] | str:
+    """Rows of one scene and descriptor, or the reason why there is no map to localize in."""
     _, epsilon, m = arguments.default
     settings = settings_of_forms(
         words=len(books.codebook), epsilon=epsilon, m=m, dictionary=books.name, iterations=arguments.iterations
     )
     settings = [item for item in settings if item.form in arguments.forms]
-    folds = folds_of(scene, features[scene.name], arguments)
+    try:
+        folds = folds_of(scene, features[scene.name], arguments)
+    except InputError as error:
+        return str(error)
     strangers = false_queries(others, features, folds, arguments)
     named = {books.name: books.codebook}
     trials = list(trials_of(scene.name, folds, settings, strangers, named, books, arguments))
