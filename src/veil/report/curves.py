@@ -1,4 +1,4 @@
-"""The figure of mean matching accuracy against the pixel threshold, in the layout of Dusmanu et al. 2021, Fig. 2."""
+"""Figures of mean matching accuracy against the pixel threshold: of liftings (Dusmanu et al. 2021, Fig. 2), of descriptors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _COLORS = {
     "sub-hybrid": "#0072B2",
 }
 _HARDENED = "#009E73"
+_DESCRIPTORS = ("#0072B2", "#E69F00", "#D55E00", "#009E73", "#CC79A7")
 _DASHES: dict[int, Literal["-", "--", "-.", ":"]] = {2: "-", 4: "--", 8: "-.", 16: ":"}
 
 
@@ -77,3 +78,40 @@ def _legend(figure, rows: Sequence[dict]) -> None:  # type: ignore[no-untyped-de
     dims = sorted({row["m"] for row in rows if row["profile"] not in ("raw", "hardened")})
     handles += [Line2D([], [], color="#555555", linestyle=_DASHES.get(m, "-"), label=f"m = {m}") for m in dims]
     figure.legend(handles=handles, loc="outside lower center", ncol=len(handles), fontsize=9, frameon=False)
+
+
+def draw_descriptors(path: Path, rows: Sequence[dict], *, title: str) -> None:
+    """Write the figure of several descriptors (PNG or SVG by its suffix), a curve a row and a panel a form.
+
+    `rows` are records as in the JSON of `veil evaluate homographies --descriptor`. Broken lines are between two images of the
+    same form, others against a raw image.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
+    panels = {"raw": "raw", "hardened": "hardened subspaces", "words": "words"}
+    colors = dict(zip(dict.fromkeys(row["descriptor"] for row in rows), _DESCRIPTORS * len(rows), strict=False))
+    figure, axes = plt.subplots(1, 3, figsize=(12, 4.6), sharey=True, constrained_layout=True)
+    for axis, (profile, name) in zip(axes, panels.items(), strict=True):
+        for row in rows:
+            if row["profile"] == profile:
+                line = "--" if row["distance"] in ("s2s", "w2w") else "-"
+                thresholds = [int(t) for t in row["mma"]]
+                axis.plot(thresholds, list(row["mma"].values()), line, color=colors[row["descriptor"]], linewidth=1.8)
+        axis.set_title(name)
+        axis.set_xlabel("threshold [px]")
+        axis.set_xlim(1, 10)
+        axis.set_ylim(0, 1)
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("mean matching accuracy")
+    handles = [Line2D([], [], color=color, linewidth=3, label=name) for name, color in colors.items()]
+    handles.append(Line2D([], [], color="#555555", linestyle="-", label="against a raw image"))
+    handles.append(Line2D([], [], color="#555555", linestyle="--", label="against an image in the same form"))
+    figure.legend(handles=handles, loc="outside lower center", ncol=len(handles), fontsize=9, frameon=False)
+    figure.suptitle(title, fontsize=11)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=120)
+    plt.close(figure)

@@ -17,7 +17,15 @@ from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.studies.localization.map_dictionaries import dictionary_of
 from veil.studies.localization.retrieval import joint_scene
-from veil.studies.localization.word_localization_settings import METRIC, Setting, Tables, Trial, localization_row
+from veil.studies.localization.word_localization_settings import (
+    METRIC,
+    LocalizationRow,
+    Setting,
+    Tables,
+    Trial,
+    localization_row,
+    settings_of_forms,
+)
 from worlds import world
 from worlds.documents import section
 from worlds.edges import door_scene
@@ -42,6 +50,10 @@ def trial(position: float | None, rotation: float | None, *, true: bool = True, 
     )
 
 
+def row(trials: list[Trial], extent: float = 1.0) -> LocalizationRow:
+    return localization_row(WORDS, trials, descriptor="sift", features=20.0, thresholds=METRIC, extent=extent)
+
+
 def test_a_row_counts_by_hand() -> None:
     trials = [
         trial(0.2, 1.0),
@@ -51,17 +63,17 @@ def test_a_row_counts_by_hand() -> None:
         trial(None, None, true=False),
         trial(None, None, true=False, accepted=False),
     ]
-    found = localization_row(WORDS, trials, thresholds=METRIC, extent=1.0)
+    found = row(trials)
     assert dict(found.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
     assert (found.queries, found.accepted, found.false_queries, found.false_accepts) == (4, 0.75, 2, 1)
     assert found.median_position == pytest.approx(0.2) and found.median_rotation_deg == 3.0
     # The extent scales positions, and positions only.
-    wide = localization_row(WORDS, trials, thresholds=METRIC, extent=20.0)
+    wide = row(trials, extent=20.0)
     assert dict(wide.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
     far = [trial(4.0, 1.0)]
-    assert localization_row(WORDS, far, thresholds=METRIC, extent=20.0).localized["0.25m, 2deg"] == 1.0
+    assert row(far, extent=20.0).localized["0.25m, 2deg"] == 1.0
     with pytest.raises(InputError, match="at least one held-out query"):
-        localization_row(WORDS, [trial(None, None, true=False)], thresholds=METRIC, extent=1.0)
+        row([trial(None, None, true=False)])
 
 
 def test_settings_vary_one_thing_at_a_time() -> None:
@@ -73,6 +85,13 @@ def test_settings_vary_one_thing_at_a_time() -> None:
         changed += (item.matching != "vocabulary") + (item.dictionary != "reference") * 1 + (item.iterations != 100_000)
         assert changed <= 2  # a baseline in a varied K, or another dictionary, which has a K of its own
     assert {item.form for item in settings} == {"raw", "subspaces", "lines", "words", "words+lines"}
+
+
+def test_descriptors_are_compared_once_in_each_form() -> None:
+    settings = settings_of_forms(words=64, epsilon=10.0, m=2, dictionary="book.npz", iterations=10)
+    assert sorted(item.form for item in settings) == ["lines", "raw", "subspaces", "words", "words+lines"]
+    spoken = {(item.words, item.epsilon, item.m, item.dictionary) for item in settings if item.uses_words}
+    assert spoken == {(64, 10.0, 2, "book.npz")}
 
 
 @pytest.mark.slow

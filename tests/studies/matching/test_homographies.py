@@ -9,20 +9,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.cli.evaluate.commands import _write_ratios as write_ratios
+from veil.cli.evaluate.homographies import _write_ratios as write_ratios
 from veil.mechanisms.profile import STRATEGIES, hardened, paper
+from veil.pipelines.descriptor_books import DescriptorBooks, books_of
 from veil.randomness import seeded
+from veil.space import Space
 from veil.studies.matching.homographies import (
     ImageSequence,
     MatchingCase,
     default_cases,
     evaluate,
+    form_cases,
     real_decoys,
     transfer_errors,
 )
-from worlds import codebook, features, generator
+from worlds import codebook, features, generator, unit
 from worlds.schemas import validate
 
+SIGNED = Space(descriptor="xfeat", normalization="L2", dim=64)
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 512, 4, kind="descriptors")
 H = np.array([[1.02, 0.05, 3.0], [-0.04, 0.98, -2.0], [1e-5, -2e-5, 1.0]])
@@ -41,10 +45,10 @@ def sequence(offset_px: float) -> ImageSequence:
 def test_a_planted_offset_is_read_back() -> None:
     """Planted truth: every match is 2.5 px off, so accuracy is 0 up to 2 px and 1 from 3 px."""
     cases = [
-        MatchingCase(profile=None, distance="point"),
-        MatchingCase(profile=paper(2), distance="p2s"),
-        MatchingCase(profile=hardened(quantized=True), distance="p2s"),
-        MatchingCase(profile=real_decoys(4), distance="s2s"),
+        MatchingCase(sent=None, distance="point"),
+        MatchingCase(sent=paper(2), distance="p2s"),
+        MatchingCase(sent=hardened(quantized=True), distance="p2s"),
+        MatchingCase(sent=real_decoys(4), distance="s2s"),
     ]
     rows = evaluate([sequence(2.5)], cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
     for row in rows:
@@ -54,12 +58,74 @@ def test_a_planted_offset_is_read_back() -> None:
         assert record["pairs"] == 1
         assert set(record) >= {"lifting", "profile", "m", "distance", "pairs", "matches", "mma"}
     assert rows[0].as_json()["lifting"] == "none"
-    validate("evaluate-homographies", {"rows": [row.as_json() for row in rows]})
+    validate("evaluate-homographies", {"rows": [row.as_json() for row in rows], "left_out": []})
+
+
+def signed_books() -> DescriptorBooks:
+    """Books of random signed descriptors of 64 dimensions, of which 24 vary much."""
+    random = generator("signed books")
+    sample = unit(random.normal(size=(3000, 64)) * np.where(np.arange(64) < 24, 1.0, 0.1)).astype(np.float32)
+    return books_of(sample, SIGNED, 256, name="planted", image_digests=["00" * 8])
+
+
+def signed(seen: ImageSequence, *, noise: float = 0.02) -> ImageSequence:
+    """The sequence with signed descriptors of 64 dimensions, those of the second image a little off those of the first."""
+    random = generator("signed")
+    spread = np.where(np.arange(64) < 24, 1.0, 0.1)
+    first = unit(random.normal(size=(150, 64)) * spread).astype(np.float32)
+    second = unit(first + noise * random.normal(size=first.shape) * spread).astype(np.float32)
+    described = [
+        replace(item, descriptors=vectors, space=SIGNED) for item, vectors in zip(seen.features, (first, second), strict=True)
+    ]
+    return replace(seen, features=tuple(described))
+
+
+def compared(seen: ImageSequence, epsilon: float = 8.0) -> dict[str, dict]:
+    """Records of the compared forms, by what was matched; all are as the schema promises."""
+    books = signed_books()
+    cases = form_cases(quantized=False, codebook=books.codebook, epsilon=epsilon, m=2)
+    rows = evaluate([seen], cases, codebook=books.codebook, decoys=books.decoys, randomness=seeded("test"))
+    records = [row.as_json() for row in rows]
+    validate("evaluate-homographies", {"rows": records, "left_out": []})
+    return {record["distance"]: record for record in records}
+
+
+def test_signed_descriptors_are_compared_in_every_form() -> None:
+    """Planted: all 150 features agree, raw and in subspaces; words find fewer, and those of two noisy images fewest."""
+    found = compared(signed(sequence(0.0)))
+    assert list(found) == ["point", "p2s", "s2s", "p2w", "w2w"]
+    assert found["point"]["right_matches"] == 150 and found["point"]["mma"]["1"] == 1
+    assert found["p2s"]["right_matches"] >= 145
+    assert found["point"]["right_matches"] > found["p2w"]["right_matches"] > found["w2w"]["right_matches"] > 10
+    assert found["p2w"]["mma"]["3"] > 0.5
+    assert {record["descriptor"] for record in found.values()} == {"xfeat"}
+    assert {record["features"] for record in found.values()} == {150}
+    assert [found["w2w"][key] for key in ("profile", "words", "epsilon", "m")] == ["words", 256, 8.0, 2]
+    assert found["p2s"]["words"] is None and found["p2s"]["lifting"] == "sub-adversarial"
+
+
+def test_a_descriptor_that_cannot_match_scores_nothing() -> None:
+    """Planted: each feature of the second image has the descriptor of one that lies elsewhere, so every match is wrong."""
+    good = signed(sequence(0.0))
+    order = np.roll(np.arange(150), 1)
+    wrong = replace(good.features[1], descriptors=good.features[1].descriptors[order])
+    found = compared(replace(good, features=(good.features[0], wrong)))
+    for record in found.values():
+        assert record["right_matches"] <= 1, record["distance"]
+    assert found["point"]["right_matches"] == 0 and found["point"]["mma"]["1"] == 0
+    assert found["point"]["matches"] == 150  # it matches all, and none is right
+
+
+def test_words_that_say_nothing_find_nothing() -> None:
+    """Broken twin: words drawn at random (epsilon 0) match about as chance does, so it is the true words that match."""
+    found = compared(signed(sequence(0.0)), epsilon=0.0)
+    assert found["p2w"]["right_matches"] < 10 and found["w2w"]["right_matches"] < 10
+    assert found["point"]["right_matches"] == 150
 
 
 def test_the_table_of_ratios_is_described(tmp_path: Path) -> None:
     """Planted: matches of two pictures are right and of two others wrong, so each case has a ratio between."""
-    cases = [MatchingCase(profile=None, distance="point"), MatchingCase(profile=paper(2), distance="p2s")]
+    cases = [MatchingCase(sent=None, distance="point"), MatchingCase(sent=paper(2), distance="p2s")]
     pairs = [sequence(0.0), sequence(9.0)]
     rows = evaluate(pairs, cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
     write_ratios(tmp_path / "r.json", rows)
@@ -85,7 +151,7 @@ def test_every_lifting_and_distance_is_in_the_protocol() -> None:
 
 
 def test_the_study_is_reproducible() -> None:
-    case = [MatchingCase(profile=paper(4), distance="s2s")]
+    case = [MatchingCase(sent=paper(4), distance="s2s")]
     records = [
         evaluate([sequence(0.0)], case, codebook=BOOK, decoys=POOL, randomness=seeded("a"), workers=w)[0].as_json()
         for w in (1, 2)
@@ -109,12 +175,12 @@ def test_protocol_on_real_photographs(veil_data) -> None:
         homographies=files.homographies[:3],
     )
     cases = [
-        MatchingCase(profile=None, distance="point"),
-        MatchingCase(profile=paper(2, "random"), distance="p2s"),
-        *(MatchingCase(profile=paper(m), distance="p2s") for m in (2, 8)),
-        MatchingCase(profile=hardened(quantized=True), distance="p2s"),
-        MatchingCase(profile=real_decoys(2), distance="s2s"),
-        MatchingCase(profile=paper(4, "adversarial"), distance="s2s"),
+        MatchingCase(sent=None, distance="point"),
+        MatchingCase(sent=paper(2, "random"), distance="p2s"),
+        *(MatchingCase(sent=paper(m), distance="p2s") for m in (2, 8)),
+        MatchingCase(sent=hardened(quantized=True), distance="p2s"),
+        MatchingCase(sent=real_decoys(2), distance="s2s"),
+        MatchingCase(sent=paper(4, "adversarial"), distance="s2s"),
     ]
     rows = evaluate([real], cases, codebook=bundled_codebook(), decoys=bundled_decoys(), randomness=seeded("real"))
     raw, random, two, eight, hard, subspace, adversarial = (100 * row.as_json()["mma"]["3"] for row in rows)

@@ -20,15 +20,16 @@ from veil.cli.codebook.clustering import (
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook, Provenance
-from veil.codebooks.compression import PCA_DIM, VARIANCE_KEPT, Pca, axes_that_keep, fit_pca
+from veil.codebooks.compression import Pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
-from veil.codebooks.kmeans import FLAT_WORDS, unit_rows
+from veil.codebooks.kmeans import FLAT_WORDS
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.mechanisms.profile import HARDENED_DITHER_STEPS
+from veil.pipelines.descriptor_books import hardened_pca
 from veil.studies.matching.quantization import MEASURED, Quantization, measure
 
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
@@ -144,7 +145,7 @@ def _assemble(
     pca: Pca | None = None
     stored = sample[:words]
     if method is not None:
-        pca = _compression(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed)
+        pca = hardened_pca(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed)
         stored = clustered(arguments, sample, words, method)
         # k-means leaves similar words side by side; sub-databases must be uniform draws
         # (lifting.md#sub-databases-and-collisions).
@@ -166,25 +167,6 @@ def _assemble(
             image_digests=tuple(training.image_digests),
         ),
     )
-
-
-def _compression(sample: np.ndarray, seed: int) -> Pca | None:
-    """The PCA of the hardened profile: 48 axes of 8-bit descriptors, of others as many as keep as much of their variance.
-
-    None for a sample that is too small for one.
-    """
-    if sample.dtype == np.uint8:
-        return fit_pca(_dithered(sample, seed), PCA_DIM)
-    unit = unit_rows(sample)
-    axes = axes_that_keep(VARIANCE_KEPT, unit)
-    return fit_pca(unit, axes) if len(unit) > axes < unit.shape[1] else None
-
-
-def _dithered(sample: np.ndarray, seed: int) -> np.ndarray:
-    """The sample dithered and of unit length, as the hardened profile will compress descriptors: the PCA is fitted to that."""
-    values = sample + np.random.default_rng(seed).uniform(0, HARDENED_DITHER_STEPS, sample.shape)
-    values /= np.linalg.norm(values, axis=1, keepdims=True)
-    return values
 
 
 def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collection, sample: np.ndarray) -> Quantization:

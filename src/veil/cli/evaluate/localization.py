@@ -4,59 +4,30 @@ from __future__ import annotations
 
 import argparse
 import math
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from veil.cli.common import (
-    Bar,
-    add_command,
-    add_json,
-    at_least,
-    keep_old_name,
-    picture,
-    progress,
-    quiet_colmap,
-    report,
-    say,
-    write_json,
-)
-from veil.cli.evaluate.queries import extracted_features, other_places, reference_place
+from veil.cli.common import add_command, add_json, at_least, keep_old_name, picture, quiet_colmap, report, say, write_json
+from veil.cli.evaluate.descriptors import add_descriptors, all_books, bundled_books, usable
+from veil.cli.evaluate.localization_table import compare
+from veil.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
+from veil.cli.evaluate.queries import extracted_features, other_places
 from veil.cli.server.index import read_dictionary
-from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
-from veil.extraction import EXTRACTORS, full_name
-from veil.features import Features
-from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.scenes import ReferenceScene, read_scene
-from veil.geometry.rigid import Rigid
+from veil.files.scenes import read_scene
 from veil.report.localization import draw_localization
-from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
+from veil.studies.localization.false_acceptance import Fold
 from veil.studies.localization.map_dictionaries import mapped, most_words
 from veil.studies.localization.retrieval import Recall, recalls
-from veil.studies.localization.word_localization import FoldLocalizer, run_settings
-from veil.studies.localization.word_localization_settings import (
-    FORMS,
-    METRIC,
-    RELATIVE,
-    LocalizationRow,
-    Setting,
-    Tables,
-    Trial,
-    localization_row,
-)
-from veil.threads import single_blas
+from veil.studies.localization.word_localization_settings import FORMS, LocalizationRow, Setting, Tables
 
 EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
   veil evaluate localization fox/ --words 2048 4096 --default 4096,10,2 --elsewhere bundled
   veil evaluate localization strecha/fountain-P11 --forms raw --descriptor aliked --max-features 2000
+  veil evaluate localization strecha/* --descriptor sift hardtfeat aliked xfeat --decoys-from photos/ --max-features 1000
 """
 DEFAULTS = Tables()
 
@@ -71,7 +42,9 @@ def register(protocols: Any) -> None:
         "every form; ask about photographs of the other scenes, too, which must be refused. Words vary in their number K,\n"
         "in epsilon and in m around a default point, in how they are matched, in where the dictionary comes from, and in the\n"
         "samples of the search. Then recall of retrieval from words. A scene is a folder with images/ and reference cameras\n"
-        "(Strecha's layout, a COLMAP text model, or transforms.json). Minutes a scene, most of them in settings that fail.",
+        "(Strecha's layout, a COLMAP text model, or transforms.json). Minutes a scene, most of them in settings that fail.\n"
+        "Several descriptors are compared in one table: each form once, with equal numbers of features in each photograph,\n"
+        "subspaces and words by codebooks of their own kind, and epsilon and m of --default.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
@@ -80,7 +53,9 @@ def register(protocols: Any) -> None:
     parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="to vary m")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what queries send (default: all)")
     parser.add_argument("--default", type=_point, default=DEFAULTS.default, metavar="K,EPS,M", help="default 4096,10,2")
-    parser.add_argument("--elsewhere", nargs="+", default=["bundled"], metavar="FILE", help="dictionaries of other photographs")
+    parser.add_argument(
+        "--elsewhere", nargs="+", metavar="FILE", help="dictionaries of other photographs (default of SIFT: bundled)"
+    )
     parser.add_argument("--iterations", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
     parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
     parser.add_argument(
@@ -92,9 +67,7 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
-    parser.add_argument(
-        "--descriptor", type=full_name, choices=EXTRACTORS, default="sift", help="default sift; networks without a least score"
-    )
+    add_descriptors(parser, "default sift; several are compared, networks without a least score")
     parser.add_argument("--retrieval-words", type=at_least(2), default=16384, metavar="K", help="of the joint dictionary")
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw shares and inliers (.png or .svg)")
@@ -114,13 +87,17 @@ def _point(text: str) -> tuple[int, float, int]:
 def _localization(arguments: argparse.Namespace) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
+    if len(arguments.descriptor or ()) > 1:
+        return compare(arguments)
+    descriptor = next(iter(usable(arguments.descriptor or ["sift"]).networks))
+    elsewhere = arguments.elsewhere or (["bundled"] if descriptor == "sift" else [])
     settings = Tables(
         words=tuple(arguments.words),
         epsilons=tuple(arguments.epsilon),
         sizes=tuple(arguments.m),
         default=arguments.default,
         most=arguments.iterations,
-        elsewhere=tuple(arguments.elsewhere),
+        elsewhere=tuple(elsewhere),
     ).settings()
     settings = [item for item in settings if item.form in arguments.forms]
     with_words = any(setting.uses_words for setting in settings)
@@ -128,21 +105,20 @@ def _localization(arguments: argparse.Namespace) -> int:
         raise InputError("the figure compares words with the rest; add words to --forms, or leave out --figure")
     scenes = [read_scene(folder) for folder in arguments.scenes]
     others = other_places(scenes, arguments.same_place)
-    features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
-    named = {name: read_dictionary(name) for name in arguments.elsewhere}
+    lifted = any(setting.form == "subspaces" for setting in settings)
+    books = all_books(arguments, [descriptor])[descriptor] if lifted else bundled_books()
+    features = {scene.name: extracted_features(scene, arguments, descriptor) for scene in scenes}
+    named = {name: read_dictionary(name) for name in elsewhere}
     settings = [replace(item, words=len(named[item.dictionary])) if item.dictionary in named else item for item in settings]
     rows: list[LocalizationRow] = []
     first_folds: list[Fold] = []
     for scene in scenes:
-        folds = _folds(scene, features[scene.name], arguments)
+        folds = folds_of(scene, features[scene.name], arguments)
         first_folds.append(folds[0])
         possible = _possible(settings, scene.name, folds, arguments)
-        strangers = _strangers(others[scene.name], features, folds, arguments)
-        trials = list(_trials(scene.name, folds, possible, strangers, named, arguments))
-        for setting in possible:
-            own = [trial for trial in trials if trial.setting == setting]
-            thresholds, extent = (METRIC, 1.0) if scene.metric else (RELATIVE, _extent(scene.cam_from_world))
-            rows.append(localization_row(setting, own, thresholds=thresholds, extent=extent))
+        strangers = false_queries(others[scene.name], features, folds, arguments)
+        trials = list(trials_of(scene.name, folds, possible, strangers, named, books, arguments))
+        rows += summed_up(scene, features[scene.name], possible, trials)
         for line in _scene_table([item for item in rows if item.scene == scene.name]):
             say(arguments, line)
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
@@ -163,14 +139,7 @@ def _localization(arguments: argparse.Namespace) -> int:
 
 def _record(rows: Sequence[LocalizationRow], retrieval: Sequence[Recall]) -> dict:
     """The JSON record of the command."""
-    return {"rows": [item.as_json() for item in rows], "retrieval": [item.as_json() for item in retrieval]}
-
-
-def _folds(scene: ReferenceScene, features: dict[str, Features], arguments: argparse.Namespace) -> list[Fold]:
-    """The maps of one scene that together hold out each photograph once."""
-    protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
-    with tempfile.TemporaryDirectory(prefix="veil-localization-") as workdir, Bar(f"{scene.name}: mapping") as bar:
-        return fold_maps(reference_place(scene, features), protocol, workdir=Path(workdir), progress=bar)
+    return {"rows": [item.as_json() for item in rows], "retrieval": [item.as_json() for item in retrieval], "left_out": []}
 
 
 def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arguments: argparse.Namespace) -> list[Setting]:
@@ -188,60 +157,6 @@ def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arg
     if left_out:
         say(arguments, f"{name}: without K = {', '.join(map(str, left_out))}: the smallest map is enough for {most} words")
     return [item for item in settings if item.dictionary != "reference" or (item.words or 0) <= most]
-
-
-def _strangers(
-    names: Sequence[str], features: Mapping[str, dict[str, Features]], folds: Sequence[Fold], arguments: argparse.Namespace
-) -> list[dict[str, Features]]:
-    """False queries for each fold: photographs of the scenes `names`, spread evenly over all of these."""
-    pool = [(f"{name}/{photo}", item) for name in names for photo, item in sorted(features[name].items())]
-    step = max(1, len(pool) // max(1, arguments.false * len(folds)))
-    chosen = pool[::step]
-    return [dict(chosen[index :: len(folds)][: arguments.false]) for index in range(len(folds))]
-
-
-def _trials(
-    name: str,
-    folds: Sequence[Fold],
-    settings: Sequence[Setting],
-    strangers: Sequence[dict[str, Features]],
-    named: Mapping[str, Codebook],
-    arguments: argparse.Namespace,
-) -> Iterator[Trial]:
-    """Trials of all settings on all folds of the scene `name`, from several processes."""
-    jobs = [
-        (fold, setting, false, named)
-        for fold, false in zip(folds, strangers, strict=True)
-        for setting in _batches(settings, arguments.workers)
-    ]
-    # COLMAP's own threads forbid forking.
-    with ProcessPoolExecutor(arguments.workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
-        for trials in progress(pool.map(_run_job, jobs), f"{name}: localizing", total=len(jobs)):
-            yield from trials
-
-
-def _batches(settings: Sequence[Setting], count: int) -> list[list[Setting]]:
-    """At most `count` batches of settings; those that share a dictionary stay together, so that it is made once."""
-    keys = list(dict.fromkeys((setting.dictionary, setting.words) for setting in settings))
-    return [
-        batch
-        for index in range(count)
-        if (batch := [item for item in settings if keys.index((item.dictionary, item.words)) % count == index])
-    ]
-
-
-def _run_job(job: tuple[Fold, list[Setting], dict[str, Features], Mapping[str, Codebook]]) -> list[Trial]:
-    """Trials of one job: a fold, settings, its false queries, and the named dictionaries."""
-    fold, settings, strangers, named = job
-    with single_blas():
-        localizer = FoldLocalizer(fold=fold, codebook=bundled_codebook(), decoys=bundled_decoys(), named=named)
-        return list(run_settings(localizer, settings, strangers))
-
-
-def _extent(poses: Mapping[str, Rigid]) -> float:
-    """Length of the diagonal of the box around the reference cameras, in units of the reference."""
-    centers = np.array([pose.center for pose in poses.values()])
-    return float(np.linalg.norm(np.ptp(centers, axis=0)))
 
 
 def _scene_table(rows: Sequence[LocalizationRow]) -> Iterator[str]:

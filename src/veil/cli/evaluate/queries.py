@@ -13,11 +13,11 @@ import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.cli.evaluate.descriptors import extraction_options
 from veil.cli.evaluate.forged import forged_answers, forged_table, strange_pictures
 from veil.cli.progress import tracker
 from veil.errors import InputError
-from veil.extraction import DETECTORS, extract
-from veil.extraction.detection import DetectorOptions
+from veil.extraction import Extractor, extract
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
@@ -204,19 +204,16 @@ def other_places(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str
     return {name: [other for other in names if other != name and frozenset((name, other)) not in together] for name in names}
 
 
-def extracted_features(scene: ReferenceScene, arguments: argparse.Namespace) -> dict[str, Features]:
+def extracted_features(
+    scene: ReferenceScene, arguments: argparse.Namespace, descriptor: Extractor = "sift"
+) -> dict[str, Features]:
     """Features of all photographs of a scene, by name; `arguments` have `max_features` and `first_octave`.
 
     Networks with keypoints of their own give as many features as SIFT may give, however small their scores are.
     """
-    descriptor = getattr(arguments, "descriptor", "sift")
-    options: SiftOptions | DetectorOptions = SiftOptions(
-        max_features=arguments.max_features, first_octave=arguments.first_octave
-    )
-    if descriptor in DETECTORS:
-        options = DetectorOptions(max_features=arguments.max_features, min_score=0.0)
+    options = extraction_options(descriptor, arguments.max_features, arguments.first_octave)
     network, features = load_network(descriptor), {}
-    for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting"):
+    for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting {descriptor}"):
         features[name] = extract(read_picture(path, camera=scene.cameras[name]), descriptor, options, network)
     return features
 

@@ -276,8 +276,8 @@ def defense_study(
     for defense in defenses:
         codebook = codebook_for(defense, pools)
         cases = [
-            MatchingCase(profile=None, distance="point"),
-            *(MatchingCase(profile=defense.profile, distance=d) for d in DISTANCES),
+            MatchingCase(sent=None, distance="point"),
+            *(MatchingCase(sent=defense.profile, distance=d) for d in DISTANCES),
         ]
         matched = evaluate(
             sequences,

@@ -127,7 +127,7 @@ class FoldLocalizer:
     def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
         """Result of a query in subspaces or raw descriptors, with positions or lines, and the bytes that it sends."""
         if setting.form == "subspaces":
-            profile = hardened(quantized=features.is_quantized)
+            profile = hardened(quantized=features.is_quantized, compress=self.codebook.pca is not None)
             release = privatize(
                 features, profile=profile, compression=self.codebook.compression, decoys=self.decoys, randomness=fresh()
             )

@@ -91,6 +91,26 @@ class Tables:
         return list(dict.fromkeys(rows))
 
 
+def settings_of_forms(*, words: int, epsilon: float, m: int, dictionary: str, iterations: int) -> list[Setting]:
+    """One setting of each form, to compare descriptors in: words are those of one named codebook that has `words` of them."""
+    spoken = Setting(
+        form="words",
+        matching="vocabulary",
+        words=words,
+        epsilon=epsilon,
+        m=m,
+        dictionary=dictionary,
+        iterations=iterations,
+    )
+    return [
+        Setting(form="raw"),
+        Setting(form="subspaces"),
+        spoken,
+        Setting(form="lines"),
+        replace(spoken, form="words+lines"),
+    ]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trial:
     """Result of one query in one setting.
@@ -115,11 +135,14 @@ class Trial:
 class LocalizationRow:
     """Results of one setting on one scene, over all of its held-out queries.
 
+    `features` is the median number of features of the scene's photographs, which are of one `descriptor`.
     `localized` is the share of true queries within each threshold, by the threshold's name. Medians of errors are over the
     accepted true queries, those of inliers, bytes and epsilon over all true queries.
     """
 
     scene: str
+    descriptor: str
+    features: float
     setting: Setting
     queries: int
     localized: Mapping[str, float]
@@ -137,6 +160,8 @@ class LocalizationRow:
         setting = self.setting
         return {
             "scene": self.scene,
+            "descriptor": self.descriptor,
+            "features": self.features,
             "form": setting.form,
             "matching": setting.matching,
             "words": setting.words,
@@ -158,10 +183,17 @@ class LocalizationRow:
 
 
 def localization_row(
-    setting: Setting, trials: Sequence[Trial], *, thresholds: Mapping[str, tuple[float, float]], extent: float
+    setting: Setting,
+    trials: Sequence[Trial],
+    *,
+    descriptor: str,
+    features: float,
+    thresholds: Mapping[str, tuple[float, float]],
+    extent: float,
 ) -> LocalizationRow:
     """The row that sums up the trials of one setting on one scene.
 
+    `features` is the median number of features of its photographs, which are of one `descriptor`.
     `thresholds` are pairs of a position and an angle in degrees, by name; `extent` scales their positions (1 where they are
     metric). Raises InputError without a true query.
     """
@@ -178,6 +210,8 @@ def localization_row(
     spent = [trial.epsilon_image for trial in true if trial.epsilon_image is not None]
     return LocalizationRow(
         scene=true[0].scene,
+        descriptor=descriptor,
+        features=features,
         setting=setting,
         queries=len(true),
         localized=localized,
