@@ -17,7 +17,7 @@ from typing import Any, TextIO, TypeVar
 from veil.cli.progress import tracker
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
-from veil.report.tables import WIDTH, Table, escaped, wrapped
+from veil.report.tables import WIDTH, Table, escaped, facts, wrapped
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
@@ -154,11 +154,18 @@ def say_table(arguments: argparse.Namespace, table: Table) -> None:
         _write(stream, line)
 
 
+def say_facts(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> None:
+    """Print names, each with a text beside it that is wrapped to the width of the terminal, where `say` prints."""
+    stream = _for_people(arguments)
+    for line in facts(pairs, width_of(stream)):
+        _write(stream, line)
+
+
 def explain(arguments: argparse.Namespace, *sentences: str) -> None:
-    """Print sentences that belong to a table where `say` prints, wrapped to its width."""
+    """Print sentences that belong to a table where `say` prints: wrapped at spaces on a terminal, else a line each."""
     stream = _for_people(arguments)
     for sentence in sentences:
-        for line in wrapped(sentence, width_of(stream)):
+        for line in wrapped(sentence, width_of(stream)) if stream.isatty() else [printable(sentence)]:
             _write(stream, line)
 
 

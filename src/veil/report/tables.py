@@ -43,6 +43,16 @@ class Words:
 Column = Number | Name | Words
 
 
+def names(*heads: str) -> list[Column]:
+    """Columns of names with these heads."""
+    return [Name(head) for head in heads]
+
+
+def numbers(*heads: str) -> list[Column]:
+    """Columns of numbers with these heads."""
+    return [Number(head) for head in heads]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Remark:
     """A row without numbers: the cells of its labels, and a sentence in place of all other columns."""
@@ -73,6 +83,12 @@ class Table:
         for number, block in enumerate(blocks):
             lines += [""] * (number > 0) + list(self._block(columns, block, width, first=number == 0))
         return lines
+
+    def markdown(self) -> list[str]:
+        """The lines of the table in Markdown, of any width, without remarks."""
+        rows = [row for row in self.rows if not isinstance(row, Remark)]
+        cells = [[column.head for column in self.columns], ["---"] * len(self.columns), *rows]
+        return [f"| {' | '.join(row)} |" for row in cells]
 
     def _cells(self, index: int) -> list[str]:
         """The cells of one column; a remark has some for labels only."""
@@ -215,6 +231,21 @@ def wrapped(text: str, width: int = WIDTH, *, indent: str = "") -> list[str]:
     if not rest:
         return [first]
     return [first, *(indent + line for line in _wrapped(" ".join(rest), width - len(indent)))]
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """A share as a number of percent, for a column with the unit in its head; empty for None."""
+    return "" if share is None else f"{100 * share:.{digits}f}"
+
+
+def fixed(value: float | None, digits: int) -> str:
+    """A number with so many digits behind the point; empty for None."""
+    return "" if value is None else f"{value:,.{digits}f}"
+
+
+def interval(low: float | None, high: float | None, digits: int = 1) -> str:
+    """An interval of shares in percent, for a column with the unit in its head; empty for None."""
+    return "" if low is None or high is None else f"{percent(low, digits)} to {percent(high, digits)}"
 
 
 def escaped(text: str, kept: str = "") -> str:

@@ -6,7 +6,19 @@ import argparse
 import json
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say_table,
+    write_json,
+)
 from veil.cli.evaluate import (
     attacks,
     attributes,
@@ -29,6 +41,7 @@ from veil.files.homographies import SequenceFiles, find_sequences
 from veil.files.pictures import read_picture
 from veil.randomness import seeded
 from veil.report.curves import draw_accuracy
+from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil.studies.matching.homographies import ImageSequence, MatchingRow, default_cases, evaluate
 
 EXAMPLES = """\
@@ -96,7 +109,8 @@ def _homographies(arguments: argparse.Namespace) -> int:
     records = [row.as_json() for row in rows]
     write_json(arguments.json, {"rows": records})
     if str(arguments.json) != "-":
-        _print(records)
+        say_table(arguments, matching_table(records))
+        explain(arguments, "MMA: mean share of matches that are right within so many pixels, over image pairs")
     if arguments.figure:
         pairs = records[0]["pairs"]
         draw_accuracy(arguments.figure, records, title=f"SIFT, {len(sequences)} sequences, {pairs} pairs")
@@ -113,13 +127,29 @@ def _load(item: SequenceFiles, options: SiftOptions) -> ImageSequence:
     return ImageSequence(name=item.name, features=features, homographies=item.homographies)
 
 
-def _print(records: list[dict]) -> None:
-    """Print the table."""
-    print(f"{'profile':9} {'lifting':16} {'m':>3} {'dist':5} {'matches':>8}  MMA@1  MMA@3  MMA@5  MMA@10")
-    for row in records:
-        mma = row["mma"]
-        values = "  ".join(f"{100 * mma[t]:5.1f}" for t in ("1", "3", "5", "10"))
-        print(f"{row['profile']:9} {row['lifting']:16} {row['m']:3d} {row['distance']:5} {row['matches']:8.1f}  {values}")
+def matching_table(records: list[dict]) -> Table:
+    """The table of `veil evaluate homographies`."""
+    limits = ("1", "3", "5", "10")
+    return Table(
+        columns=[
+            *names("profile", "lifting"),
+            Number("m"),
+            Name("distance"),
+            *numbers("matches", *(f"MMA {limit} px, %" for limit in limits)),
+        ],
+        rows=[
+            (
+                row["profile"],
+                row["lifting"],
+                str(row["m"]),
+                row["distance"],
+                fixed(row["matches"], 1),
+                *(percent(row["mma"][limit]) for limit in limits),
+            )
+            for row in records
+        ],
+        labels=4,
+    )
 
 
 def _write_ratios(path: Path, rows: list[MatchingRow]) -> None:
