@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import Any, TypeVar
 
 from veil.cli.progress import tracker
 from veil.errors import VeilWarning
@@ -169,16 +169,16 @@ def explain(arguments: argparse.Namespace, *sentences: str) -> None:
             _write(stream, line)
 
 
-def width_of(stream: TextIO) -> int:
+def width_of(stream: Any) -> int:
     """Columns of the terminal that `stream` is; 80 where it is none."""
     return max(40, shutil.get_terminal_size((WIDTH, 24)).columns) if stream.isatty() else WIDTH
 
 
-def _for_people(arguments: argparse.Namespace) -> TextIO:
+def _for_people(arguments: argparse.Namespace) -> Any:
     return sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout
 
 
-def _write(stream: TextIO, text: str) -> None:
+def _write(stream: Any, text: str) -> None:
     """Print a text; letters that the stream's encoding lacks become question marks."""
     encoding = stream.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), file=stream)

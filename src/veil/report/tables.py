@@ -75,6 +75,10 @@ class Table:
     rows: Sequence[Row]
     labels: int = 1
 
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            assert len(row.labels) == self.labels if isinstance(row, Remark) else len(row) == len(self.columns), row
+
     def lines(self, width: int = WIDTH) -> list[str]:
         """The lines of the table, none wider than `width` terminal columns unless a single number is."""
         columns = [_Prepared.of(column, self._cells(index)) for index, column in enumerate(self.columns)]
@@ -245,7 +249,7 @@ def fixed(value: float | None, digits: int) -> str:
 
 def interval(low: float | None, high: float | None, digits: int = 1) -> str:
     """An interval of shares in percent, for a column with the unit in its head; empty for None."""
-    return "" if low is None or high is None else f"{percent(low, digits)} to {percent(high, digits)}"
+    return "" if low is None or high is None else f"{percent(low, digits)}-{percent(high, digits)}"
 
 
 def escaped(text: str, kept: str = "") -> str:

@@ -98,18 +98,20 @@ def accuracy_table(rows: Sequence[DefenseRow]) -> Table:
     )
 
 
-def recovery_table(rows: Sequence[DefenseRow]) -> Table:
-    """The table of what attacks recover in spite of defenses: shares within 0.1 and 0.4, and the first's upper end."""
+def near_table(rows: Sequence[DefenseRow]) -> Table:
+    """The table of what attacks recover within 0.1 in spite of defenses, each with the upper end of its 95 % interval."""
     return Table(
-        columns=[
-            Name("defense", least=28),
-            *numbers(*(f"{item.attack}: {what}" for item in rows[0].recoveries for what in ("0.1, %", "95 %", "0.4, %"))),
-        ],
+        columns=[Name("within 0.1, %", least=28), *numbers(*(item.attack for item in rows[0].recoveries))],
         rows=[
-            (
-                row.defense.name,
-                *(percent(share) for r in row.recoveries for share in (r.within[0], r.upper, r.within[1])),
-            )
+            (row.defense.name, *(f"{percent(item.within[0])} (<{percent(item.upper)})" for item in row.recoveries))
             for row in rows
         ],
+    )
+
+
+def far_table(rows: Sequence[DefenseRow]) -> Table:
+    """The table of what attacks recover within 0.4 in spite of defenses."""
+    return Table(
+        columns=[Name("within 0.4, %", least=28), *numbers(*(item.attack for item in rows[0].recoveries))],
+        rows=[(row.defense.name, *(percent(item.within[1]) for item in row.recoveries)) for row in rows],
     )

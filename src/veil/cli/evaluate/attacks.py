@@ -29,8 +29,9 @@ from veil.cli.evaluate.attack_tables import (
     accuracy_table,
     decoy_table,
     distribution_table,
+    far_table,
+    near_table,
     position_table,
-    recovery_table,
     structural_table,
 )
 from veil.codebooks.codebook import Codebook, Provenance
@@ -252,10 +253,10 @@ def _defenses(arguments: argparse.Namespace) -> int:
     if str(arguments.json) == "-":
         write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     else:
-        for table in (accuracy_table(rows), recovery_table(rows)):
+        for table in (accuracy_table(rows), near_table(rows), far_table(rows)):
             say_table(arguments, table)
             say(arguments, "")
-        explain(arguments, "95 %: the upper end of the interval of the share within 0.1")
+        explain(arguments, "shares of descriptors that attacks recover; <: the upper end of the 95 % interval")
     if arguments.figure:
         draw_defenses(arguments.figure, rows)
         report(arguments, arguments.figure, "the figure")

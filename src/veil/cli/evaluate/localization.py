@@ -38,7 +38,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.geometry.rigid import Rigid
 from veil.report.localization import draw_localization
-from veil.report.tables import Name, Table, fixed, names, numbers, percent
+from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 from veil.studies.localization.map_dictionaries import mapped, most_words
 from veil.studies.localization.retrieval import Recall, recalls
@@ -252,12 +252,14 @@ def scene_table(rows: Sequence[LocalizationRow]) -> Table:
     errors = "position, median", "rotation, median deg", "inliers, median", "false accepted", "upload, bytes"
     return Table(
         columns=[
+            Number("#"),
             *names("form", "matching", "dictionary"),
             *numbers("K", "epsilon", "m", "samples", *(f"{name}, %" for name in rows[0].localized)),
             *numbers(*errors, "epsilon of image"),
         ],
         rows=[
             (
+                str(number),
                 item.setting.form,
                 item.setting.matching or "",
                 Path(item.setting.dictionary or "").name,
@@ -273,9 +275,9 @@ def scene_table(rows: Sequence[LocalizationRow]) -> Table:
                 fixed(item.upload_bytes, 0),
                 fixed(item.epsilon_image, 0),
             )
-            for item in rows
+            for number, item in enumerate(rows, start=1)
         ],
-        labels=6,
+        labels=2,
     )
 
 

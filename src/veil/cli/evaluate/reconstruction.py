@@ -214,16 +214,18 @@ def _reference(name: str, run: Run) -> Mapping[str, Rigid]:
 
 def _line(run: Run) -> str:
     """The printed line of one map."""
-    head = f"{run.scene:16} {run.method:6} seed {run.seed}"
-    head += f" noise {run.gravity_noise_deg:g}" if run.method == "lines" else " " * 8
+    head = f"{run.scene}: {run.method}, seed {run.seed}"
+    head += f", noise {run.gravity_noise_deg:g} deg" if run.method == "lines" else ""
     if run.position is None or run.rotation_deg is None or run.leakage is None:
-        return f"{head}  {run.registered}/{run.total}  {run.reason}"
-    errors = f"position {run.position.mean:.4g} (max {run.position.max:.4g})  rotation {run.rotation_deg.mean:.3f} deg"
-    errors += f", pairwise {run.pairwise_rotation_deg:.3f}"
-    leakage = f"  leak {run.leakage.share:.0%} at {run.leakage.median_px:.2f} px" if run.method == "lines" else ""
+        return f"{head}: {run.registered} of {run.total} images: {run.reason}"
+    text = f"{head}: {run.registered} of {run.total} images, {len(run.points)} points in {run.seconds['map']:.1f} s; position "
+    text += f"error {run.position.mean:.4g} (at most {run.position.max:.4g}), rotation error {run.rotation_deg.mean:.3f} deg "
+    text += f"(between pairs {run.pairwise_rotation_deg:.3f})"
+    if run.method == "lines":
+        text += f"; the map tells {run.leakage.share:.0%} of the hidden positions to {run.leakage.median_px:.2f} px"
     if run.aligned_share is not None:
-        leakage += f", horizontal coordinate of {run.aligned_share:.0%}"
-    return f"{head}  {run.registered}/{run.total}  {len(run.points)} points  {errors}{leakage}  {run.seconds['map']:.1f} s"
+        text += f", and the horizontal coordinate of {run.aligned_share:.0%}"
+    return text
 
 
 def summary_table(runs: Sequence[Run]) -> Table:

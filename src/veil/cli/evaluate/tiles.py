@@ -27,7 +27,7 @@ from veil.cli.evaluate.queries import extracted_features, other_places, referenc
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.randomness import Secret, memoized
-from veil.report.tables import Name, Table, fixed, numbers
+from veil.report.tables import Name, Number, Table, fixed, numbers
 from veil.report.tiles import ALLOWED_RATIO, NEEDED_SHARE, draw_tiles
 from veil.studies.localization.against_raw import AgainstRaw
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
@@ -155,9 +155,10 @@ def tile_table(rows: Sequence[TileRow]) -> Table:
     setting = "tile, bytes", "axes", "bits", "asked", "words"
     cost = "tiles", "manifest, kB", "fetched, kB", "localized", "error to raw's", "false poses", "seconds"
     return Table(
-        columns=[Name("scene"), *numbers(*setting, *cost)],
+        columns=[Number("#"), Name("scene"), *numbers(*setting, *cost)],
         rows=[
             (
+                str(number),
                 row.scene,
                 *map(str, (row.setting.tile_bytes, row.setting.axes, row.setting.bits, row.setting.asked)),
                 str(row.setting.words or "usual"),
@@ -168,9 +169,9 @@ def tile_table(rows: Sequence[TileRow]) -> Table:
                 f"{row.false_poses}/{row.false_queries}",
                 fixed(row.seconds, 2),
             )
-            for row in rows
+            for number, row in enumerate(rows, start=1)
         ],
-        labels=4,
+        labels=2,
     )
 
 

@@ -27,7 +27,7 @@ from veil.cli.common import (
 from veil.cli.evaluate.queries import extracted_features, reference_place, stranger_features
 from veil.features import Features
 from veil.files.scenes import ReferenceScene, read_scene
-from veil.report.tables import Name, Table, fixed, interval, numbers
+from veil.report.tables import Name, Number, Table, fixed, interval, numbers
 from veil.statistics import clopper_pearson
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 from veil.studies.localization.upright_localization import UprightRow, UprightSetting, UprightTrial, run_upright, upright_row
@@ -195,9 +195,9 @@ def upright_table(rows: Sequence[UprightRow]) -> Table:
     true = "right", "95 % interval", "accepted", "turned by more than 5 deg"
     false = "false accepted", "least false log10 NFA", "median, s", "most, s"
     return Table(
-        columns=[Name("scene"), *numbers(*sent, *true, *false)],
-        rows=[_cells(row) for row in rows],
-        labels=4,
+        columns=[Number("#"), Name("scene"), *numbers(*sent, *true, *false)],
+        rows=[(str(number), *_cells(row)) for number, row in enumerate(rows, start=1)],
+        labels=2,
     )
 
 

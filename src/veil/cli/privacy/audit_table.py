@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from veil.audit.audit_result import Outcome
 from veil.audit.finding import Finding
 from veil.cli.common import explain, say_table
-from veil.report.tables import Name, Remark, Row, Table, fixed, interval, numbers, percent
+from veil.report.tables import Name, Remark, Row, Table, interval, numbers, percent
 
 
 def say_outcome(arguments: argparse.Namespace, outcome: Outcome) -> None:
@@ -19,7 +19,7 @@ def say_outcome(arguments: argparse.Namespace, outcome: Outcome) -> None:
 
 def attack_table(findings: Sequence[Finding]) -> Table:
     """The table of attacks: shares of the features that each recovered, and the median error of its estimates."""
-    heads = "features", "recovered, %", "95 % interval", "exact, %", "certified, %", "median error", "time, s"
+    heads = "count", "recovered %", "95 % interval", "exact %", "certified %", "error", "time s"
     return Table(columns=[Name("attack"), *numbers(*heads)], rows=[_row(finding) for finding in findings])
 
 
@@ -40,7 +40,7 @@ def _row(finding: Finding) -> Row:
         percent(exact),
         percent(None if finding.certified is None else finding.certified.value),
         "" if median is None else f"{median:.{1 if median < 1e-3 else 2}g}",
-        fixed(finding.seconds, 1 if finding.seconds < 100 else 0),
+        f"{finding.seconds:.{1 if finding.seconds < 100 else 0}f}",
     )
 
 
