@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, progress, report, say, say_table, tell, write_json
+from veil.cli.common import add_command, add_json, explain, progress, report, say, say_table, tell, write_json
 from veil.cli.device.asked_protection import (
     add_descriptors,
     add_lines,
@@ -157,6 +157,8 @@ def _report(
         facts |= word_facts(descriptors)
     write_json(arguments.json, {**facts, "releases": rows})
     say_table(arguments, release_table(rows))
+    if isinstance(descriptors, HideInWords):
+        explain(arguments, f"epsilon at delta {descriptors.delta:g}; distance of words: the median from descriptors")
     report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {device.ledger.path}")
     for note in notes:
         say(arguments, note)
