@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from veil.audit.finding import Finding, Share
-from veil.audit.measured_forms import MeasuredAttack, MeasuredForm, form_tables, measured_attacks, summary_table
+from veil.audit.measured_forms import MeasuredAttack, MeasuredForm, measured_attacks
 from veil.errors import FileFormatError, InputError
 from veil.files.measured_forms import bundled_measured_forms, read_measured_forms, write_measured_forms
+from veil.report.measured_forms import cost_table, recovery_table, summary_table
 from veil.studies.attacks.form_releases import FORMS
 from worlds.documents import ROOT
 from worlds.schemas import validate
@@ -37,8 +38,10 @@ def test_every_document_quotes_the_record() -> None:
     assert [item.form for item in forms] == [setting.name for setting in FORMS]
     validate("evaluate-forms-record", {"forms": [item.as_json() for item in forms]})
     readme, choose = (ROOT / "README.md").read_text().splitlines(), (ROOT / "docs" / "choose.md").read_text().splitlines()
-    assert [line for line in summary_table(forms) if line not in readme] == []
-    assert [line for line in form_tables(forms) if line not in choose] == []
+    attacked = recovery_table(forms)
+    assert attacked is not None
+    assert [line for line in summary_table(forms).markdown() if line not in readme] == []
+    assert [line for line in [*cost_table(forms).markdown(), *attacked.markdown()] if line not in choose] == []
     told = {item.form: item.told for item in forms}
     first = " ".join((ROOT / "docs" / "theory" / "hardened.md").read_text().split("\n\n")[1].split())
     assert told["subspaces of all features"] in first and told["subspaces"] in first
@@ -53,10 +56,13 @@ def test_sentences_leave_oracles_out_and_name_what_more_uploads_give() -> None:
     words = replace(CONTEXT, attack="posterior", unit="word", shares=(0.02,))
     votes = replace(words, attack="votes", uploads=5, shares=(0.05,))
     assert replace(FORM, attacks=(words, votes)).told == "2 % of the words (posterior), 5 % from 5 uploads (votes)"
-    lines = list(form_tables([FORM]))
-    assert lines[2] == "| subspaces | 10 of 11 | 0 | 1000 | 488 | - |" and "| oracle of 100 | 1 | 50 / 60 / 70 |" in lines
+    attacked = recovery_table([FORM])
+    assert attacked is not None
+    lines = attacked.markdown()
+    assert cost_table([FORM]).markdown()[2] == "| subspaces | 10 of 11 | 0 | 1000 | 488 | - |"
+    assert "| oracle of 100 | 1 | 50 / 60 / 70 |" in lines
     assert "| matched views | 5 | 18 / 30 / 32 |" in lines and "| positions alone | 1 | 2 of 4 placed |" in lines
-    assert list(form_tables([replace(FORM, attacks=())]))[-1].startswith("| subspaces |")
+    assert recovery_table([replace(FORM, attacks=())]) is None
 
 
 def test_findings_that_were_not_run_are_left_out() -> None:

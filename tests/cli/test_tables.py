@@ -1,26 +1,27 @@
-"""Tables that people read every day fit into 80 columns, and their numbers stand below their heads."""
+"""Every table that a command prints fits into 80 columns, and none is aligned by hand."""
 
 from __future__ import annotations
 
+import argparse
+import io
 import re
-from dataclasses import replace
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 
-from veil.attacks.registry import ATTACKS
-from veil.audit.finding import Finding, Share
-from veil.cli import DESCRIPTION, EXAMPLES, WELCOME
-from veil.cli.privacy import audit as audit_command
-from veil.cli.server.tile_plan import described
+from veil.cli import DESCRIPTION, EXAMPLES, WELCOME, common
+from veil.report.tables import Name, Number, Remark, Table
+from worlds.planted_tables import LONG, TABLES
 
 COLUMNS = 80
+SOURCES = Path(__file__).parents[2] / "src" / "veil"
 
 
-def ends(head: str, row: str, name: str) -> bool:
-    """Whether a number of a row ends where the head of its column ends."""
-    end = head.index(name) + len(name)
-    return row[end - 1] != " " and row[end : end + 1] in ("", " ")
+class Terminal(io.StringIO):
+    """A terminal that everything is written to."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def test_what_veil_alone_prints_fits() -> None:
@@ -28,38 +29,81 @@ def test_what_veil_alone_prints_fits() -> None:
     assert [line for line in lines if len(line) > COLUMNS] == []
 
 
-def test_the_table_of_an_audit_fits(unchecked: None, capsys: pytest.CaptureFixture[str]) -> None:
-    """The widest that each cell may be: the longest name of an attack, shares of 100 %, thousands of features and seconds."""
-    name = max((attack.name for attack in ATTACKS), key=len)
-    share = Share(count=4000, total=4000, low=0.999, high=1.0)
-    score = SimpleNamespace(recovered=share, exact=share, median_distance=2.1e-08)
-    finding = replace(
-        Finding(attack=name, family="structural", assumes="nothing", features=4000, certified=share, seconds=1234.5),
-        score=score,  # type: ignore[arg-type]
-    )
-    outcome = SimpleNamespace(
-        findings=[finding], pictures=[], not_looked_at={}, epsilons={}, measured=None, breaches=[], rules=[], verdict=None
-    )
-    with pytest.raises(AttributeError):  # of the verdict, which stands below the table
-        audit_command._print(outcome)  # type: ignore[arg-type]
-    head, row = capsys.readouterr().out.splitlines()[:2]
-    assert max(len(head), len(row)) <= COLUMNS
-    assert all(ends(head, row, column) for column in head.split()[1:])
-    assert re.search(r"4000 +100\.0 % \(99\.9 to 100\.0\) +100\.0 % +100\.0 % +2e-08 +1234$", row)
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_commands_fit(unchecked: None, name: str) -> None:
+    """Of the longest results that there may be no line is too long, no number is cut, and no cell reads None or nan."""
+    table = TABLES[name]()
+    lines = table.lines()
+    assert table.rows and [line for line in lines if len(line) > COLUMNS] == []
+    words = " ".join(lines).split()
+    for row in table.rows:
+        cells = [] if isinstance(row, Remark) else [c for k, c in zip(table.columns, row, strict=True) if isinstance(k, Number)]
+        assert [part for cell in cells for part in cell.split() if part not in words] == []
+    assert not {"None", "nan"} & set(words)
 
 
-def test_the_table_of_tiles_fits(unchecked: None) -> None:
-    plan = SimpleNamespace(
-        exit="one server",
-        once_bytes=999_900_000,
-        up_bytes=999_900,
-        down_bytes=999_900,
-        total_bytes=999_900_000,
-        link_s=12345.6,
-        server_s=123.4567,
-        prepare_s=1234.5,
-        best_from=None,
+def test_an_audit_and_a_plan_need_one_block(unchecked: None) -> None:
+    """The tables that are read most."""
+    for name in ("attack_table", "exit_table", "sent_table", "release_table"):
+        table = TABLES[name]()
+        lines = table.lines()
+        names = [row[0] for row in table.rows if not isinstance(row, Remark)]
+        assert "" not in lines and [name for name in names if name != LONG and name not in " ".join(lines)] == []
+
+
+def test_every_table_is_looked_at() -> None:
+    """A function that gives a table, in a command or a report, is in the list above."""
+    made = {
+        name
+        for path in [*SOURCES.glob("cli/**/*.py"), *SOURCES.glob("report/*.py")]
+        for name in re.findall(r"^def (\w+)\([^)]*\) -> Table\b", path.read_text(), re.M)
+    }
+    assert len(made) > 35 and made == {name.split(" ")[0].split(".")[-1] for name in TABLES}
+
+
+# A width in a format, as of {name:>12} or {name:12.3f}: what aligns columns by hand.
+BY_HAND = re.compile(r"\{[^{}]*:(?:[<>^]\d*|\d+)[\d,]*(?:\.\d+)?[a-z%]?\}")
+
+
+def test_no_command_aligns_a_table_by_hand() -> None:
+    found = [
+        f"{path.name}: {match[0]}"
+        for path in [*SOURCES.glob("cli/**/*.py"), *SOURCES.glob("report/*.py")]
+        for match in BY_HAND.finditer(path.read_text())
+    ]
+    assert found == []
+    assert BY_HAND.search("{row.name:28}") and BY_HAND.search("{value:>8.2f}") and not BY_HAND.search("{value:.2f}")
+
+
+def test_a_wider_terminal_is_used_and_a_file_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(
+        columns=[Name("image"), *(Number(f"column {k}") for k in range(20))], rows=[(LONG, *("1234.5" for _ in range(20)))]
     )
-    numbers = SimpleNamespace(tiles=1, map_bytes=1, asked=4, record_bytes=1)
-    _, head, row = list(described(numbers, 1, [plan]))[:3]  # type: ignore[arg-type,list-item]
-    assert max(len(head), len(row)) <= COLUMNS
+    for stream, columns, width in ((Terminal(), "200", 200), (Terminal(), "60", 60), (io.StringIO(), "200", 80)):
+        monkeypatch.setenv("COLUMNS", columns)
+        monkeypatch.setattr("sys.stdout", stream)
+        common.say_table(argparse.Namespace(json=None), table)
+        assert stream.getvalue().splitlines() == table.lines(width)
+
+
+def test_tables_leave_standard_output_to_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    """With --json - they stand on standard error."""
+    common.say_table(argparse.Namespace(json=Path("-")), Table(columns=[Name("image")], rows=[("fox",)]))
+    assert tuple(capsys.readouterr()) == ("", "image\nfox\n")
+
+
+def test_letters_that_a_terminal_lacks_do_not_end_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    common.say(argparse.Namespace(json=None), "äöü…")
+    __import__("sys").stdout.flush()
+    assert raw.getvalue() == b"????\n"
+
+
+def test_sentences_are_wrapped_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file each is a line, so that programs find it."""
+    monkeypatch.setenv("COLUMNS", "40")
+    for stream, lines in ((Terminal(), 3), (io.StringIO(), 1)):
+        monkeypatch.setattr("sys.stdout", stream)
+        common.explain(argparse.Namespace(json=None), "a sentence that says something " * 3)
+        assert len(stream.getvalue().rstrip().splitlines()) == lines

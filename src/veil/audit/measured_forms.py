@@ -1,6 +1,7 @@
 """Measured forms: what `veil evaluate forms` found about each form of a photograph, for tables and for sentences.
 
-One record, `forms.json`, is the source of the tables in docs/choose.md and README, and of what `veil inspect` says of a file.
+One record, `forms.json`, is the source of the tables in docs/choose.md and README (`veil.report.measured_forms`), and of what
+`veil inspect` says of a file.
 """
 
 from __future__ import annotations
@@ -155,40 +156,3 @@ def measured_attacks(findings: Sequence[Finding], uploads: int) -> Iterator[Meas
                 total=finding.features,
                 oracle=finding.hypothetical,
             )
-
-
-def form_tables(forms: Sequence[MeasuredForm]) -> Iterator[str]:
-    """Lines of two tables in Markdown: what each form costs and localizes, and what each attack recovers from it."""
-    yield "| form | localized | wrong | features | kB | epsilon of the image |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for form in forms:
-        epsilon = "-" if form.epsilon_image is None else f"{form.epsilon_image:.0f}"
-        size = f"{form.features:.0f} | {form.upload_bytes / 1e3:.0f}"
-        yield f"| {form.form} | {form.localized} of {form.queries} | {form.wrong} | {size} | {epsilon} |"
-    attacked = [form for form in forms if form.attacks]
-    if not attacked:
-        return
-    yield ""
-    yield f"| attack | uploads | {' | '.join(form.form for form in attacked)} |"
-    yield f"| --- | --- | {' | '.join('---' for _ in attacked)} |"
-    counts = sorted({item.uploads for form in attacked for item in form.attacks})
-    for name in dict.fromkeys(item.attack for form in attacked for item in form.attacks):
-        before: list[str] = []
-        for count in counts:
-            cells = [
-                next((item.cell for item in form.attacks if item.attack == name and item.uploads == count), "-")
-                for form in attacked
-            ]
-            if any(cell != "-" for cell in cells) and cells != before:  # most attacks gain nothing from other uploads
-                yield f"| {name} | {count} | {' | '.join(cells)} |"
-            before = cells
-
-
-def summary_table(forms: Sequence[MeasuredForm]) -> Iterator[str]:
-    """Lines of the short table in Markdown: each form with what it localizes and what the best attacks recover."""
-    yield "| what is sent | epsilon of the image | localized | what the best attacks recover |"
-    yield "| --- | --- | --- | --- |"
-    for form in forms:
-        epsilon = "-" if form.epsilon_image is None else f"{form.epsilon_image:,.0f}"
-        told = form.told or "everything, as a picture"
-        yield f"| {form.form} | {epsilon} | {form.localized} of {form.queries} | {told} |"

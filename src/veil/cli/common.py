@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import math
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 from veil.cli.progress import tracker
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
+from veil.report.tables import WIDTH, Table, escaped, facts, wrapped
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
@@ -126,7 +128,7 @@ def notes() -> Iterator[None]:
 
 def printable(text: str) -> str:
     """The text with control characters and unprintable ones escaped, as names in it come from others."""
-    return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text)
+    return escaped(text, kept="\n\t")
 
 
 def tell(text: str) -> None:
@@ -142,7 +144,44 @@ def tell_skipped(skipped: Mapping[str, str]) -> None:
 
 def say(arguments: argparse.Namespace, text: str) -> None:
     """Print a text for people: on standard output, or on standard error if `--json -` writes JSON to standard output."""
-    print(printable(text), file=sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout)
+    _write(_for_people(arguments), printable(text))
+
+
+def say_table(arguments: argparse.Namespace, table: Table) -> None:
+    """Print a table for people where `say` prints, as wide as that terminal at most; 80 columns where it is none."""
+    stream = _for_people(arguments)
+    for line in table.lines(width_of(stream)):
+        _write(stream, line)
+
+
+def say_facts(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> None:
+    """Print names, each with a text beside it that is wrapped to the width of the terminal, where `say` prints."""
+    stream = _for_people(arguments)
+    for line in facts(pairs, width_of(stream)):
+        _write(stream, line)
+
+
+def explain(arguments: argparse.Namespace, *sentences: str) -> None:
+    """Print sentences that belong to a table where `say` prints: wrapped at spaces on a terminal, else a line each."""
+    stream = _for_people(arguments)
+    for sentence in sentences:
+        for line in wrapped(sentence, width_of(stream)) if stream.isatty() else [printable(sentence)]:
+            _write(stream, line)
+
+
+def width_of(stream: Any) -> int:
+    """Columns of the terminal that `stream` is; 80 where it is none."""
+    return max(40, shutil.get_terminal_size((WIDTH, 24)).columns) if stream.isatty() else WIDTH
+
+
+def _for_people(arguments: argparse.Namespace) -> Any:
+    return sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout
+
+
+def _write(stream: Any, text: str) -> None:
+    """Print a text; letters that the stream's encoding lacks become question marks."""
+    encoding = stream.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), file=stream)
 
 
 def report(arguments: argparse.Namespace, path: Path, what: str) -> None:

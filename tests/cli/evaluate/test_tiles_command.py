@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.cli.evaluate.tiles import described, described_forms
+from veil.cli.evaluate.tiles import enough, form_table, tile_table
 from veil.report.tiles import draw_tiles
 from veil.studies.localization.against_raw import AgainstRaw
 from veil.studies.localization.tile_forms import FormName, FormRow
@@ -66,17 +66,15 @@ FORMS = [form("raw", 393_400.0, 1.0), form("words", 33_400.0, 1.217), form("line
 
 def test_tables_tell_what_was_found() -> None:
     """Numbers by hand. Broken twins: a setting with fewer bytes that localizes too few, or gives a false pose, is not told."""
-    head, first, second, best = described(ROWS)
-    assert " ".join(head.split()) == "scene tile axes bits asked words tiles manifest kB localized error false poses s"
-    assert " ".join(first.split()) == "all 65536 64 8 4 usual 5.0 90 400 20/20 1.080 0/44 0.25"
-    assert second.split()[-4:-1] == ["19/20", "1.050", "0/44"]
-    assert "400 kB" in best and "8 bits" in best
-    assert "no setting" in list(described([tiles(8, 1.08, false=1)]))[-1]
-    lines = list(described_forms(ROWS, FORMS))
-    assert " ".join(lines[2].split()) == "all raw 393.4 a pose 20/20 1.000 0.50 0.12"
-    assert " ".join(lines[4].split()) == "all lines 492.0 a pose 0/20 - 0.50 0.12"
-    assert " ".join(lines[5].split()) == "all tiles 64 KiB, 8 bits, 4 asked 0.008 800 20/20 1.080 0.25 -"
-    assert list(described_forms(ROWS, [])) == []
+    first, second = tile_table(ROWS).rows
+    told = ["all", "65536", "64", "8", "4", "usual", "5.0", "90", "400", "20/20", "1.080", "0/44", "0.25"]
+    assert list(first) == ["1", *told] and list(second)[-4:-1] == ["19/20", "1.050", "0/44"]  # type: ignore[arg-type]
+    assert "400 kB" in enough(ROWS) and "8 bits" in enough(ROWS)
+    assert "no setting" in enough([tiles(8, 1.08, false=1)])
+    rows = form_table(ROWS, FORMS).rows
+    assert rows[0] == ("all", "raw", "393.4", "", "20/20", "1.000", "0.50", "0.12")
+    assert rows[2] == ("all", "lines", "492.0", "", "0/20", "", "0.50", "0.12")
+    assert rows[3] == ("all", "tiles 64 KiB, 8 bits, 4 asked", "0.008", "800", "20/20", "1.080", "0.25", "")
 
 
 @pytest.mark.slow

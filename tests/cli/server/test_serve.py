@@ -81,10 +81,10 @@ def test_tokens_are_made_listed_and_revoked(tmp_path: Path, capsys: pytest.Captu
     assert made["secret"] in capsys.readouterr().out and made["scopes"] == ["localize", "contribute"]
     assert run("serve", "token", store, "--list") == 0
     shown = capsys.readouterr().out
-    assert f"{made['token']}  robot 7: localize, contribute" in shown and made["secret"] not in shown
+    assert f"{made['token']}  robot 7  localize, contribute" in shown and made["secret"] not in shown
     assert run("serve", "token", store, "--revoke", made["token"]) == 0
     assert run("serve", "token", store, "--list") == 0
-    assert "robot 7: revoked" in capsys.readouterr().out
+    assert "robot 7  revoked" in capsys.readouterr().out
     assert run("serve", "token", store, "--revoke", "t0") == 1
     assert run("serve", "token", store) == 1
     assert run("serve", "token", store, "--list", "--name", "x") == 1

@@ -18,7 +18,7 @@ from veil.cli.codebook.clustering import (
     holdout,
 )
 from veil.cli.codebook.collect import Collection, Wanted, collect
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, say_facts, write_json
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.compression import Pca
 from veil.codebooks.decoys import DecoyPool
@@ -243,6 +243,5 @@ def _info(arguments: argparse.Namespace) -> int:
     }
     write_json(arguments.json, facts)
     if str(arguments.json) != "-":
-        for key, value in facts.items():
-            print(f"{key:18} {value}")
+        say_facts(arguments, {key: str(value) for key, value in facts.items()})
     return 0

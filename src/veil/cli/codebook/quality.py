@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from veil.cli.codebook.collect import Collection, Wanted, collect
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    picture,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
 from veil.files.codebooks import read_codebook
 from veil.files.features import holds_features
 from veil.report.quantization import draw_quantization
+from veil.report.tables import Name, Table, fixed, numbers
 from veil.studies.matching.quantization import MEASURED, measure
 
 EXAMPLES = """\
@@ -75,20 +90,27 @@ def _quality(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def spread_table(record: Mapping[str, Any]) -> Table:
+    """The table of distances: to the nearest word, to the nearest other descriptor, and between random ones."""
+    spreads = {
+        "to_nearest_word": "to the nearest word",
+        "to_nearest_other": f"to the nearest other of {record['pool']} descriptors",
+        "to_random": "between two random descriptors",
+    }
+    return Table(
+        columns=[Name("distance of unit vectors", least=42), *numbers("mean", "5 %", "median", "95 %")],
+        rows=[
+            (name, *(fixed(record[key][part], 3) for part in ("mean", "p5", "median", "p95"))) for key, name in spreads.items()
+        ],
+    )
+
+
 def say_quality(arguments: argparse.Namespace, record: dict) -> None:
     """Print a record of `veil codebook quality` for people."""
     images, own, words = record["images"], record["book_images"], record["words"]
     say(arguments, f"\n{record['descriptors']} descriptors of {images} photographs, and the {words} words")
-    say(arguments, f"{'distance of unit vectors':42} {'mean':>6} {'5 %':>6} {'median':>6} {'95 %':>6}")
-    for key, name in (
-        ("to_nearest_word", "to the nearest word"),
-        ("to_nearest_other", f"to the nearest other of {record['pool']} descriptors"),
-        ("to_random", "between two random descriptors"),
-    ):
-        spread = record[key]
-        values = " ".join(f"{spread[part]:6.3f}" for part in ("mean", "p5", "median", "p95"))
-        say(arguments, f"{name:42} {values}")
-    say(
+    say_table(arguments, spread_table(record))
+    explain(
         arguments,
         f"words that none of them uses: {record['unused_words']} (even use would leave {record['unused_words_if_even']:.0f}); "
         f"entropy of use {record['entropy_bits']:.2f} bits (even use {record['entropy_bits_if_even']:.2f}), "

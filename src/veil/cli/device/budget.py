@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from veil.cli.common import add_command, add_json, at_least, say, write_json
+from veil.cli.common import add_command, add_json, at_least, say, say_table, write_json
 from veil.cli.device import plan
 from veil.files.client import BudgetChange, Entry, Ledger, home, read_budgets, read_ledger
 from veil.ldp.budget import LIMITED, UNITS, Budget, BudgetUnit, Charge, inward, outward, total
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.pipelines.protection import DELTA
+from veil.report.tables import Name, Remark, Row, Table, numbers
 
 SHOW_EXAMPLES = """\
   veil budget show                          every image's epsilon, the session's, and what is left
@@ -160,23 +162,8 @@ def _in_force(changes: list[BudgetChange]) -> dict[BudgetUnit, Budget]:
 
 
 def _tell(arguments: argparse.Namespace, facts: dict) -> None:
-    for image in facts["images"]:
-        said = [f"{image['name']:40}"]
-        if image["releases"]:
-            laws = "; ".join(
-                f"{r['features']} features K={r['words']} epsilon={r['epsilon']!r} m={r['m']}" for r in image["releases"]
-            )
-            numbers = (
-                f"feature {outward(image['feature']['epsilon'])}, object of {facts['object_features']} "
-                f"{outward(image['object']['epsilon'])}, image {outward(image['image']['epsilon'])} "
-                f"(basic {outward(image['image']['basic'])})"
-            )
-            said.append(f"{laws}: {numbers}")
-        if image["no_proof"]:
-            said.append(
-                f"{image['no_proof']} of subspaces: no proof" + (", which no epsilon covers" if image["releases"] else "")
-            )
-        say(arguments, " | ".join(said))
+    if facts["images"]:
+        say_table(arguments, image_table(facts["images"], facts["object_features"]))
     session = facts["session"]
     say(
         arguments,
@@ -201,6 +188,28 @@ def _tell(arguments: argparse.Namespace, facts: dict) -> None:
         )
     if not facts["budgets"]:
         say(arguments, "no budget is set: `veil budget set` makes the ledger refuse what would exceed one")
+
+
+def image_table(images: Sequence[dict], object_features: int) -> Table:
+    """The table of the ledger's images: what was released of each, and its epsilons."""
+    rows: list[Row] = []
+    for image in images:
+        for index, release in enumerate(image["releases"]):
+            last = index == len(image["releases"]) - 1
+            sent = str(release["features"]), str(release["words"]), str(release["m"]), repr(release["epsilon"])
+            rows.append((image["name"] if index == 0 else "", *sent, *(_spent(image) if last else [""] * 4)))
+        if image["no_proof"]:
+            more = ", which no epsilon covers" if image["releases"] else ""
+            rows.append(Remark(labels=(image["name"],), text=f"{image['no_proof']} of subspaces: no proof{more}"))
+    sent_heads = "features", "K", "m", "epsilon"
+    heads = "epsilon of a feature", f"of {object_features} features", "of the image", "plain sum"
+    return Table(columns=[Name("image", least=12), *numbers(*sent_heads, *heads)], rows=rows)
+
+
+def _spent(image: dict) -> list[str]:
+    """Epsilon of a feature, an object and the image, and the sum over the image's features."""
+    spent = [image[unit]["epsilon"] for unit in ("feature", "object", "image")]
+    return [outward(value) for value in (*spent, image["image"]["basic"])]
 
 
 def _set(arguments: argparse.Namespace) -> int:

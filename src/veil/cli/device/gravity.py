@@ -16,6 +16,7 @@ from veil.cli.common import (
     quiet_colmap,
     report,
     say,
+    say_facts,
     write_json,
 )
 from veil.cli.device.extract import with_camera
@@ -78,8 +79,7 @@ def _gravity(arguments: argparse.Namespace) -> int:
     if readings:
         write_gravity(arguments.output, readings)
     write_json(arguments.json, {"images": [_row(answer) for answer in sorted(answers, key=lambda answer: answer.name)]})
-    for answer in answers:
-        say(arguments, f"{answer.name:40} {_told(answer)}")
+    say_facts(arguments, {answer.name: _told(answer) for answer in answers})
     if readings:
         report(arguments, arguments.output, f"gravity of {len(readings)} of {len(answers)} images")
     else:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veil.cli.common import add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
+from veil.cli.common import add_command, add_json, at_least, explain, picture, quiet_colmap, report, say, say_table, write_json
 from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import Place, Plan, planned
 from veil.localization.by_distance import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
+from veil.report.tables import Name, Table, fixed, numbers
 
 if TYPE_CHECKING:
     from veil.studies.localization.plan_search import TriedPlan
@@ -83,17 +84,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     if tried:
         _say_tried(arguments, results)
         return 0
-    say(arguments, "      K   m  features  epsilon  p(true)      p/m  image epsilon  true words  needed   margin  samples")
-    for plan in plans[:ROWS]:
-        law = plan.mechanism
-        say(
-            arguments,
-            f"{law.dictionary_size:7} {law.m:3} {plan.features:9} {law.epsilon:8.3f} {plan.truth:8.4f} {law.posterior:8.4f} "
-            f"{outward(plan.image_epsilon, 5):>14} {plan.true_words:11.1f} {plan.needed:7} {plan.margin:8.1f} "
-            f"{plan.samples:8.0e}",
-        )
-    for line in _advice(plans):
-        say(arguments, line)
+    say_table(arguments, plan_table(plans[:ROWS]))
+    explain(arguments, *_advice(plans))
     if arguments.figure:
         from veil.report.plans import draw_plans
 
@@ -138,22 +130,62 @@ def _tried(arguments: argparse.Namespace, plans: list[Plan]) -> list[TriedPlan]:
     )
 
 
+def plan_table(plans: Sequence[Plan]) -> Table:
+    """The table of plans, the best one first."""
+    law = "K", "m", "features", "epsilon", "p(true)", "p/m", "epsilon of image"
+    return Table(
+        columns=numbers(*law, "true words", "needed", "margin", "samples"),
+        rows=[
+            (
+                *_law(plan),
+                fixed(float(plan.mechanism.truth), 4),
+                fixed(plan.mechanism.posterior, 4),
+                outward(plan.image_epsilon, 5),
+                fixed(plan.true_words, 1),
+                str(plan.needed),
+                fixed(plan.margin, 1),
+                f"{plan.samples:.0e}",
+            )
+            for plan in plans
+        ],
+        labels=3,
+    )
+
+
+def tried_table(results: Sequence[TriedPlan]) -> Table:
+    """The table of plans that were tried; those that were not finished were asked the photographs of the first turn alone."""
+    heads = "epsilon of image", "right of queries", "accepted", "astray", "seconds"
+    return Table(
+        columns=[*numbers("K", "m", "features", "epsilon", *heads), Name("turns")],
+        rows=[
+            (
+                *_law(result.plan),
+                outward(result.plan.image_epsilon, 5),
+                f"{result.row.right} of {result.row.queries}",
+                str(result.row.accepted),
+                str(result.row.astray),
+                fixed(result.row.median_seconds, 1),
+                "all" if result.finished else "the first",
+            )
+            for result in results
+        ],
+        labels=3,
+    )
+
+
+def _law(plan: Plan) -> tuple[str, str, str, str]:
+    """K, m, features and epsilon of a plan."""
+    law = plan.mechanism
+    return str(law.dictionary_size), str(law.m), str(plan.features), fixed(law.epsilon, 3)
+
+
 def _say_tried(arguments: argparse.Namespace, results: list[TriedPlan]) -> None:
-    """The table of plans that were tried, and what to type to use the best one."""
-    say(arguments, "      K   m  features  epsilon  image epsilon  right of queries  accepted  astray  seconds")
-    for result in results:
-        law, row = result.plan.mechanism, result.row
-        dropped = "" if result.finished else "  first turn only"
-        say(
-            arguments,
-            f"{law.dictionary_size:7} {law.m:3} {result.plan.features:9} {law.epsilon:8.3f} "
-            f"{outward(result.plan.image_epsilon, 5):>14} {f'{row.right} of {row.queries}':>17} {row.accepted:9} "
-            f"{row.astray:7} {row.median_seconds:8.1f}{dropped}",
-        )
+    """Print the table of plans that were tried, and what to type to use the best one."""
+    say_table(arguments, tried_table(results))
     best, law = results[0].plan, results[0].plan.mechanism
     options = f"--features {best.features} --epsilon {law.epsilon:.3f} --m {law.m} --gravity FILE"
     say(arguments, f"best here: veil privatize --words BOOK {options}, with a BOOK of {law.dictionary_size} words")
-    say(
+    explain(
         arguments,
         "plans that differ by a query or two differ by chance; other places, cameras and seasons may order them anew. The "
         "epsilon covers words, not positions: these give the place away to whoever has a map",

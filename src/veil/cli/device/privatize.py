@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, progress, report, say, tell, write_json
+from veil.cli.common import add_command, add_json, explain, progress, report, say, say_table, tell, write_json
 from veil.cli.device.asked_protection import (
     add_descriptors,
     add_lines,
@@ -25,6 +26,7 @@ from veil.ldp.composition import composed_epsilon
 from veil.mechanisms.release import HideInLines
 from veil.pipelines.device import Device, DeviceRelease
 from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
+from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
@@ -120,19 +122,16 @@ def _point_note(device: Device, delta: float) -> str:
 
 
 def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWords) -> dict:
-    """The record of one release, with `said`, the end of its line for people."""
+    """The record of one release."""
     row = {
         "name": name,
         "file": f"{made.released_as}.veil",
         "features": len(made.upload),
         "found": made.made.found,
         "bytes": len(made.message),
-        "said": "",
     }
     if isinstance(descriptors, HideInWords) and made.made.image_epsilon is not None:
-        epsilon, error = made.made.image_epsilon, made.made.median_error
-        row |= {"image_epsilon": epsilon, "median_error": error}
-        row["said"] = f", epsilon {outward(epsilon)} at delta {descriptors.delta:g}, words at a median distance of {error:.2f}"
+        row |= {"image_epsilon": made.made.image_epsilon, "median_error": made.made.median_error}
     return row
 
 
@@ -156,16 +155,36 @@ def _report(
     facts = {"profile": "words" if in_words else arguments.profile or "hardened"}
     if isinstance(descriptors, HideInWords):
         facts |= word_facts(descriptors)
-    said = [row.pop("said") for row in rows]
     write_json(arguments.json, {**facts, "releases": rows})
-    width = max((len(row["name"]) for row in rows), default=0)
-    for row, more in zip(rows, said, strict=True):
-        left = f" of {row['found']}" if row["found"] > row["features"] else ""
-        size = f"{row['features']}{left} features, {row['bytes'] / 1e3:.0f} kB"
-        say(arguments, f"{row['name']:{width}} -> {row['file']}  {size}{more}")
+    say_table(arguments, release_table(rows))
+    if isinstance(descriptors, HideInWords):
+        explain(arguments, f"epsilon at delta {descriptors.delta:g}; distance of words: the median from descriptors")
     report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {device.ledger.path}")
     for note in notes:
         say(arguments, note)
+
+
+def release_table(rows: Sequence[dict]) -> Table:
+    """The table of releases; those in words have an epsilon, and the median distance of a word from its descriptor."""
+    in_words = any("image_epsilon" in row for row in rows)
+    return Table(
+        columns=[
+            Name("image"),
+            Name("message", least=99),
+            *numbers("features", "found", "kB", *(("epsilon of image", "distance of words") if in_words else ())),
+        ],
+        rows=[
+            (
+                row["name"],
+                row["file"],
+                str(row["features"]),
+                str(row["found"]),
+                f"{row['bytes'] / 1e3:.0f}",
+                *((outward(row["image_epsilon"]), fixed(row["median_error"], 2)) if in_words else ()),
+            )
+            for row in rows
+        ],
+    )
 
 
 def word_facts(words: HideInWords) -> dict:

@@ -15,13 +15,24 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
+    explain,
     keep_old_name,
     picture,
     progress,
     quiet_colmap,
     report,
     say,
+    say_table,
     write_json,
+)
+from veil.cli.evaluate.attack_tables import (
+    accuracy_table,
+    decoy_table,
+    distribution_table,
+    far_table,
+    near_table,
+    position_table,
+    structural_table,
 )
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.dictionary import Dictionary
@@ -158,9 +169,9 @@ def _attacks(arguments: argparse.Namespace) -> int:
         },
     )
     if str(arguments.json) != "-":
-        _print_structural(structural)
-        _print_distribution(rows, decoys)
-        _print_positions(positions)
+        for table in (structural_table(structural), distribution_table(rows), decoy_table(decoys), position_table(positions)):
+            say_table(arguments, table)
+            say(arguments, "")
     if arguments.figure:
         draw_position_attacks(arguments.figure, trials, title=f"{len(victims[: arguments.line_photographs])} photographs")
         report(arguments, arguments.figure, "the figure")
@@ -206,43 +217,6 @@ def _centroids(images: Sequence[Features], words: int, source: str) -> Codebook:
     )
 
 
-def _print_structural(rows: Sequence[Any]) -> None:
-    """Print the table of structural attacks."""
-    print("attack       m sent as  count   exact  in 0.1 certified  wrong  s each")
-    for row in rows:
-        print(
-            f"{row.attack:10} {row.m:3d} {row.dtype:8} {row.features:5d} {100 * row.exact:6.1f}% {100 * row.within_01:6.1f}% "
-            f"{100 * row.certified:8.1f}% {row.wrongly_certified:6d} {row.seconds:7.4f}"
-        )
-
-
-def _print_distribution(rows: Sequence[Any], decoys: Sequence[Any]) -> None:
-    """Print the tables of distribution attacks, on descriptors and on decoys."""
-    print(f"\n{'attack':26}   m undecided distance  in 0.1  in 0.4  in 0.6 identified")
-    for row in rows:
-        print(
-            f"{row.attack:26} {row.m:3d} {row.undecided:9d} {row.mean_distance:8.3f} {100 * row.within_01:6.1f}% "
-            f"{100 * row.within_04:6.1f}% {100 * row.within_06:6.1f}% {100 * row.identified:9.1f}%"
-        )
-    print(f"\n{'decoys found by':26} {'m':>3} {'all right':>9} {'claimed':>8} {'wrong':>6} {'largest error':>13}")
-    for item in decoys:
-        print(
-            f"{item.attack:26} {item.m:3d} {100 * item.exact:8.1f}% {item.claimed:8d} {item.wrong:6d} "
-            f"{item.largest_error:13.2g}"
-        )
-
-
-def _print_positions(rows: Sequence[Any]) -> None:
-    """Print the table of attacks on positions."""
-    print(f"\n{'positions':20} {'aligned':>7} {'count':>6} {'undecided':>9} {'median px':>9} {'in 1 px':>8} {'in 10 px':>8}")
-    for row in rows:
-        median = "" if row.median_px is None else f"{row.median_px:.1f}"
-        print(
-            f"{row.attack:20} {100 * row.aligned_share:6.0f}% {row.features:6d} {row.undecided:9d} {median:>9} "
-            f"{100 * row.within['1']:7.1f}% {100 * row.within['10']:7.1f}%"
-        )
-
-
 def _defenses(arguments: argparse.Namespace) -> int:
     """Run `veil evaluate defenses`; exit code 0."""
     quiet_colmap()
@@ -279,7 +253,10 @@ def _defenses(arguments: argparse.Namespace) -> int:
     if str(arguments.json) == "-":
         write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     else:
-        _print_defenses(rows)
+        for table in (accuracy_table(rows), near_table(rows), far_table(rows)):
+            say_table(arguments, table)
+            say(arguments, "")
+        explain(arguments, "shares of descriptors that attacks recover; <: the upper end of the 95 % interval")
     if arguments.figure:
         draw_defenses(arguments.figure, rows)
         report(arguments, arguments.figure, "the figure")
@@ -289,15 +266,3 @@ def _defenses(arguments: argparse.Namespace) -> int:
 def _few(images: Sequence[Features], count: int) -> list[Features]:
     """Random features of each photograph, `count` of each."""
     return [item.drawn(count, np.random.default_rng(k)) for k, item in enumerate(images)]
-
-
-def _print_defenses(rows: Sequence[DefenseRow]) -> None:
-    """Print the table of defenses."""
-    names = [item.attack for item in rows[0].recoveries]
-    print(f"{'defense':28} {'raw':>6} {'p2s':>6} {'s2s':>6}  " + "  ".join(f"{name:>25}" for name in names))
-    for row in rows:
-        cells = "  ".join(
-            f"{100 * r.within[0]:5.1f}% /{100 * r.within[1]:5.1f}% (<{100 * r.upper:5.1f}%)" for r in row.recoveries
-        )
-        print(f"{row.defense.name:28} {100 * row.raw:6.1f} {100 * row.p2s:6.1f} {100 * row.s2s:6.1f}  {cells}")
-    print("recovered within 0.1 / 0.4 of the descriptor, and the upper end of its 95 % interval; MMA at 3 px, percent")

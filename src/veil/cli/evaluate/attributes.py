@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.attacks.distribution.attributes import NEIGHBORS
-from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, write_json
+from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, say_table, write_json
 from veil.cli.evaluate.face_arguments import add_center
 from veil.errors import InputError
 from veil.extraction.faces import FACE_SPACE, describe_faces, load_face_network
@@ -16,6 +16,7 @@ from veil.faces.collection import Faces
 from veil.files.faces import holds_faces, read_faces, read_labels
 from veil.files.pictures import read_rgb
 from veil.report.attributes import draw_attributes
+from veil.report.tables import Table, interval, names, numbers, percent
 from veil.studies.faces.attributes import DIMENSIONS, AttributeRow, attribute_study
 
 EXAMPLES = """\
@@ -71,7 +72,7 @@ def _attributes(arguments: argparse.Namespace) -> int:
         },
     )
     if str(arguments.json) != "-":
-        _print(rows)
+        say_table(arguments, attribute_table(rows))
     if arguments.figure:
         draw_attributes(arguments.figure, rows)
         report(arguments, arguments.figure, "the figure")
@@ -96,11 +97,24 @@ def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
     return Faces(vectors=vectors, names=names, space=FACE_SPACE, labels=labels), len(people)
 
 
-def _print(rows: Sequence[AttributeRow]) -> None:
-    """Print the table."""
-    print(f"{'attribute':12} {'lifting':20} {'m':>3} {'accuracy':>8}  95 % interval   chance  victims")
-    for row in rows:
-        print(
-            f"{row.attribute:12} {row.form:20} {row.m or '':>3} {100 * row.accuracy:7.1f}%  {100 * row.low:5.1f} to "
-            f"{100 * row.high:5.1f}%  {100 * row.baseline:5.1f}%  {row.victims:7d}"
-        )
+def attribute_table(rows: Sequence[AttributeRow]) -> Table:
+    """The table of the command."""
+    return Table(
+        columns=[
+            *names("attribute", "lifting"),
+            *numbers("m", "accuracy, %", "95 % interval", "chance, %", "victims"),
+        ],
+        rows=[
+            (
+                row.attribute,
+                row.form,
+                str(row.m or ""),
+                percent(row.accuracy),
+                interval(row.low, row.high),
+                percent(row.baseline),
+                str(row.victims),
+            )
+            for row in rows
+        ],
+        labels=3,
+    )

@@ -6,16 +6,17 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, explain, picture, report, say, say_table, write_json
 from veil.cli.evaluate import identification
 from veil.cli.evaluate.face_arguments import add_center, add_files, add_liftings
 from veil.files.face_pairs import read_pairs
 from veil.files.faces import identities, read_faces
 from veil.report.faces import draw_verification
 from veil.report.protection import draw_protection
+from veil.report.tables import Name, Number, Table, fixed, interval, names, numbers, percent
 from veil.studies.faces.face_study import FaceStudy
-from veil.studies.faces.repeated_probes import history_study
-from veil.studies.faces.unlinkability import protection_study
+from veil.studies.faces.repeated_probes import HistoryRow, history_study
+from veil.studies.faces.unlinkability import ProtectionRow, protection_study
 from veil.studies.faces.verification import FALSE_REJECTS, VerificationRow, verification_study
 
 EXAMPLES = """\
@@ -84,18 +85,12 @@ def _protection(arguments: argparse.Namespace) -> int:
         found = protection_study(study, progress=bar)
     write_json(arguments.json, found.as_json())
     if str(arguments.json) != "-":
-        heads = f"{'linkability':>11} {'chance':>7} {'one photo':>9} {'by length':>9} {'linked EER':>10} {'reversed':>19}"
-        print(f"{'lifting':12} {'m':>3} {'key':4} {heads}")
-        for row in found.rows:
-            interval = f"({100 * row.low:.1f}-{100 * row.high:.1f})"
-            print(
-                f"{row.lifting:12} {row.m:3d} {'yes' if row.keyed else 'no':4} {row.linkability:11.2f} {row.by_chance:7.2f}"
-                f" {row.same_photograph:9.2f} {row.by_length:9.2f} {100 * row.linked_error:9.1f}%"
-                f" {100 * row.reversed:5.1f}% {interval:>12}"
-            )
-        print(
+        say_table(arguments, protection_table(found.rows))
+        explain(
+            arguments,
+            "linkability: 0 where two templates of one person look like those of two people, 1 where all can be told; "
             f"reversed: estimates that pass for the person; raw descriptors do in {100 * found.accepted_raw:.1f} %, "
-            f"strangers in {100 * found.accepted_strangers:.1f} %, the mean of a crowd in {100 * found.accepted_mean:.1f} %"
+            f"strangers in {100 * found.accepted_strangers:.1f} %, the mean of a crowd in {100 * found.accepted_mean:.1f} %",
         )
     if arguments.figure:
         draw_protection(arguments.figure, found)
@@ -133,14 +128,8 @@ def _histories(arguments: argparse.Namespace) -> int:
     ]
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     if str(arguments.json) != "-":
-        print(f"{'probes are':12} {'lifting':12} {'m':>3} {'probes':>6} {'distance':>9} {'in a gallery':>12} {'EER':>7}")
-        for row in rows:
-            off = "" if row.distance is None else f"{row.distance:.3f}"
-            print(
-                f"{row.mode:12} {row.lifting:12} {row.m:3d} {row.probes:6d} {off:>9} {100 * row.identified:11.1f}%"
-                f" {100 * row.equal_error:6.1f}%"
-            )
-        print(f"{rows[0].people} people; distance of the estimate from the mean of the person's descriptors")
+        say_table(arguments, history_table(rows))
+        explain(arguments, f"{rows[0].people} people; distance: of the estimate from the mean of the person's descriptors")
     return 0
 
 
@@ -171,23 +160,78 @@ def _faces(arguments: argparse.Namespace) -> int:
     record = {"faces": len(faces), "pairs": len(pairs), "missing": pairs.missing, "rows": [row.as_json() for row in rows]}
     write_json(arguments.json, record)
     if str(arguments.json) != "-":
-        _print(rows)
+        say_table(arguments, verification_table(rows))
+        explain(arguments, "accuracy over folds; FAR at FRR: false accepts where so many of the person are rejected falsely")
     if arguments.figure:
         draw_verification(arguments.figure, rows, pairs.same)
         report(arguments, arguments.figure, "the figure")
     return 0
 
 
-def _print(rows: Sequence[VerificationRow]) -> None:
-    """Print the table of `veil evaluate faces`."""
-    heads = " ".join(f"{f'FAR@FRR {limit:.0%}':>11}" for limit in FALSE_REJECTS)
-    print(f"{'lifting':13} {'m':>3} {'by':6} {'accuracy':>19} {'EER':>6} {heads} {'threshold':>9} {'in a gallery':>12}")
-    for row in rows:
-        accepts = " ".join(f"{100 * value:10.1f}%" for value in row.false_accepts.values())
-        found = "" if row.identified is None else f"{100 * row.identified:.1f}%"
-        interval = f"({100 * row.low:.1f}-{100 * row.high:.1f})"
-        print(
-            f"{row.lifting:13} {row.m:3d} {row.distance:6} {100 * row.accuracy:5.1f}% {interval:>12}"
-            f" {100 * row.equal_error:5.1f}% {accepts} {row.threshold:9.3f} {found:>12}"
-        )
-    print("accuracy over folds and its 95 % interval; FAR@FRR: false accepts where so many are rejected falsely")
+def verification_table(rows: Sequence[VerificationRow]) -> Table:
+    """The table of `veil evaluate faces`."""
+    limits = numbers(*(f"FAR at FRR {limit:.0%}, %" for limit in FALSE_REJECTS))
+    shares = [*numbers("accuracy, %", "95 % interval", "EER, %"), *limits, Number("in a gallery, %")]
+    return Table(
+        columns=[Name("lifting"), Number("m"), Name("compared by"), *shares, Number("threshold")],
+        rows=[
+            (
+                row.lifting,
+                str(row.m),
+                row.distance,
+                percent(row.accuracy),
+                interval(row.low, row.high),
+                percent(row.equal_error),
+                *(percent(value) for value in row.false_accepts.values()),
+                percent(row.identified),
+                fixed(row.threshold, 3),
+            )
+            for row in rows
+        ],
+        labels=3,
+    )
+
+
+def protection_table(rows: Sequence[ProtectionRow]) -> Table:
+    """The table of `veil evaluate protection`."""
+    links = ["linkability", "by chance", "of one photograph", "by length"]
+    shares = ["EER of linking, %", "reversed, %", "95 % interval"]
+    return Table(
+        columns=[Name("lifting"), Number("m"), Name("key"), *numbers(*links, *shares)],
+        rows=[
+            (
+                row.lifting,
+                str(row.m),
+                "yes" if row.keyed else "no",
+                *(fixed(value, 2) for value in (row.linkability, row.by_chance, row.same_photograph, row.by_length)),
+                percent(row.linked_error),
+                percent(row.reversed),
+                interval(row.low, row.high),
+            )
+            for row in rows
+        ],
+        labels=3,
+    )
+
+
+def history_table(rows: Sequence[HistoryRow]) -> Table:
+    """The table of `veil evaluate histories`."""
+    return Table(
+        columns=[
+            *names("probes are", "lifting"),
+            *numbers("m", "probes", "distance", "named in a gallery, %", "EER, %"),
+        ],
+        rows=[
+            (
+                row.mode,
+                row.lifting,
+                str(row.m),
+                str(row.probes),
+                fixed(row.distance, 3),
+                percent(row.identified),
+                percent(row.equal_error),
+            )
+            for row in rows
+        ],
+        labels=4,
+    )

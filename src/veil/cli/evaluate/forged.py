@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.scenes import ReferenceScene
 from veil.studies.localization.false_acceptance import ReferencePlace
-from veil.studies.localization.forged_answers import FormAnswer, GroupCount, form_localizer, group_counts
+from veil.studies.localization.forged_answers import FormAnswer, form_localizer
 from veil.studies.localization.forged_queries import ForgedOptions, forged_queries, true_counterparts
 
 MOST_STRANGERS = 80
@@ -59,21 +59,3 @@ def forged_answers(
             for answer in localizer.answers(query):
                 done(answer)
             bar(number, len(queries))
-
-
-def forged_table(answers: Sequence[FormAnswer]) -> Iterator[str]:
-    """Lines of the printed tables of forged and of true queries."""
-    counts = group_counts(answers)
-    for true, title in ((False, "forged"), (True, "true")):
-        own = [item for item in counts if item.true == true]
-        if own:
-            yield f"{f'{title} queries':34} accepted     95 % interval"
-            yield from (_line(item) for item in own)
-            yield ""
-
-
-def _line(item: GroupCount) -> str:
-    """One line of a printed table."""
-    text = f"{item.group:34} {f'{item.accepted}/{item.total}':>9}  {100 * item.low:6.2f}-{100 * item.high:6.2f} %"
-    text += f"  {item.astray} turned by more than 5 deg" if item.astray else ""
-    return text + (f"  {item.doubted} refused though beyond chance" if item.doubted else "")

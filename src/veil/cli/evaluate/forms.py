@@ -8,8 +8,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from veil.audit.measured_forms import form_tables, summary_table
-from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    keep_old_name,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.cli.evaluate.queries import extracted_features, reference_place
 from veil.cli.progress import tracker
 from veil.errors import InputError
@@ -19,6 +30,7 @@ from veil.files.learned_models import bundled_learned_model
 from veil.files.measured_forms import write_measured_forms
 from veil.files.pair_networks import bundled_pair_network
 from veil.files.scenes import read_scene
+from veil.report.measured_forms import SHARES, cost_table, recovery_table, summary_table
 from veil.studies.attacks.form_releases import FORMS, FormOptions, FormPools
 from veil.studies.attacks.forms import FormRow, form_study
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
@@ -107,10 +119,12 @@ def _forms(arguments: argparse.Namespace) -> int:
     measured = [row.measured(1 + options.others) for row in rows]
     if arguments.record:
         write_measured_forms(arguments.record, measured)
-    lines = [*form_tables(measured), "", *summary_table(measured)]
-    for line in lines:
-        say(arguments, line)
+    tables = [table for table in (cost_table(measured), recovery_table(measured), summary_table(measured)) if table is not None]
+    for table in tables:
+        say_table(arguments, table)
+        say(arguments, "")
+    explain(arguments, SHARES)
     if arguments.markdown:
-        write_text(arguments.markdown, "\n".join(lines) + "\n")
+        write_text(arguments.markdown, "\n\n".join("\n".join(table.markdown()) for table in tables) + "\n")
         report(arguments, arguments.markdown, "the tables")
     return 0

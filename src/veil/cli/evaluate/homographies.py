@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.cli.evaluate.descriptors import (
     EPSILON,
     Descriptors,
@@ -27,6 +40,7 @@ from veil.files.pictures import read_picture
 from veil.pipelines.descriptor_books import DescriptorBooks
 from veil.randomness import seeded
 from veil.report.curves import draw_accuracy, draw_descriptors
+from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil.studies.matching.equal_numbers import with_equal_numbers
 from veil.studies.matching.homographies import (
     ImageSequence,
@@ -90,7 +104,8 @@ def _homographies(arguments: argparse.Namespace) -> int:
     records = [row.as_json() for row in rows]
     write_json(arguments.json, {"rows": records, "left_out": descriptors.as_json()})
     if str(arguments.json) != "-":
-        for line in [*(_liftings_table(records) if liftings else _descriptors_table(records)), *descriptors.lines()]:
+        _say_tables(arguments, records, liftings=liftings)
+        for line in descriptors.lines():
             say(arguments, line)
     if arguments.figure:
         _draw(arguments.figure, records, sequences=len(files), liftings=liftings)
@@ -147,30 +162,66 @@ def _matched(
         )
 
 
-def _liftings_table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Lines of the printed table of liftings, of each descriptor after its name where there are several."""
-    several = len({row["descriptor"] for row in records}) > 1
-    for name in dict.fromkeys(row["descriptor"] for row in records):
-        if several:
-            yield name
-        yield f"{'profile':9} {'lifting':16} {'m':>3} {'dist':5} {'matches':>8}  MMA@1  MMA@3  MMA@5  MMA@10"
-        for row in records:
-            if row["descriptor"] == name:
-                text = f"{row['profile']:9} {row['lifting']:16} {row['m']:3d} {row['distance']:5} {row['matches']:8.1f}"
-                yield f"{text}  {_shares(row)}"
+def matching_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of liftings of one descriptor."""
+    limits = ("1", "3", "5", "10")
+    return Table(
+        columns=[
+            *names("profile", "lifting"),
+            Number("m"),
+            Name("distance"),
+            *numbers("matches", *(f"MMA {limit} px, %" for limit in limits)),
+        ],
+        rows=[
+            (
+                row["profile"],
+                row["lifting"],
+                str(row["m"]),
+                row["distance"],
+                fixed(row["matches"], 1),
+                *(percent(row["mma"][limit]) for limit in limits),
+            )
+            for row in records
+        ],
+        labels=4,
+    )
 
 
-def _descriptors_table(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Lines of the printed table of descriptors; `right` counts matches within 3 px."""
-    yield f"{'descriptor':13} {'form':9} {'against':9} {'features':>8} {'matches':>7} {'right':>6}  MMA@1  MMA@3  MMA@5"
-    for row in records:
-        text = f"{row['descriptor']:13} {FORMS[row['profile']]:9} {AGAINST[row['distance']]:9} {row['features']:8.0f}"
-        yield f"{text} {row['matches']:7.1f} {row['right_matches']:6.1f}  {_shares(row, ('1', '3', '5'))}"
+def descriptor_table(records: Sequence[Mapping[str, Any]]) -> Table:
+    """The table of descriptors in every form."""
+    limits = ("1", "3", "5")
+    return Table(
+        columns=[
+            *names("descriptor", "form", "against"),
+            *numbers("features", "matches", "right", *(f"MMA {limit} px, %" for limit in limits)),
+        ],
+        rows=[
+            (
+                row["descriptor"],
+                FORMS[row["profile"]],
+                AGAINST[row["distance"]],
+                fixed(row["features"], 0),
+                fixed(row["matches"], 1),
+                fixed(row["right_matches"], 1),
+                *(percent(row["mma"][limit]) for limit in limits),
+            )
+            for row in records
+        ],
+        labels=3,
+    )
 
 
-def _shares(row: Mapping[str, Any], thresholds: Sequence[str] = ("1", "3", "5", "10")) -> str:
-    """The columns of mean matching accuracy, in percent."""
-    return "  ".join(f"{100 * row['mma'][t]:5.1f}" for t in thresholds)
+def _say_tables(arguments: argparse.Namespace, records: Sequence[Mapping[str, Any]], *, liftings: bool) -> None:
+    """Print a table of liftings for each descriptor, or one of descriptors."""
+    if not liftings:
+        say_table(arguments, descriptor_table(records))
+        explain(arguments, "right: matches within 3 px")
+    kinds = dict.fromkeys(row["descriptor"] for row in records) if liftings else {}
+    for name in kinds:
+        if len(kinds) > 1:
+            say(arguments, name)
+        say_table(arguments, matching_table([row for row in records if row["descriptor"] == name]))
+    explain(arguments, "MMA: mean share of matches that are right within so many pixels, over image pairs")
 
 
 def _draw(path: Path, records: Sequence[dict], *, sequences: int, liftings: bool) -> None:

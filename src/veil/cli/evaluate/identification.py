@@ -6,10 +6,11 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, report, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, explain, picture, report, say_table, write_json
 from veil.cli.evaluate.face_arguments import add_center, add_files
 from veil.files.faces import identities, read_faces
 from veil.report.identification import draw_identification
+from veil.report.tables import Table, fixed, interval, numbers, percent
 from veil.studies.faces.face_study import LIFTINGS
 from veil.studies.faces.identification import IdentificationRow, identification_study
 
@@ -59,30 +60,39 @@ def _identification(arguments: argparse.Namespace) -> int:
         )
     write_json(arguments.json, {"fpir": arguments.fpir, "splits": arguments.splits, "rows": [row.as_json() for row in rows]})
     if str(arguments.json) != "-":
-        _print(rows, arguments.fpir)
+        say_table(arguments, identification_table(rows))
+        explain(
+            arguments,
+            f"{rows[0].strangers} held-out people; an FPIR of {arguments.fpir:.2%} was asked. FPIR: strangers that a gallery "
+            "takes for one of its people; FNIR: people of the gallery that it misses; exceeded: share of the splits in which "
+            "held-out strangers were accepted more often; one: with the threshold of a single comparison. Rows without a "
+            "threshold of their own have too few people",
+        )
     if arguments.figure:
         draw_identification(arguments.figure, rows, arguments.fpir)
         report(arguments, arguments.figure, "the figure")
     return 0
 
 
-def _print(rows: Sequence[IdentificationRow], asked: float) -> None:
-    """Print the table; `asked` is the FPIR that was asked for."""
-    print(f"{'':9} {'threshold for this size':^46} | {'threshold of one comparison':^38}")
-    print(f"{'templates':>9} {'threshold':>9} {'FPIR':>19} {'over':>6} {'FNIR':>7} | {'threshold':>9} {'FPIR':>19} {'FNIR':>7}")
-    for row in rows:
-        fitted = f"{'too few people to say':>44}"
-        if row.threshold is not None and row.fpir is not None and row.exceeded is not None:
-            told = f"{row.fpir:.2%} ({row.fpir_low:.1%}-{row.fpir_high:.1%})"
-            fitted = f"{row.threshold:9.3f} {told:>19} {row.exceeded:6.0%} {_share(row.fnir):>7}"
-        single = f"{row.single_fpir:.2%} ({row.single_fpir_low:.1%}-{row.single_fpir_high:.1%})"
-        print(f"{row.templates:9,} {fitted} | {row.single_threshold:9.3f} {single:>19} {_share(row.single_fnir):>7}")
-    print(
-        f"{rows[0].strangers} held-out people; an FPIR of {asked:.2%} was asked; over: share of the splits in which held-out "
-        "strangers were accepted more often"
+def identification_table(rows: Sequence[IdentificationRow]) -> Table:
+    """The table of the command: with thresholds for the size of the gallery, and with that of a single comparison."""
+    own = ["threshold", "FPIR, %", "95 % interval", "exceeded, % of splits", "FNIR, %"]
+    single = ["one: threshold", "one: FPIR, %", "one: 95 % interval", "one: FNIR, %"]
+    return Table(
+        columns=numbers("templates", *own, *single),
+        rows=[
+            (
+                f"{row.templates:,}",
+                fixed(row.threshold, 3),
+                percent(row.fpir, 2),
+                interval(row.fpir_low, row.fpir_high),
+                percent(row.exceeded, 0),
+                percent(row.fnir),
+                fixed(row.single_threshold, 3),
+                percent(row.single_fpir, 2),
+                interval(row.single_fpir_low, row.single_fpir_high),
+                percent(row.single_fnir),
+            )
+            for row in rows
+        ],
     )
-
-
-def _share(value: float | None) -> str:
-    """A share as a percentage; empty without one."""
-    return "" if value is None else f"{value:.1%}"

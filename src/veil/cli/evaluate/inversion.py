@@ -21,6 +21,7 @@ from veil.cli.common import (
     quiet_colmap,
     report,
     say,
+    say_table,
     write_json,
 )
 from veil.cli.inversion.pictures import loaded
@@ -32,6 +33,7 @@ from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.mechanisms.profile import paper
 from veil.report.inversion import draw_inversions, draw_similarity
+from veil.report.tables import Name, Table, fixed, names, numbers, percent
 from veil.studies.attacks.inversion import (
     DIMS,
     Gap,
@@ -118,7 +120,9 @@ def _inversion(arguments: argparse.Namespace) -> int:
         },
     )
     if str(arguments.json) != "-":
-        _print(table, order)
+        say_table(arguments, inversion_table(table))
+        say(arguments, "\nSSIM, photograph by photograph: mean difference, and how often it is above 0")
+        say_table(arguments, gap_table(order))
     _draw(arguments, photographs, pictures, table, shown_m)
     return 0
 
@@ -177,18 +181,41 @@ def _draw(
         report(arguments, arguments.pictures, "the pictures")
 
 
-def _print(table: Sequence[InversionRow], order: Sequence[Gap]) -> None:
-    """Print the table of means, and the differences between neighbors in the order of attacks."""
-    print(
-        f"{'from':12} {'m':>3} {'distance':>8} {'decided':>8} {'MAE':>6} {'SSIM':>6} {'its 95 % interval':>18} {'PSNR dB':>8}"
+def inversion_table(rows: Sequence[InversionRow]) -> Table:
+    """The table of mean similarities to the photographs."""
+    return Table(
+        columns=[Name("from"), *numbers("m", "distance", "decided, %", "MAE", "SSIM", "95 % interval", "PSNR, dB")],
+        rows=[
+            (
+                row.attack,
+                str(row.m or ""),
+                fixed(row.distance, 3),
+                percent(row.decided),
+                fixed(row.mae, 3),
+                fixed(row.ssim, 3),
+                f"{row.interval[0]:.3f} to {row.interval[1]:.3f}",
+                fixed(row.psnr, 2),
+            )
+            for row in rows
+        ],
+        labels=2,
     )
-    for row in table:
-        distance = "" if row.distance is None else f"{row.distance:.3f}"
-        print(
-            f"{row.attack:12} {row.m or '':>3} {distance:>8} {100 * row.decided:7.1f}% {row.mae:6.3f} {row.ssim:6.3f} "
-            f"{row.interval[0]:8.3f} to {row.interval[1]:.3f} {row.psnr:8.2f}"
-        )
-    print("\nSSIM, photograph by photograph: mean difference, its 95 % interval, and how often it is above 0")
-    for gap in order:
-        interval = f"{gap.interval[0]:+.4f} to {gap.interval[1]:+.4f}"
-        print(f"m = {gap.m:2d}  {gap.better:10} - {gap.worse:10} {gap.mean:+.4f} ({interval}) {100 * gap.wins:5.1f}%")
+
+
+def gap_table(gaps: Sequence[Gap]) -> Table:
+    """The table of differences between neighbors in the order of attacks."""
+    return Table(
+        columns=[*names("from", "less"), *numbers("m", "SSIM", "95 % interval", "above 0, %")],
+        rows=[
+            (
+                gap.better,
+                gap.worse,
+                str(gap.m),
+                f"{gap.mean:+.4f}",
+                f"{gap.interval[0]:+.4f} to {gap.interval[1]:+.4f}",
+                percent(gap.wins),
+            )
+            for gap in gaps
+        ],
+        labels=3,
+    )

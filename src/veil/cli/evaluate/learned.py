@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, write_json
+from veil.cli.common import add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, say_table, write_json
 from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -17,8 +18,9 @@ from veil.files.learned_models import bundled_learned_model, read_learned_model
 from veil.files.pictures import named_pictures, read_picture
 from veil.mechanisms.release import made_from
 from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.report.tables import Name, Table, interval, numbers, percent
 from veil.studies.attacks.form_releases import FormPools
-from veil.studies.attacks.learned import LearnedRow, LearnedSetup, learned_study
+from veil.studies.attacks.learned import WITHIN, LearnedRow, LearnedSetup, learned_study
 
 EXAMPLES = """\
   veil evaluate learned bsds500/ --every 20 --skip 1 --decoys pool.npz --runs 16 --database own.npz --json learned.json
@@ -97,16 +99,25 @@ def _learned(arguments: argparse.Namespace) -> int:
 
         rows = list(learned_study(victims, setup, progress=tell))
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
-    say(arguments, f"{rows[0].photographs} photographs, {rows[0].features} features; percent within 0.1 / 0.2 / 0.4")
-    for row in rows:
-        say(arguments, _line(row))
+    say(arguments, f"{rows[0].photographs} photographs, {rows[0].features} features")
+    say_table(arguments, learned_table(rows))
     return 0
 
 
-def _line(row: LearnedRow) -> str:
-    """Line of the table: shares with their intervals."""
-    cells = [
-        f"{100 * share:5.1f} ({100 * low:.1f}-{100 * high:.1f})"
-        for share, low, high in zip(row.shares, row.low, row.high, strict=True)
-    ]
-    return f"{row.attack:52} {' / '.join(cells)}"
+def learned_table(rows: Sequence[LearnedRow]) -> Table:
+    """The table of the command: shares within three distances of the descriptor, each with its interval."""
+    heads = [head for limit in WITHIN for head in (f"within {limit:g}, %", "95 % interval")]
+    return Table(
+        columns=[Name("attack", least=20), *numbers(*heads)],
+        rows=[
+            (
+                row.attack,
+                *(
+                    cell
+                    for share, low, high in zip(row.shares, row.low, row.high, strict=True)
+                    for cell in (percent(share), interval(low, high))
+                ),
+            )
+            for row in rows
+        ],
+    )

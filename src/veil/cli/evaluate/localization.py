@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name, picture, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    picture,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.cli.evaluate.descriptors import add_descriptors, all_books, bundled_books, usable
 from veil.cli.evaluate.localization_table import compare
 from veil.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
@@ -18,6 +29,7 @@ from veil.cli.server.index import read_dictionary
 from veil.errors import InputError
 from veil.files.scenes import read_scene
 from veil.report.localization import draw_localization
+from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil.studies.localization.false_acceptance import Fold
 from veil.studies.localization.map_dictionaries import mapped, most_words
 from veil.studies.localization.retrieval import Recall, recalls
@@ -118,9 +130,10 @@ def _localization(arguments: argparse.Namespace) -> int:
         possible = _possible(settings, scene.name, folds, arguments)
         strangers = false_queries(others[scene.name], features, folds, arguments)
         trials = list(trials_of(scene.name, folds, possible, strangers, named, books, arguments))
-        rows += summed_up(scene, features[scene.name], possible, trials)
-        for line in _scene_table([item for item in rows if item.scene == scene.name]):
-            say(arguments, line)
+        here = summed_up(scene, features[scene.name], possible, trials)
+        rows += here
+        say(arguments, f"\n{scene.name}: {here[0].queries} queries, {here[0].false_queries} false ones a setting")
+        say_table(arguments, scene_table(here))
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, _record(rows, []))
     laws = [(math.inf, 1), *((value, arguments.default[2]) for value in arguments.epsilon)]
@@ -129,8 +142,8 @@ def _localization(arguments: argparse.Namespace) -> int:
         say(arguments, f"retrieval with {joint} words, not {arguments.retrieval_words}: the maps have too few descriptors")
     retrieval = recalls(first_folds, joint, laws) if with_words else []
     write_json(arguments.json, _record(rows, retrieval))
-    for line in _retrieval_table(retrieval) if with_words else []:
-        say(arguments, line)
+    if with_words:
+        _say_retrieval(arguments, retrieval)
     if arguments.figure:
         draw_localization(arguments.figure, rows, default=arguments.default)
         report(arguments, arguments.figure, "the figure")
@@ -159,34 +172,59 @@ def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arg
     return [item for item in settings if item.dictionary != "reference" or (item.words or 0) <= most]
 
 
-def _scene_table(rows: Sequence[LocalizationRow]) -> Iterator[str]:
-    """Lines of the printed table of one scene."""
-    names = list(rows[0].localized)
-    yield ""
-    yield f"{rows[0].scene}: {rows[0].queries} queries, {rows[0].false_queries} false ones a setting"
-    head = f"{'form':11} {'matching':10} {'dictionary':10} {'K':>6} {'eps':>4} {'m':>2} {'samples':>7}  "
-    yield head + "  ".join(f"{name:>11}" for name in names) + "  position  rotation  inliers  false      bytes  eps image"
-    for item in rows:
-        setting = item.setting
-        epsilon = "" if setting.epsilon is None else f"{setting.epsilon:g}"
-        dictionary = Path(setting.dictionary or "").name[:10]
-        text = f"{setting.form:11} {setting.matching:10} {dictionary:10} {setting.words or '':>6} "
-        text += f"{epsilon:>4} {setting.m or '':>2} {setting.iterations or '':>7}  "
-        text += "  ".join(f"{100 * share:9.1f} %" for share in item.localized.values())
-        position = "       -" if item.median_position is None else f"{item.median_position:8.4f}"
-        rotation = "       -" if item.median_rotation_deg is None else f"{item.median_rotation_deg:8.3f}"
-        text += f"  {position}  {rotation}  {item.median_inliers:7.0f}  {item.false_accepts:2}/{item.false_queries:<2}"
-        yield text + f"  {item.upload_bytes:9.0f}  {'' if item.epsilon_image is None else f'{item.epsilon_image:.0f}'}"
+def scene_table(rows: Sequence[LocalizationRow]) -> Table:
+    """The table of one scene."""
+    errors = "position, median", "rotation, median deg", "inliers, median", "false accepted", "upload, bytes"
+    return Table(
+        columns=[
+            Number("#"),
+            *names("form", "matching", "dictionary"),
+            *numbers("K", "epsilon", "m", "samples", *(f"{name}, %" for name in rows[0].localized)),
+            *numbers(*errors, "epsilon of image"),
+        ],
+        rows=[
+            (
+                str(number),
+                item.setting.form,
+                item.setting.matching or "",
+                Path(item.setting.dictionary or "").name,
+                str(item.setting.words or ""),
+                "" if item.setting.epsilon is None else f"{item.setting.epsilon:g}",
+                str(item.setting.m or ""),
+                str(item.setting.iterations or ""),
+                *(percent(share) for share in item.localized.values()),
+                fixed(item.median_position, 4),
+                fixed(item.median_rotation_deg, 3),
+                fixed(item.median_inliers, 0),
+                f"{item.false_accepts}/{item.false_queries}",
+                fixed(item.upload_bytes, 0),
+                fixed(item.epsilon_image, 0),
+            )
+            for number, item in enumerate(rows, start=1)
+        ],
+        labels=2,
+    )
 
 
-def _retrieval_table(retrieval: Sequence[Recall]) -> Iterator[str]:
-    """Lines of the printed table of retrieval."""
+def retrieval_table(retrieval: Sequence[Recall]) -> Table:
+    """The table of retrieval from words."""
+    return Table(
+        columns=[Name("sent"), *numbers("epsilon", "m", "recall at 10, %")],
+        rows=[
+            ("raw descriptors", "", "", percent(item.recall_at_10))
+            if math.isinf(item.epsilon)
+            else ("words", f"{item.epsilon:g}", str(item.m), percent(item.recall_at_10))
+            for item in retrieval
+        ],
+    )
+
+
+def _say_retrieval(arguments: argparse.Namespace, retrieval: Sequence[Recall]) -> None:
+    """Print the table of retrieval below what was searched, or that nothing could be."""
     if not retrieval or not retrieval[0].queries:
-        yield "retrieval: no query overlaps a mapped photograph"
+        say(arguments, "retrieval: no query overlaps a mapped photograph")
         return
     first = retrieval[0]
-    yield ""
-    yield f"retrieval among {first.images} photographs of all scenes, {first.queries} queries, {first.words} words"
-    for item in retrieval:
-        sent = "raw descriptors" if math.isinf(item.epsilon) else f"epsilon {item.epsilon:g}, m {item.m}"
-        yield f"  {sent:20} recall@10 {100 * item.recall_at_10:.1f} %"
+    what = f"retrieval among {first.images} photographs of all scenes, {first.queries} queries, {first.words} words"
+    say(arguments, f"\n{what}")
+    say_table(arguments, retrieval_table(retrieval))

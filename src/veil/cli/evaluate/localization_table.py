@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 
-from veil.cli.common import say, write_json
+from veil.cli.common import explain, say, say_table, write_json
 from veil.cli.evaluate.descriptors import Descriptors, all_books, bundled_books, usable
 from veil.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
 from veil.cli.evaluate.queries import extracted_features, other_places
@@ -13,6 +13,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.pipelines.descriptor_books import DescriptorBooks
+from veil.report.tables import Remark, Table, fixed, names, numbers
 from veil.studies.localization.word_localization_settings import LocalizationRow, settings_of_forms
 from veil.studies.matching.equal_numbers import with_equal_numbers
 
@@ -33,21 +34,20 @@ def compare(arguments: argparse.Namespace) -> int:
         item.require_others(image.image_digest for images in features[name].values() for image in images.values())
     rows: list[LocalizationRow] = []
     without: list[dict[str, str]] = descriptors.as_json()
-    for line in _head(scenes):
-        say(arguments, line)
+    unmapped: list[tuple[str, str, str]] = []
     for scene in scenes:
         for name in descriptors.networks:
             own = _rows(scene, others[scene.name], features[name], books[name], arguments)
             if isinstance(own, str):  # a descriptor that matches too little for a map is a result, too
                 without.append({"descriptor": name, "reason": own})
-                say(arguments, f"{scene.name:13} {name:13} no map: {own}")
+                unmapped.append((scene.name, name, own))
                 continue
             rows += own
-            for row in own:
-                say(arguments, _line(row.scene, [row]))
             if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
                 write_json(arguments.json, _record(rows, without))
-    for line in [*_together(rows), *descriptors.lines()]:
+    say_table(arguments, compared_table(rows, unmapped))
+    explain(arguments, *thresholds_of(scenes))
+    for line in descriptors.lines():
         say(arguments, line)
     write_json(arguments.json, _record(rows, without))
     return 0
@@ -109,38 +109,53 @@ def _record(rows: Sequence[LocalizationRow], without: Sequence[Mapping[str, str]
     return {"rows": [item.as_json() for item in rows], "retrieval": [], "left_out": list(without)}
 
 
-def _head(scenes: Sequence[ReferenceScene]) -> Iterator[str]:
-    """The head of the table, after what its columns of localized queries mean."""
+def thresholds_of(scenes: Sequence[ReferenceScene]) -> Iterator[str]:
+    """What the columns of localized queries mean."""
     if any(scene.metric for scene in scenes):
         yield "tight, mid, wide: within 0.25 m and 2 deg, 0.5 m and 5 deg, 5 m and 10 deg"
     if not all(scene.metric for scene in scenes):
         yield "without a metric reference: within 1 % of the cameras' extent and 2 deg, 2 % and 5 deg, 20 % and 10 deg"
-    counts = f"{'tight':>5} {'mid':>5} {'wide':>5}"
-    yield f"{'scene':13} {'descriptor':13} {'form':11} {counts} {'position':>8} {'inliers':>7} {'false':>5}"
 
 
-def _line(scene: str, rows: Sequence[LocalizationRow]) -> str:
-    """A line of the table: queries localized within each threshold and false queries accepted, of so many, over some rows."""
-    first = rows[0]
-    queries = sum(row.queries for row in rows)
+def compared_table(rows: Sequence[LocalizationRow], without: Sequence[tuple[str, str, str]] = ()) -> Table:
+    """The table of descriptors and forms, each scene alone and then all together.
+
+    `without` holds scene, descriptor and reason where there is no map.
+    """
+    counted = numbers("tight", "mid", "wide", "position, median", "inliers, median", "false poses")
+    remarks = [Remark(labels=(scene, name, ""), text=f"no map: {reason}") for scene, name, reason in without]
+    return Table(
+        columns=[*names("scene", "descriptor", "form"), *counted],
+        rows=[*(_cells(row.scene, [row]) for row in rows), *remarks, *_together(rows)],
+        labels=3,
+    )
+
+
+def _cells(scene: str, rows: Sequence[LocalizationRow]) -> tuple[str, ...]:
+    """Queries localized within each threshold and false queries accepted, of so many, over some rows."""
+    first, queries = rows[0], sum(row.queries for row in rows)
     counts = [
         f"{sum(round(list(row.localized.values())[index] * row.queries) for row in rows)}/{queries}" for index in range(3)
     ]
-    position, inliers = "-", "-"
-    if len(rows) == 1:
-        position = "-" if first.median_position is None else f"{first.median_position:.4f}"
-        inliers = f"{first.median_inliers:.0f}"
+    alone = len(rows) == 1
     false = f"{sum(row.false_accepts for row in rows)}/{sum(row.false_queries for row in rows)}"
-    text = f"{scene:13} {first.descriptor:13} {first.setting.form:11} {counts[0]:>5} {counts[1]:>5} {counts[2]:>5}"
-    return f"{text} {position:>8} {inliers:>7} {false:>5}"
+    return (
+        scene,
+        first.descriptor,
+        first.setting.form,
+        *counts,
+        fixed(first.median_position if alone else None, 4),
+        fixed(first.median_inliers if alone else None, 0),
+        false,
+    )
 
 
-def _together(rows: Sequence[LocalizationRow]) -> Iterator[str]:
-    """Lines of all scenes together, where there are several, of the descriptors that have a map of each."""
+def _together(rows: Sequence[LocalizationRow]) -> Iterator[tuple[str, ...]]:
+    """Rows of all scenes together, where there are several, of the descriptors that have a map of each."""
     scenes = {row.scene for row in rows}
     if len(scenes) < 2:
         return
     for key in dict.fromkeys((row.descriptor, row.setting.form) for row in rows):
         own = [row for row in rows if (row.descriptor, row.setting.form) == key]
         if {row.scene for row in own} == scenes:
-            yield _line("all", own)
+            yield _cells("all", own)

@@ -11,13 +11,26 @@ import numpy as np
 
 from veil.attacks.positions.pair_network import PairNetwork
 from veil.attacks.positions.pair_training import PairTraining, Photograph, train_pairs
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.pair_networks import bundled_pair_network, read_pair_network, write_pair_network
 from veil.files.pictures import named_pictures, read_picture
 from veil.mechanisms.public import publish
+from veil.report.tables import Table, fixed, names, numbers, percent
 from veil.studies.attacks.neighborhoods import (
     ATTACKS,
     RULES,
@@ -74,7 +87,9 @@ def _neighborhoods(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, {"network": network.source, "rows": [row.as_json() for row in rows]})
     if str(arguments.json) != "-":
         say(arguments, f"{len(victims)} photographs; network: {network.source}")
-        _print(rows)
+        say_table(arguments, neighborhood_table(rows))
+        named = {row.rule: RULES[row.rule] for row in rows} | {row.attack: ATTACKS[row.attack] for row in rows}
+        explain(arguments, *(f"{name}: {text}" for name, text in named.items()))
     return 0
 
 
@@ -128,13 +143,23 @@ def _extracted(paths: Sequence[Path], arguments: argparse.Namespace, *, most: in
     return found
 
 
-def _print(rows: Sequence[NeighborhoodRow]) -> None:
-    """Print the table."""
-    limits = "".join(f"{f'in {limit:g} px':>10}" for limit in WITHIN_PX)
-    print(f"{'lines':18} {'attack':30} {'count':>6} {'undecided':>9} {'median px':>9}{limits}")
-    for row in rows:
-        median = "" if row.median_px is None else f"{row.median_px:.1f}"
-        shares = "".join(f"{100 * share:9.1f}%" for share in row.within.values())
-        print(f"{row.rule:18} {row.attack:30} {row.features:6d} {row.undecided:9d} {median:>9}{shares}")
-    for name, text in ({row.rule: RULES[row.rule] for row in rows} | {row.attack: ATTACKS[row.attack] for row in rows}).items():
-        print(f"  {name}: {text}")
+def neighborhood_table(rows: Sequence[NeighborhoodRow]) -> Table:
+    """The table of the command."""
+    return Table(
+        columns=[
+            *names("lines", "attack"),
+            *numbers("features", "undecided", "median, px", *(f"within {limit:g} px, %" for limit in WITHIN_PX)),
+        ],
+        rows=[
+            (
+                row.rule,
+                row.attack,
+                str(row.features),
+                str(row.undecided),
+                fixed(row.median_px, 1),
+                *(percent(share) for share in row.within.values()),
+            )
+            for row in rows
+        ],
+        labels=2,
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ import numpy as np
 from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.cli.evaluate.descriptors import extraction_options
-from veil.cli.evaluate.forged import forged_answers, forged_table, strange_pictures
+from veil.cli.evaluate.forged import forged_answers, strange_pictures
+from veil.cli.evaluate.query_tables import say_answers, say_forged
 from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.extraction import Extractor, extract
@@ -25,14 +25,11 @@ from veil.files.scenes import ReferenceScene, read_scene
 from veil.files.weights import load_network
 from veil.localization.by_distance import LocalizeOptions
 from veil.report.queries import draw_forged, draw_queries
-from veil.statistics import clopper_pearson
 from veil.studies.localization.acceptance_counts import QueryAnswer, acceptance_counts
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, ReferencePlace, fold_maps
 from veil.studies.localization.forged_answers import FormAnswer, group_counts
 from veil.studies.localization.query_runner import JobResult, job_count, query_jobs, run_jobs
 from veil.studies.localization.robustness import (
-    ALL_MATCHES,
-    ErrorSummary,
     RobustnessTrial,
     default_levels,
     error_summaries,
@@ -43,9 +40,6 @@ EXAMPLES = """\
   veil evaluate queries strecha/* --same-place entry-P10 castle-P19 --strangers sacre_coeur/
   veil evaluate queries lund_door fox --forged 3 --only-forged --strangers photos/ --max-features 1500 --json forged.json
 """
-# What the protocol requires of lines: the share of true queries that is accepted, enough false queries to say that none is,
-# and the median error of lines over that of points.
-NEEDED_SHARE, NEEDED_FALSE, ALLOWED_RATIO = 0.99, 100, 1.3
 
 
 def register(protocols: Any) -> None:
@@ -122,8 +116,7 @@ def _queries(arguments: argparse.Namespace) -> int:
             write_json(arguments.json, _record(answers, trials, forged))
     if str(arguments.json) == "-":
         write_json(arguments.json, _record(answers, trials, forged))
-    for line in ["", *_acceptance_table(answers), "", *_robustness_table(error_summaries(trials))]:
-        say(arguments, line)
+    say_answers(arguments, answers, error_summaries(trials))
     if arguments.figure:
         draw_queries(arguments.figure, answers, trials, threshold=-protocol.localize.max_log10_nfa)
         report(arguments, arguments.figure, "the figure")
@@ -152,8 +145,7 @@ def _forged(
             f"{scene.name}: forged queries accepted {sum(item.accepted for item in false)} of {len(false)}, "
             f"true ones {sum(item.accepted for item in true)} of {len(true)}",
         )
-    for line in ["", *forged_table(answers)]:
-        say(arguments, line)
+    say_forged(arguments, group_counts(answers))
     if arguments.only_forged or str(arguments.json) != "-":
         write_json(arguments.json, _record([], [], answers))
     if arguments.forged_figure:
@@ -260,57 +252,3 @@ def _results(
         for result in run_jobs(jobs, engine=engine, prepare=quiet_colmap):
             shown.update()
             yield result
-
-
-def _acceptance_table(answers: Sequence[QueryAnswer]) -> Iterator[str]:
-    """Lines of the printed table of accepted queries, and whether the protocol's two requirements on lines are met."""
-    yield f"{'query':12} {'seen as':14} accepted     95 % interval     -log10 NFA"
-    for item in acceptance_counts(answers):
-        word = "least" if item.kind == "true" else "most"
-        text = f"{item.kind:12} {item.observation:14} {f'{item.accepted}/{item.total}':>8}"
-        text += f"  {100 * item.low:6.2f}-{100 * item.high:6.2f} %  {word} {item.margin:.1f}"
-        yield text + (f"  {item.astray} turned by more than 5 deg" if item.astray else "")
-    true = [answer for answer in answers if answer.kind == "true" and answer.observation != "points"]
-    false = [answer for answer in answers if answer.kind != "true" and answer.observation != "points"]
-    share = sum(answer.accepted for answer in true) / len(true)
-    wrong = sum(answer.accepted for answer in false)
-    met = _met(share >= NEEDED_SHARE)
-    yield f"true queries accepted from lines: {100 * share:.1f} % of {len(true)} (needed 99 %): {met}"
-    if not false:
-        yield "no false queries were asked: give more scenes, --strangers or --noise"
-        return
-    low, high = clopper_pearson(wrong, len(false), confidence=0.95)
-    met = _met(wrong == 0) if len(false) >= NEEDED_FALSE else f"too few to tell (needed {NEEDED_FALSE})"
-    yield f"false queries accepted from lines: {wrong} of {len(false)} ({100 * low:.2f}-{100 * high:.2f} %; needed 0): {met}"
-
-
-def _robustness_table(summaries: Sequence[ErrorSummary]) -> Iterator[str]:
-    """Lines of the printed table of lines against points, and whether the protocol's requirement on their ratio is met."""
-    yield f"{'matches':9} {'wrong':>6} {'seen as':14} {'pairs':>5}  points     lines      ratio  within scenes  without a pose"
-    for row in summaries:
-        matches = {ALL_MATCHES: "all >=200", -1: "together"}.get(row.matches, str(row.matches))
-        share = f"{100 * row.wrong_share:.0f} %" if row.matches != -1 else "<=50 %"
-        yield (
-            f"{matches:9} {share:>6} {row.observation:14} {row.count:5}  {_number(row.points_median):9}  "
-            f"{_number(row.lines_median):9}  {_number(row.ratio, 2):5}  {_number(row.ratio_within, 2):13}  "
-            f"{row.refused_points} points, {row.refused_lines} lines" + ("" if row.required else "  (not required)")
-        )
-    required = [row for row in summaries if row.required]
-    if not required:
-        yield "no query has 200 right matches: lines and points were not compared; extract more features"
-        return
-    for name in ("ratio", "ratio_within"):
-        worst = max(value if math.isfinite(value := getattr(row, name)) else math.inf for row in required)
-        said = "of all scenes together" if name == "ratio" else "within scenes"
-        yield (
-            f"median error of lines over that of points, {said}, worst of the required: {worst:.2f} (needed {ALLOWED_RATIO}): "
-            + (_met(worst <= ALLOWED_RATIO))
-        )
-
-
-def _met(holds: bool) -> str:
-    return "met" if holds else "NOT met"
-
-
-def _number(value: float, digits: int = 5) -> str:
-    return f"{value:.{digits}f}" if math.isfinite(value) else "none"

@@ -5,14 +5,27 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
@@ -26,6 +39,7 @@ from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import RULE_NAMES, rule_of
 from veil.mechanisms.public import publish
 from veil.report.reconstruction import draw_curve, draw_maps
+from veil.report.tables import Table, names, numbers
 from veil.studies.mapping.reconstruction import Run, Subject, map_lines, map_points
 
 EXAMPLES = """\
@@ -81,11 +95,11 @@ def _reconstruction(arguments: argparse.Namespace) -> int:
         subject = subject_of(scene, arguments)
         for run in _runs(subject, arguments, warm=number > 0):
             runs.append(run)
-            say(arguments, _line(run))
+            explain(arguments, _line(run))
         write_json(arguments.json if str(arguments.json) != "-" else None, {"runs": [run.as_json() for run in runs]})
     write_json(arguments.json, {"runs": [run.as_json() for run in runs]})
-    for line in _summary(runs):
-        say(arguments, line)
+    say(arguments, "")
+    say_table(arguments, summary_table(runs))
     if arguments.figure:
         draw_maps(arguments.figure, runs, {scene.name: scene.cam_from_world for scene in scenes})
         report(arguments, arguments.figure, "the maps")
@@ -200,30 +214,48 @@ def _reference(name: str, run: Run) -> Mapping[str, Rigid]:
 
 def _line(run: Run) -> str:
     """The printed line of one map."""
-    head = f"{run.scene:16} {run.method:6} seed {run.seed}"
-    head += f" noise {run.gravity_noise_deg:g}" if run.method == "lines" else " " * 8
+    head = f"{run.scene}: {run.method}, seed {run.seed}"
+    head += f", noise {run.gravity_noise_deg:g} deg" if run.method == "lines" else ""
     if run.position is None or run.rotation_deg is None or run.leakage is None:
-        return f"{head}  {run.registered}/{run.total}  {run.reason}"
-    errors = f"position {run.position.mean:.4g} (max {run.position.max:.4g})  rotation {run.rotation_deg.mean:.3f} deg"
-    errors += f", pairwise {run.pairwise_rotation_deg:.3f}"
-    leakage = f"  leak {run.leakage.share:.0%} at {run.leakage.median_px:.2f} px" if run.method == "lines" else ""
+        return f"{head}: {run.registered} of {run.total} images: {run.reason}"
+    text = f"{head}: {run.registered} of {run.total} images, {len(run.points)} points in {run.seconds['map']:.1f} s; position "
+    text += f"error {run.position.mean:.4g} (at most {run.position.max:.4g}), rotation error {run.rotation_deg.mean:.3f} deg "
+    text += f"(between pairs {run.pairwise_rotation_deg:.3f})"
+    if run.method == "lines":
+        text += f"; the map tells {run.leakage.share:.0%} of the hidden positions to {run.leakage.median_px:.2f} px"
     if run.aligned_share is not None:
-        leakage += f", horizontal coordinate of {run.aligned_share:.0%}"
-    return f"{head}  {run.registered}/{run.total}  {len(run.points)} points  {errors}{leakage}  {run.seconds['map']:.1f} s"
+        text += f", and the horizontal coordinate of {run.aligned_share:.0%}"
+    return text
 
 
-def _summary(runs: list[Run]) -> Iterator[str]:
-    """Lines of the printed table: median and worst errors over the seeds, per scene, method and noise."""
-    yield ""
-    yield f"{'scene':16} {'method':6} noise  seeds  success  registered  position median (worst)  rotation median (worst)"
-    for key in dict.fromkeys((run.scene, run.method, run.gravity_noise_deg) for run in runs):
-        group = [run for run in runs if (run.scene, run.method, run.gravity_noise_deg) == key]
-        positions = [run.position.mean for run in group if run.position]
-        rotations = [run.rotation_deg.mean for run in group if run.rotation_deg]
-        least, total = min(run.registered for run in group), group[0].total
-        text = (
-            f"{key[0]:16} {key[1]:6} {key[2]:5g}  {len(group):5}  {sum(run.succeeded for run in group):7}  {least:7}/{total:<3}"
-        )
-        if positions:
-            text += f"  {np.median(positions):9.4g} ({max(positions):.4g})  {np.median(rotations):12.3f} ({max(rotations):.3f})"
-        yield text
+def summary_table(runs: Sequence[Run]) -> Table:
+    """The table of the command: median and worst errors over the seeds, by scene, method and noise."""
+    errors = "position, median", "worst", "rotation, median deg", "rotation, worst deg"
+    return Table(
+        columns=[*names("scene", "method"), *numbers("noise, deg", "seeds", "right maps", "least registered", *errors)],
+        rows=[
+            _summary([run for run in runs if (run.scene, run.method, run.gravity_noise_deg) == key])
+            for key in dict.fromkeys((run.scene, run.method, run.gravity_noise_deg) for run in runs)
+        ],
+        labels=3,
+    )
+
+
+def _summary(group: Sequence[Run]) -> tuple[str, ...]:
+    """The cells of runs that differ by their seed alone."""
+    first = group[0]
+    positions = [run.position.mean for run in group if run.position]
+    rotations = [run.rotation_deg.mean for run in group if run.rotation_deg]
+    errors: tuple[str, ...] = ("none",) * 4
+    if positions:
+        position = f"{np.median(positions):.4g}", f"{max(positions):.4g}"
+        errors = *position, f"{np.median(rotations):.3f}", f"{max(rotations):.3f}"
+    return (
+        first.scene,
+        first.method,
+        f"{first.gravity_noise_deg:g}",
+        str(len(group)),
+        str(sum(run.succeeded for run in group)),
+        f"{min(run.registered for run in group)}/{first.total}",
+        *errors,
+    )

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    progress,
+    quiet_colmap,
+    say_table,
+    write_json,
+)
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -16,6 +27,7 @@ from veil.files.pictures import find_pictures, read_picture
 from veil.pipelines.linked_images import similarities_by_matches
 from veil.pipelines.pair_choice import similarities
 from veil.randomness import seeded
+from veil.report.tables import Table, names, numbers, percent
 from veil.studies.matching.retrieval_recall import RETRIEVED, RecallRow, overlapping, recall_rows, released_alike
 
 EXAMPLES = """\
@@ -80,8 +92,7 @@ def _retrieval(arguments: argparse.Namespace) -> int:
     by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.threads)
     rows += recall_rows({"tracks": forms["subspaces"]}, scenes, pairs, by_matches)
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
-    for line in _table(rows):
-        say(arguments, line)
+    say_table(arguments, recall_table(rows))
     return 0
 
 
@@ -97,10 +108,19 @@ def _some(paths: list[Path], most: int | None) -> list[Path]:
     return paths[:: -(-len(paths) // most)] if most else paths
 
 
-def _table(rows: list[RecallRow]) -> list[str]:
-    """The rows as a table for people."""
-    lines = [f"{'scene':<22} {'form':<10} {'images':>7} {'queries':>8}" + "".join(f"{f'at {n}':>8}" for n in RETRIEVED)]
-    for row in rows:
-        cells = "".join(f"{100 * value:>7.1f}%" for value in row.recall.values())
-        lines.append(f"{row.scene or 'all':<22} {row.form:<10} {row.images:>7,} {row.queries:>8,}{cells}")
-    return lines
+def recall_table(rows: Sequence[RecallRow]) -> Table:
+    """The table of the command: recall among the k most similar images, empty without queries."""
+    return Table(
+        columns=[*names("scene", "form"), *numbers("images", "queries", *(f"recall at {count}, %" for count in RETRIEVED))],
+        rows=[
+            (
+                row.scene or "all",
+                row.form,
+                f"{row.images:,}",
+                f"{row.queries:,}",
+                *(percent(row.recall.get(count)) for count in RETRIEVED),
+            )
+            for row in rows
+        ],
+        labels=2,
+    )

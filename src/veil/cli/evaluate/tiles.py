@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.cli.evaluate.queries import extracted_features, other_places, reference_place, stranger_features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.randomness import Secret, memoized
+from veil.report.tables import Name, Number, Table, fixed, numbers
 from veil.report.tiles import ALLOWED_RATIO, NEEDED_SHARE, draw_tiles
 from veil.studies.localization.against_raw import AgainstRaw
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
@@ -113,8 +127,11 @@ def _tiles(arguments: argparse.Namespace) -> int:
             write_json(arguments.json, _record(tile_rows(trials), form_rows(sent, trials)))
     rows, forms = tile_rows(trials), form_rows(sent, trials)
     write_json(arguments.json, _record(rows, forms))
-    for line in [*described(rows), *described_forms(rows, forms)]:
-        say(arguments, line)
+    say_table(arguments, tile_table(rows))
+    explain(arguments, enough(rows))
+    if forms:
+        say(arguments, "")
+        say_table(arguments, form_table(rows, forms))
     if arguments.figure:
         draw_tiles(arguments.figure, rows, forms)
         report(arguments, arguments.figure, "the figure")
@@ -133,56 +150,68 @@ def _folds(scene: ReferenceScene, features: dict, arguments: argparse.Namespace)
         return fold_maps(reference_place(scene, features), protocol, workdir=Path(workdir), progress=bar)
 
 
-def described(rows: Sequence[TileRow]) -> Iterator[str]:
-    """The rows as a table for people, and which settings reach what is needed in all scenes together."""
-    head = f"{'scene':16} {'tile':>7} {'axes':>4} {'bits':>4} {'asked':>5} {'words':>5} {'tiles':>6} {'manifest':>8} {'kB':>7}"
-    yield f"{head}  {'localized':>9}  {'error':>6}  {'false poses':>11}  {'s':>5}"
-    for row in rows:
-        setting, beside = row.setting, row.beside
-        text = f"{row.scene[:16]:16} {setting.tile_bytes:>7} {setting.axes:>4} {setting.bits:>4} {setting.asked:>5} "
-        text += f"{setting.words or 'usual':>5} "
-        text += f"{row.tiles:>6.1f} {row.manifest_bytes / 1000:>8.0f} {row.fetched_bytes / 1000:>7.0f}  "
-        text += f"{f'{beside.localized}/{beside.raw_localized}':>9}  {_ratio(beside):>6}  "
-        yield f"{text}{f'{row.false_poses}/{row.false_queries}':>11}  {row.seconds:>5.2f}"
-    last = rows[-1].scene
-    enough = [row for row in rows if row.scene == last and is_enough(row.beside) and row.false_poses == 0]
-    if not enough:
-        yield f"no setting localizes {100 * NEEDED_SHARE:g} % with at most {ALLOWED_RATIO:g} times the error and no false pose"
-        return
-    best = min(enough, key=lambda row: row.fetched_bytes)
-    yield (
-        f"the fewest bytes that localize {100 * NEEDED_SHARE:g} % with at most {ALLOWED_RATIO:g} times the error and no false "
-        f"pose: {best.fetched_bytes / 1000:.0f} kB, tiles of {best.setting.tile_bytes} bytes with {best.setting.axes} axes of "
-        f"{best.setting.bits} bits"
+def tile_table(rows: Sequence[TileRow]) -> Table:
+    """The table of settings: what each costs, and what it localizes beside the whole raw map."""
+    setting = "tile, bytes", "axes", "bits", "asked", "words"
+    cost = "tiles", "manifest, kB", "fetched, kB", "localized", "error to raw's", "false poses", "seconds"
+    return Table(
+        columns=[Number("#"), Name("scene"), *numbers(*setting, *cost)],
+        rows=[
+            (
+                str(number),
+                row.scene,
+                *map(str, (row.setting.tile_bytes, row.setting.axes, row.setting.bits, row.setting.asked)),
+                str(row.setting.words or "usual"),
+                fixed(row.tiles, 1),
+                fixed(row.manifest_bytes / 1000, 0),
+                fixed(row.fetched_bytes / 1000, 0),
+                *_found(row.beside),
+                f"{row.false_poses}/{row.false_queries}",
+                fixed(row.seconds, 2),
+            )
+            for number, row in enumerate(rows, start=1)
+        ],
+        labels=2,
     )
 
 
-def described_forms(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> Iterator[str]:
-    """The same photographs in the forms that are sent to a server, and in tiles from two servers, as a table for people."""
-    if not forms:
-        return
-    yield ""
-    head = f"{'scene':16} {'what was asked':28} {'up kB':>7} {'down kB':>7}  {'localized':>9}  {'error':>6}"
-    yield f"{head}  {'device s':>8} {'server s':>8}"
+def enough(rows: Sequence[TileRow]) -> str:
+    """Which setting reaches what is needed in all scenes together with the fewest bytes, as a sentence."""
+    last = rows[-1].scene
+    some = [row for row in rows if row.scene == last and is_enough(row.beside) and row.false_poses == 0]
+    needed = f"{100 * NEEDED_SHARE:g} % with at most {ALLOWED_RATIO:g} times the error and no false pose"
+    if not some:
+        return f"no setting localizes {needed}"
+    best = min(some, key=lambda row: row.fetched_bytes)
+    return (
+        f"the fewest bytes that localize {needed}: {best.fetched_bytes / 1000:.0f} kB, tiles of {best.setting.tile_bytes} "
+        f"bytes with {best.setting.axes} axes of {best.setting.bits} bits"
+    )
+
+
+def form_table(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> Table:
+    """The same photographs in the forms that are sent to a server, and in tiles from two servers."""
+    cells: list[tuple[str, ...]] = []
     for scene in dict.fromkeys(form.scene for form in forms):
         for form in (item for item in forms if item.scene == scene):
-            text = f"{scene[:16]:16} {form.form:28} {form.upload_bytes / 1000:>7.1f} {'a pose':>7}  "
-            yield f"{text}{_found(form.beside)}  {form.device_seconds:>8.2f} {form.server_seconds:>8.2f}"
+            size, seconds = fixed(form.upload_bytes / 1000, 1), (fixed(form.device_seconds, 2), fixed(form.server_seconds, 2))
+            cells.append((scene, form.form, size, "", *_found(form.beside), *seconds))
         for row in (item for item in rows if item.scene == scene):
             setting = row.setting
             name = f"tiles {setting.tile_bytes >> 10} KiB, {setting.bits} bits, {setting.asked} asked"
-            text = f"{scene[:16]:16} {name:28} {row.up_bytes / 1000:>7.3f} {row.down_bytes / 1000:>7.0f}  "
-            yield f"{text}{_found(row.beside)}  {row.seconds:>8.2f} {'-':>8}"
+            sizes = fixed(row.up_bytes / 1000, 3), fixed(row.down_bytes / 1000, 0)
+            cells.append((scene, name, *sizes, *_found(row.beside), fixed(row.seconds, 2), ""))
+    heads = "up, kB", "down, kB (else a pose)", "localized", "error to raw's", "device, s", "server, s"
+    return Table(
+        columns=[Name("scene", least=9), Name("what was asked", least=28), *numbers(*heads)],
+        rows=cells,
+        labels=2,
+    )
 
 
-def _found(beside: AgainstRaw) -> str:
-    """How many photographs were localized, and the ratio of errors, as columns."""
-    return f"{f'{beside.localized}/{beside.raw_localized}':>9}  {_ratio(beside):>6}"
-
-
-def _ratio(beside: AgainstRaw) -> str:
-    """The ratio of errors as the tables show it."""
-    return "-" if beside.error_ratio is None else f"{beside.error_ratio:.3f}"
+def _found(beside: AgainstRaw) -> tuple[str, str]:
+    """How many photographs were localized beside the raw map's, and the ratio of errors."""
+    return f"{beside.localized}/{beside.raw_localized}", fixed(beside.error_ratio, 3)
 
 
 def is_enough(beside: AgainstRaw) -> bool:

@@ -13,10 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    progress,
+    quiet_colmap,
+    say_table,
+    write_json,
+)
 from veil.cli.evaluate.queries import extracted_features, reference_place, stranger_features
 from veil.features import Features
 from veil.files.scenes import ReferenceScene, read_scene
+from veil.report.tables import Name, Number, Table, fixed, interval, numbers
 from veil.statistics import clopper_pearson
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 from veil.studies.localization.upright_localization import UprightRow, UprightSetting, UprightTrial, run_upright, upright_row
@@ -96,14 +107,12 @@ def _upright(arguments: argparse.Namespace) -> int:
         found = list(_trials(scene, settings, own, arguments))
         trials += found
         rows += _rows(found, settings, scene.name, metric, extent)
-        for row in rows[-len(settings) :]:
-            say(arguments, _line(row))
+        say_table(arguments, upright_table(rows[-len(settings) :]))
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     if len(scenes) > 1:
         rows += _rows(trials, settings, "all", metric, extent)
-        for row in rows[-len(settings) :]:
-            say(arguments, _line(row))
+        say_table(arguments, upright_table(rows[-len(settings) :]))
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     return 0
 
@@ -180,16 +189,36 @@ def extent_of(scene: ReferenceScene) -> float:
     return float(np.linalg.norm(np.ptp(centers, axis=0)))
 
 
-def _line(row: UprightRow) -> str:
-    """The printed line of a row."""
+def upright_table(rows: Sequence[UprightRow]) -> Table:
+    """The table of one scene, or of all: true queries, then false ones, where there are any."""
+    sent = "features", "epsilon", "m", "epsilon of image", "gravity, deg", "near"
+    true = "right", "95 % interval", "accepted", "turned by more than 5 deg"
+    false = "false accepted", "least false log10 NFA", "median, s", "most, s"
+    return Table(
+        columns=[Number("#"), Name("scene"), *numbers(*sent, *true, *false)],
+        rows=[(str(number), *_cells(row)) for number, row in enumerate(rows, start=1)],
+        labels=2,
+    )
+
+
+def _cells(row: UprightRow) -> tuple[str, ...]:
+    """The cells of a row; what was not asked is empty."""
     setting = row.setting
-    text = f"{row.scene:14} N {setting.features} epsilon {setting.epsilon:g} m {setting.m} (image {setting.epsilon_image:.0f})"
-    text += f", gravity {setting.gravity_sigma_deg:g} deg" + (f", near {setting.near}" if setting.near else "")
+    true: tuple[str, ...] = ("",) * 4
     if row.queries:
         low, high = clopper_pearson(row.right, row.queries, confidence=0.95)
-        text += f": right {row.right} of {row.queries} ({100 * low:.0f}-{100 * high:.0f} %), accepted {row.accepted}"
-        text += f", astray {row.astray}"
-    if row.false_queries:
-        text += f"; false {row.false_accepts} of {row.false_queries}"
-        text += "" if row.least_false_log10_nfa is None else f" (least log10 NFA {row.least_false_log10_nfa:.1f})"
-    return f"{text}; {row.median_seconds:.1f} s a query, at most {row.most_seconds:.1f}"
+        true = f"{row.right} of {row.queries}", interval(low, high, 0), str(row.accepted), str(row.astray)
+    return (
+        row.scene,
+        str(setting.features),
+        f"{setting.epsilon:g}",
+        str(setting.m),
+        fixed(setting.epsilon_image, 0),
+        f"{setting.gravity_sigma_deg:g}",
+        str(setting.near or ""),
+        *true,
+        f"{row.false_accepts} of {row.false_queries}" if row.false_queries else "",
+        fixed(row.least_false_log10_nfa, 1),
+        fixed(row.median_seconds, 1),
+        fixed(row.most_seconds, 1),
+    )

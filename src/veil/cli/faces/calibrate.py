@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import say, write_json
+from veil.cli.common import say, say_table, write_json
 from veil.errors import InputError
 from veil.faces.collection import IDENTITY, FacePairs, Faces
-from veil.faces.identification import OpenSet, people_needed
+from veil.faces.identification import GallerySize, OpenSet, people_needed
 from veil.faces.template import Client, TemplateScheme, scores
 from veil.files.face_home import FaceHome
 from veil.files.face_pairs import read_pairs
 from veil.files.face_store import FaceStore, Threshold
 from veil.files.faces import identities, read_faces
+from veil.report.tables import Table, Words, fixed, interval, numbers, percent
 
 PAIRS_HELP = "CSV, LFW's pairs.txt, lines `same a b` (AgeDB-30), or a split of CFP (Protocol/Split/FP)"
 PURPOSE = "calibration"
@@ -111,14 +112,28 @@ def print_sizes(arguments: argparse.Namespace, found: OpenSet, counts: Sequence[
     say(arguments, f"{head}: galleries of up to {found.largest:,} templates")
     own = {found.at(count).templates for count in counts if 1 <= count <= found.largest}
     shown = [size for size in found.sizes if size.templates in own or str(size.templates).strip("0") == "1"]
-    say(arguments, f"  {'templates':>9} {'threshold':>9} {'FPIR':>24} {'FNIR, rank 1':>24}")
-    for size in dict.fromkeys([*shown, found.sizes[-1]]):
-        low, high = size.fpir_low, size.fpir_high
-        missed = "" if size.fnir is None else f"{size.fnir:.2%} ({size.fnir_low:.2%} to {size.fnir_high:.2%})"
-        here = "  this store's" if size.templates in own else ""
-        told = f"{size.fpir:.2%} ({low:.2%} to {high:.2%})"
-        say(arguments, f"  {size.templates:9,} {size.threshold:9.3f} {told:>24} {missed:>24}{here}")
+    say_table(arguments, size_table(list(dict.fromkeys([*shown, found.sizes[-1]])), own))
     for count in counts:
         if count > found.largest:
             need = people_needed(count, found.asked)
-            say(arguments, f"  {count:9,} templates of this store: refused, about {need:,} people are needed")
+            say(arguments, f"{count:,} templates of this store: refused, about {need:,} people are needed")
+
+
+def size_table(sizes: Sequence[GallerySize], own: Container[int]) -> Table:
+    """The table of thresholds by the size of the gallery; `own` are the sizes that the store has itself."""
+    heads = "templates", "threshold", "FPIR, %", "95 % interval", "FNIR at rank 1, %", "95 % interval"
+    return Table(
+        columns=[*numbers(*heads), Words("of this store", least=4)],
+        rows=[
+            (
+                f"{size.templates:,}",
+                fixed(size.threshold, 3),
+                percent(size.fpir, 2),
+                interval(size.fpir_low, size.fpir_high, 2),
+                percent(size.fnir, 2),
+                interval(size.fnir_low, size.fnir_high, 2),
+                "yes" if size.templates in own else "",
+            )
+            for size in sizes
+        ],
+    )

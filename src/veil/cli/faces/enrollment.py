@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from veil.cli.common import report, say, tell, write_json
+from veil.cli.common import report, say, say_table, tell, write_json
 from veil.cli.faces.calibrate import print_sizes, print_what_is_needed
 from veil.cli.faces.decisions import face_vector, opened_store
 from veil.errors import InputError
@@ -13,6 +14,7 @@ from veil.faces.template import Client, TemplateScheme, decoys_digest
 from veil.files.face_home import FaceHome
 from veil.files.face_store import FaceStore
 from veil.files.faces import read_faces
+from veil.report.tables import Name, Number, Table, names
 
 
 def create(arguments: argparse.Namespace) -> int:
@@ -101,6 +103,11 @@ def list_templates(arguments: argparse.Namespace) -> int:
     )
     if store.open_set is not None:
         print_sizes(arguments, store.open_set, [sum(line.valid for line in lines)])
-    for line in lines:
-        say(arguments, f"{line.purpose:16} {line.person:24} {line.version:3d} {'valid' if line.valid else 'revoked'}")
+    rows = [(line.purpose, line.person, str(line.version), "valid" if line.valid else "revoked") for line in lines]
+    say_table(arguments, template_table(rows))
     return 0
+
+
+def template_table(rows: Sequence[tuple[str, str, str, str]]) -> Table:
+    """The table of templates: purpose, person, version and state of each."""
+    return Table(columns=[*names("purpose", "person"), Number("version"), Name("state")], rows=rows, labels=2)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from veil.cli.common import say, write_json
+from veil.cli.common import say, say_table, write_json
+from veil.cli.faces.enrollment import template_table
 from veil.errors import FileFormatError
 from veil.faces.template import Client
 from veil.files.face_home import FaceHome
@@ -34,8 +35,8 @@ def reseal(arguments: argparse.Namespace) -> int:
     }
     write_json(arguments.json, record)
     say(arguments, f"sealed {arguments.store} with {len(found.templates)} valid templates:")
-    for purpose, person, version in found.templates:
-        say(arguments, f"  {purpose:16} {person:24} {version:3d}")
+    rows = [(purpose, person, str(version), "valid") for purpose, person, version in found.templates]
+    say_table(arguments, template_table(rows))
     if found.scheme.strategy == "random":
         say(arguments, "lifted at random, they cannot be told from others' templates: seal only what you trust")
     if found.threshold_dropped:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
-from veil.audit.audit_result import Outcome
 from veil.audit.on_pictures import Reconstruction
 from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
 from veil.audit.run import Examined
@@ -30,6 +29,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.cli.privacy.audit_table import say_outcome
 from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
@@ -191,7 +191,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     write_text(arguments.output, page(outcome, shown=shown, seconds=time.perf_counter() - start))
     write_json(arguments.json, outcome.as_json() | {"skipped": skipped})
     if str(arguments.json) != "-":
-        _print(outcome)
+        say_outcome(arguments, outcome)
     report(arguments, arguments.output, "the report")
     return EXIT_POLICY if outcome.breaches else EXIT_OK
 
@@ -270,41 +270,3 @@ def _shown(
         mine = [picture for picture in reconstructed if picture.release == item.name]
         shown.append(replace(row, pictures=(*row.pictures, *reconstructed_pictures(mine))))
     return shown
-
-
-def _print(outcome: Outcome) -> None:
-    print(f"{'attack':19} {'count':>5} {'recovered':>23} {'exact':>7} {'certified':>9} {'median':>6} {'s':>5}")
-    for finding in outcome.findings:
-        if finding.skipped:
-            print(f"{finding.attack:19} not run: {finding.skipped}")
-            continue
-        score, recovered = finding.score, finding.recovered
-        if recovered is None:
-            print(f"{finding.attack:19} {'; '.join(finding.notes)}")
-            continue
-        exact = f"{100 * score.exact.value:.1f} %" if score is not None and score.exact is not None else ""
-        certified = "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %"
-        median = (
-            ""
-            if score is None or score.median_distance is None
-            else f"{score.median_distance:.{1 if score.median_distance < 1e-3 else 2}g}"
-        )
-        print(
-            f"{finding.attack:19} {finding.features:5} {recovered!s:>23} {exact:>7} {certified:>9} {median:>6} "
-            f"{finding.seconds:5.{1 if finding.seconds < 100 else 0}f}"
-        )
-    for picture in outcome.pictures:
-        if picture.quality is not None:
-            print(
-                f"picture of {picture.release}, {picture.attack}: ssim {picture.quality.ssim:.3f}, "
-                f"psnr {picture.quality.psnr:.1f} dB, mae {picture.quality.mae:.3f}"
-            )
-    if outcome.measured is not None:
-        print(f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)")
-    for names, why in outcome.told_not_looked_at:
-        print(f"nothing to look at for {names}: {why}")
-    for sentence in outcome.told_time[int(not any(finding.cut_short for finding in outcome.findings)) :]:
-        print(sentence)
-    for breach in outcome.breaches:
-        print(f"broken rule {breach.rule}: {breach.why}")
-    print(outcome.verdict)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from veil.cli.common import add_command, add_json, at_least, say, write_json
+from veil.cli.common import add_command, add_json, at_least, say_table, write_json
 from veil.errors import InputError
 from veil.mapping.plans import MapPlan, plan_map
 from veil.matching.pair_selection import BY_TRACKS, RETRIEVED
+from veil.report.tables import Name, Number, Table, Words
 from veil.threads import cores
 
 EXAMPLES = """\
@@ -60,24 +61,26 @@ def _plan(arguments: argparse.Namespace) -> int:
     costs = measured_costs(arguments.seconds)
     plan = plan_map(size, costs, machines=arguments.machines, cores=arguments.cores or cores())
     write_json(arguments.json, {"pairs_by": method, **plan.as_json()})
-    for line in described(plan, method, arguments.images):
-        say(arguments, line)
+    say_table(arguments, plan_table(plan, method, arguments.images))
     return 0
 
 
-def described(plan: MapPlan, method: str, images: int) -> list[str]:
-    """The plan as lines for people."""
+def plan_table(plan: MapPlan, method: str, images: int) -> Table:
+    """The plan as a table for people."""
     every = images * (images - 1) // 2
     hours = {"retrieval": plan.retrieval_s, "matching": plan.matching_s, "mapping": plan.mapping_s}
     steps = ", ".join(f"{step} {seconds / 3600:,.1f}" for step, seconds in hours.items())
-    return [
-        f"pairs       {plan.pairs:>16,} of {every:,} ({method}; before those that matches suggest)",
-        f"core-hours  {plan.core_hours:>16,.1f} ({steps})",
-        f"memory      {sized(plan.memory_bytes):>16} in the process that maps, {sized(plan.worker_bytes)} in each worker",
-        f"disk        {sized(plan.disk_bytes):>16} of uploads and matches",
-        f"network     {sized(plan.network_bytes):>16} to workers elsewhere",
-        f"days        {plan.days:>16,.2f}",
-    ]
+    return Table(
+        columns=[Name("what"), Number("in all"), Words("of which", least=30)],
+        rows=[
+            ("pairs of images", f"{plan.pairs:,}", f"of {every:,} ({method}; before those that matches suggest)"),
+            ("core-hours", f"{plan.core_hours:,.1f}", steps),
+            ("memory", sized(plan.memory_bytes), f"in the process that maps, {sized(plan.worker_bytes)} in each worker"),
+            ("disk", sized(plan.disk_bytes), "of uploads and matches"),
+            ("network", sized(plan.network_bytes), "to workers elsewhere"),
+            ("days", f"{plan.days:,.2f}", "on these machines"),
+        ],
+    )
 
 
 def sized(count: int) -> str:

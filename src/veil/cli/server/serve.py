@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, quiet_colmap, say, tell, write_json
+from veil.cli.common import add_command, add_json, at_least, quiet_colmap, say, say_table, tell, write_json
 from veil.cli.server.serve_demo import add_demo
 from veil.errors import InputError
+from veil.report.tables import Name, Table, Words
 
 SCOPES = ("localize", "contribute", "admin")
 FIRST = "administrator"
@@ -188,9 +190,8 @@ def _token(arguments: argparse.Namespace) -> int:
         if arguments.list:
             found = service.tokens.all()
             write_json(arguments.json, {"tokens": [item.as_json() for item in found]})
-            for item in found:
-                state = "revoked" if item.revoked is not None else ", ".join(item.scopes)
-                say(arguments, f"{item.id}  {item.name}: {state}")
+            rows = [(t.id, t.name, "revoked" if t.revoked is not None else ", ".join(t.scopes)) for t in found]
+            say_table(arguments, token_table(rows))
             return 0
         if arguments.revoke is not None:
             revoked = service.tokens.revoke(arguments.revoke)
@@ -207,3 +208,8 @@ def _token(arguments: argparse.Namespace) -> int:
         return 0
     finally:
         service.close()
+
+
+def token_table(rows: Sequence[tuple[str, str, str]]) -> Table:
+    """The table of tokens: the id, whom each is for, and what it allows."""
+    return Table(columns=[Name("token", least=99), Name("name"), Words("allows")], rows=rows)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, say, write_json
+from veil.cli.common import add_command, add_json, explain, say, say_table, write_json
 from veil.cli.server.serve import add_config, service_of
 from veil.errors import InputError
+from veil.report.tables import Name, Table, numbers, percent
 
 EXAMPLES = """\
   veil serve suspects store/ --map lobby                  what speaks against contributions, and how much each token gave
@@ -44,21 +46,31 @@ def _suspects(arguments: argparse.Namespace) -> int:
         items = service.records.contributions(named[0].id)
         write_json(arguments.json, suspects_record(named[0], items))
         names = {token.id: token.name for token in service.tokens.all()}
-        for share in shares_of(items):
-            say(
-                arguments,
-                f"{share.token}  {names.get(share.token, '?')}: {share.contributions} contributions ({share.share:.0%}), "
-                f"{share.mapped} mapped, {share.suspects} suspect",
+        rows = [
+            (
+                share.token,
+                names.get(share.token, "?"),
+                *(str(share.contributions), percent(share.share, 0), str(share.mapped), str(share.suspects)),
             )
+            for share in shares_of(items)
+        ]
+        say_table(arguments, share_table(rows))
         suspects = suspects_of(items)
         for suspect in suspects:
             item = suspect.contribution
             weight = "" if suspect.weight is None else f", weight {suspect.weight:.2f}"
             say(arguments, f"{item.id}  of {item.token}, {item.state}{weight}")
             for reason in suspect.reasons:
-                say(arguments, f"    {reason.kind}: {reason.told}")
+                explain(arguments, f"    {reason.kind}: {reason.told}")
         if not suspects:
             say(arguments, f"nothing speaks against the {len(items)} contributions to {named[0].name!r}")
         return 0
     finally:
         service.close()
+
+
+def share_table(rows: Sequence[tuple[str, ...]]) -> Table:
+    """The table of tokens: what each contributed, the share of all contributions, and how many of them are suspect."""
+    return Table(
+        columns=[Name("token", least=99), Name("name"), *numbers("contributions", "share, %", "mapped", "suspect")], rows=rows
+    )

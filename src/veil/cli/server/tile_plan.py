@@ -6,13 +6,14 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, at_least, quiet_colmap, say, write_json
+from veil.cli.common import add_command, add_json, at_least, explain, quiet_colmap, say_table, write_json
 from veil.cli.server.plan import sized
 from veil.cli.server.tiles import DEFAULT
 from veil.errors import InputError
 from veil.files.maps import read_map
 from veil.files.tiles import holds_tiles, read_manifest
 from veil.pipelines.tile_costs import measured_server_costs
+from veil.report.tables import Name, Table, fixed, numbers
 from veil.tiles.cutting import CutOptions, cut
 from veil.tiles.manifest import Manifest, encode_manifest
 from veil.tiles.plans import ExitPlan, TileNumbers, plan_exits
@@ -64,8 +65,13 @@ def _plan(arguments: argparse.Namespace) -> int:
     costs = measured_server_costs(numbers, localizations, seconds=arguments.seconds)
     plans = plan_exits(numbers, costs, localizations=localizations, mbit_s=arguments.mbit)
     write_json(arguments.json, plan_record(numbers, localizations, plans))
-    for line in described(numbers, localizations, plans):
-        say(arguments, line)
+    explain(
+        arguments,
+        f"{numbers.tiles} tiles, {sized(numbers.map_bytes)} in all; {numbers.asked} of {sized(numbers.record_bytes)} for "
+        f"each localization, and {localizations} localizations with one version of the map",
+    )
+    say_table(arguments, exit_table(plans))
+    explain(arguments, *fewest_bytes(plans))
     return 0
 
 
@@ -98,17 +104,26 @@ def plan_record(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPl
     }
 
 
-def described(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan]) -> Iterator[str]:
-    """The plan as lines for people."""
-    yield (
-        f"{numbers.tiles} tiles, {sized(numbers.map_bytes)} in all; {numbers.asked} of {sized(numbers.record_bytes)} for "
-        f"each localization, and {localizations} localizations with one version of the map"
+def exit_table(plans: Sequence[ExitPlan]) -> Table:
+    """The table of the ways to fetch tiles: once, for each localization, and in all."""
+    heads = "once", "up, each", "down, each", "in all", "link, s", "server, s", "server once, s"
+    return Table(
+        columns=[Name("exit"), *numbers(*heads)],
+        rows=[
+            (
+                plan.exit,
+                *map(sized, (plan.once_bytes, plan.up_bytes, plan.down_bytes, plan.total_bytes)),
+                fixed(plan.link_s, 1),
+                fixed(plan.server_s, 4),
+                fixed(plan.prepare_s, 1),
+            )
+            for plan in plans
+        ],
     )
-    head = f"{'exit':12} {'once':>9} {'up each':>9} {'down each':>9} {'in all':>9}"
-    yield f"{head} {'link s':>8} {'server s':>9} {'once s':>7}"
-    for plan in plans:
-        text = f"{plan.exit:12} {sized(plan.once_bytes):>9} {sized(plan.up_bytes):>9} {sized(plan.down_bytes):>9} "
-        yield f"{text}{sized(plan.total_bytes):>9} {plan.link_s:>8.1f} {plan.server_s:>9.4f} {plan.prepare_s:>7.1f}"
+
+
+def fewest_bytes(plans: Sequence[ExitPlan]) -> Iterator[str]:
+    """Sentences on how many localizations each exit takes the fewest bytes for."""
     for plan in plans:
         if plan.best_from is None:
             yield f"{plan.exit}: never takes the fewest bytes"

@@ -1,0 +1,79 @@
+"""Tables of measured forms: what each form of a photograph costs, localizes and gives away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from veil.audit.measured_forms import MeasuredForm
+from veil.report.tables import Name, Number, Table, Words, numbers
+
+SHARES = (
+    "shares are in percent: of descriptors within 0.1 / 0.2 / 0.4, of positions within 5 / 20 px, of words; placed: "
+    "photographs whose place is found"
+)
+
+
+def cost_table(forms: Sequence[MeasuredForm]) -> Table:
+    """The table of what each form localizes and costs."""
+    return Table(
+        columns=[Name("form"), *numbers("localized", "wrong", "features", "kB", "epsilon of the image")],
+        rows=[
+            (
+                form.form,
+                f"{form.localized} of {form.queries}",
+                str(form.wrong),
+                f"{form.features:.0f}",
+                f"{form.upload_bytes / 1e3:.0f}",
+                "-" if form.epsilon_image is None else f"{form.epsilon_image:.0f}",
+            )
+            for form in forms
+        ],
+    )
+
+
+def recovery_table(forms: Sequence[MeasuredForm]) -> Table | None:
+    """The table of what each attack recovers from each form; None where nothing was attacked."""
+    attacked = [form for form in forms if form.attacks]
+    if not attacked:
+        return None
+    return Table(
+        columns=[Name("attack"), *numbers("uploads", *(form.form for form in attacked))],
+        rows=list(_recoveries(attacked)),
+        labels=2,
+    )
+
+
+def _recoveries(attacked: Sequence[MeasuredForm]) -> Iterator[tuple[str, ...]]:
+    """The rows of `recovery_table`. Most attacks gain nothing from other uploads: such rows are left out."""
+    counts = sorted({item.uploads for form in attacked for item in form.attacks})
+    for name in dict.fromkeys(item.attack for form in attacked for item in form.attacks):
+        before: list[str] = []
+        for count in counts:
+            cells = [
+                next((item.cell for item in form.attacks if item.attack == name and item.uploads == count), "-")
+                for form in attacked
+            ]
+            if any(cell != "-" for cell in cells) and cells != before:
+                yield name, str(count), *cells
+            before = cells
+
+
+def summary_table(forms: Sequence[MeasuredForm]) -> Table:
+    """The short table: each form with what it localizes and what the best attacks recover."""
+    return Table(
+        columns=[
+            Name("what is sent"),
+            Number("epsilon of the image"),
+            Number("localized"),
+            Words("what the best attacks recover", least=30),
+        ],
+        rows=[
+            (
+                form.form,
+                "-" if form.epsilon_image is None else f"{form.epsilon_image:,.0f}",
+                f"{form.localized} of {form.queries}",
+                form.told or "everything, as a picture",
+            )
+            for form in forms
+        ],
+    )
