@@ -86,7 +86,7 @@ def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.Ca
         # Those that the networks were trained on are no test of them.
         assert run("evaluate", "learned", example.folder, "--photographs", 1, "--max-features", 400, "--model", model) == 1
     told = capsys.readouterr()
-    assert "the networks were trained on" in told.err and "exchanged" in told.out
+    assert "the networks were trained on" in told.err and "context, subs" in told.out
     record = json.loads((tmp_path / "l.json").read_text())
     validate("evaluate-learned", record)
     by_name = {row["attack"]: row for row in record["rows"]}

@@ -73,7 +73,7 @@ class Descriptors:
 
     def lines(self) -> list[str]:
         """Rows of a table in place of the descriptors that are left out."""
-        return [f"{name:13} not measured: {reason}" for name, reason in self.left_out.items()]
+        return [f"{name} not measured: {reason}" for name, reason in self.left_out.items()]
 
 
 def usable(names: Sequence[Extractor]) -> Descriptors:

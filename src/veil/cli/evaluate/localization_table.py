@@ -117,7 +117,7 @@ def thresholds_of(scenes: Sequence[ReferenceScene]) -> Iterator[str]:
         yield "without a metric reference: within 1 % of the cameras' extent and 2 deg, 2 % and 5 deg, 20 % and 10 deg"
 
 
-def compared_table(rows: Sequence[LocalizationRow], without: Sequence[tuple[str, str, str]] = ()) -> Table:
+def compared_table(rows: Sequence[LocalizationRow], without: Sequence[tuple[str, str, str]]) -> Table:
     """The table of descriptors and forms, each scene alone and then all together.
 
     `without` holds scene, descriptor and reason where there is no map.
