@@ -53,6 +53,8 @@ RENAMED = [
     ("veil evaluate retrieval", "--workers", "--threads", ["scene/", "--workers", "3"]),
     ("veil evaluate defenses", "--workers", "--threads", ["sequences/", "--victims", "photos/", "--workers", "3"]),
     ("veil index", "--workers", "--threads", ["map/", "--workers", "3"]),
+    ("veil audit", "--seconds", "--max-seconds", ["upload/", "--seconds", "3"]),
+    ("veil evaluate forms", "--seconds", "--max-seconds", ["scene/", "--seconds", "3"]),
 ]
 
 

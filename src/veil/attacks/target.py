@@ -303,7 +303,7 @@ class Target:
         with self.timer() as clock:
             results = self.time.run(attack, rows, lambda piece: work(self.form.take(piece)), self.effort.seed)
         if not results:
-            raise CannotRun("there was no time left for it (--seconds)", len(rows))
+            raise CannotRun("there was no time left for it (--max-seconds)", len(rows))
         drawn = np.concatenate([piece for piece, _ in results])
         order = np.argsort(drawn, kind="stable")
         done = AttackedRows(rows=drawn[order], order=order, left_out=len(rows) - len(drawn), seconds=clock.seconds)

@@ -55,7 +55,7 @@ class Outcome:
             if item.cut_short:
                 sentences.append(
                     f"Cut short: {name} attacked {item.attacked:,} of {item.wanted:,} features in {item.seconds:.0f} s (its "
-                    f"share is {item.share_seconds:.0f} s); its intervals are those of so few. Allow more with --seconds."
+                    f"share is {item.share_seconds:.0f} s); its intervals are those of so few. Allow more with --max-seconds."
                 )
         return tuple(sentences)
 

@@ -72,7 +72,7 @@ def examine(
     passes on to others. Raises InputError if there is no release.
     """
     if not releases:
-        raise InputError("there is no release to audit")
+        raise InputError("there is no release to audit; give messages that `veil privatize` wrote")
     effort = effort or Effort()
     each = replace(
         effort,

@@ -171,7 +171,7 @@ class Client:
             answer = {"receipt": self._connection.get("v1", "contributions", contribution, "receipt")}
         receipt = receipt_of(answer.get("receipt") if isinstance(answer, dict) else None)
         if receipt.content.get("contribution") != contribution:
-            raise WireError("the receipt is of another contribution")
+            raise WireError("the receipt is of another contribution; ask the server's administrator, and keep this receipt")
         self.verify(receipt)
         for sending in self.outbox.sent():
             if (sending.server, sending.contribution) == (self._connection.url, contribution):
@@ -195,7 +195,10 @@ class Client:
         mine = [item for item in noted if item.contribution == receipt.content.get("contribution")]
         for item in mine:
             if item.message_sha256 != receipt.content.get("message_sha256"):
-                raise WireError("the receipt names other bytes than those that were sent")
+                raise WireError(
+                    "the receipt names other bytes than those that were sent; keep this receipt, and ask the "
+                    "server's administrator"
+                )
         heads = {item.receipts_head for item in noted} or {""}
         for head in heads:
             require_in_chain(receipt, links, head or None)
@@ -216,7 +219,9 @@ class Client:
             raise
         accepted = accepted_of(answer)
         if accepted.message_sha256 != sending.message_sha256:
-            raise WireError("the server acknowledged other bytes than were sent")
+            raise WireError(
+                "the server acknowledged other bytes than were sent; send the message again, and tell its administrator"
+            )
         noted = replace(sending, contribution=accepted.contribution, receipts_head=accepted.receipts_head)
         self.outbox.acknowledge(noted)
         return accepted

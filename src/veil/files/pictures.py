@@ -97,7 +97,8 @@ def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
         with Image.open(path) as image:
             if image.width * image.height > MAX_PIXELS:
                 raise FileFormatError(
-                    f"{path} has {image.width}x{image.height} px, which take gigabytes; scale it down (to {MAX_PIXELS} px)"
+                    f"{path} has {image.width}x{image.height} px, which take gigabytes of memory; scale it down "
+                    f"(to {MAX_PIXELS} px)"
                 )
             exif = dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
             upright = ImageOps.exif_transpose(image)

@@ -151,7 +151,9 @@ def localize_candidates(
         problem = min(tried, key=lambda one: _searched(one, brief, None)[2])
     best, rows, log10_nfa = _searched(problem, options.search, progress)
     if best is None:
-        return NoPose(reason=f"no pose explains the {count} features with words of the map", correspondences=count)
+        return NoPose(
+            reason=f"no pose explains the {count} features with words of the map; is it of this place?", correspondences=count
+        )
     cameras_tried = math.log10(len(cameras))
     log10_nfa += cameras_tried
     sure = _beyond_chance(rows, log10_nfa, options)

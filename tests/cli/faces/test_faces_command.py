@@ -202,6 +202,6 @@ def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str
     names = set(re.findall(r'[`"]([a-z0-9_]+)[`"]', section("json.md", "veil evaluate faces")))
     assert {*found, *found["rows"][0]} <= names
     printed = capsys.readouterr().out
-    assert f"{100 * found['rows'][0]['accuracy']:.1f}%" in printed and figure.stat().st_size > 10_000
+    assert f"{100 * found['rows'][0]['accuracy']:.1f}" in printed and figure.stat().st_size > 10_000
     assert run("evaluate", "faces", *given[:3], "--decoys", people / "faces.npz") == 1
     assert "decoy is one of the faces" in capsys.readouterr().err

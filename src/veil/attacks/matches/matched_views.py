@@ -119,7 +119,7 @@ def _attempt(name: str, target: Target, views: Sequence[View], options: ViewOpti
     matched = int(estimates.decided.sum())
     notes = [NOTE.format(used, len(done), matched, len(target.rows))]
     if len(done) < len(views):
-        notes.append(f"{len(views) - len(done)} further views were not matched for want of time (--seconds)")
+        notes.append(f"{len(views) - len(done)} further views were not matched for want of time (--max-seconds)")
     return Attempt(
         label=name,
         rows=target.rows,

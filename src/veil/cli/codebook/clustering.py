@@ -75,7 +75,7 @@ def clustered(arguments: argparse.Namespace, sample: np.ndarray, words: int, met
             Bar("clustering") as clustering,
         ):
             return train_sharded(shards, words, iterations=arguments.iterations, engine=engine, on_words=clustering)
-    with Bar("cells") as cells, Bar("clustering") as clustering:
+    with Bar("clustering cells") as cells, Bar("clustering") as clustering:
         return train_words(
             sample,
             words,

@@ -39,8 +39,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         actions,
         "show",
         "what was spent",
-        "Epsilon at delta of everything in the ledger: for a feature, an object, each image and the session. `basic` is the\n"
-        "sum over features, which holds with delta 0. Releases of subspaces have no epsilon and are listed as no proof.",
+        "Epsilon at delta of everything in the ledger: for a feature, an object, each image and the session. The plain sum\n"
+        "over features holds with delta 0. Releases of subspaces have no epsilon and are listed as no proof.",
         SHOW_EXAMPLES,
     )
     show.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
@@ -168,13 +168,13 @@ def _tell(arguments: argparse.Namespace, facts: dict) -> None:
     say(
         arguments,
         f"session: {session['features']} features in words of {session['images']} images, epsilon "
-        f"{outward(session['epsilon'])} at delta {facts['delta']:g} (basic {outward(session['basic'])})",
+        f"{outward(session['epsilon'])} at delta {facts['delta']:g} (plain sum {outward(session['basic'])})",
     )
     if facts["point"]:
         releases = sum(len(image["releases"]) for image in facts["images"])
         say(
             arguments,
-            f"a point that all {releases} releases in words show: epsilon {outward(facts['point']['epsilon'])} (basic "
+            f"a point that all {releases} releases in words show: epsilon {outward(facts['point']['epsilon'])} (plain sum "
             f"{outward(facts['point']['basic'])}); once a map stands, whoever holds it knows which features see one point",
         )
     if facts["no_proof"]:

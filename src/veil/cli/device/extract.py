@@ -156,10 +156,14 @@ def _asked_options(arguments: argparse.Namespace) -> SiftOptions | DetectorOptio
     """The options of the extractor that is asked for. Raises InputError for one of another extractor."""
     if arguments.descriptor in DETECTORS:
         if arguments.normalization or arguments.first_octave is not None:
-            raise InputError(f"--normalization and --first-octave are of SIFT; {arguments.descriptor} finds its own keypoints")
+            raise InputError(
+                f"--normalization and --first-octave belong to SIFT; leave them out with --descriptor {arguments.descriptor}"
+            )
         return DetectorOptions(max_features=arguments.max_features, min_score=arguments.min_score)
     if arguments.min_score is not None:
-        raise InputError(f"--min-score is of keypoints that a network scores ({', '.join(DETECTORS)})")
+        raise InputError(
+            f"--min-score belongs to networks that score keypoints; leave it out, or give --descriptor {' or '.join(DETECTORS)}"
+        )
     return SiftOptions(
         max_features=arguments.max_features,
         normalization=arguments.normalization or "L2",

@@ -110,7 +110,7 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
     if arguments.readings:
         yield from told_by_table(arguments, pictures)
         return
-    for name, path in progress(pictures, "gravity"):
+    for name, path in progress(pictures, "finding gravity"):
         answer = _of_photograph(name, path, arguments.source, arguments.camera)
         if arguments.figure:
             _draw(arguments, path, answer)

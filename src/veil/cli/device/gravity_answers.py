@@ -133,7 +133,7 @@ def _by_edges(name: str, seen: Vertical, note: str | None) -> Answer:
 
 def told_by_table(arguments: argparse.Namespace, pictures: Sequence[tuple[str, Path]]) -> list[Answer]:
     """Answers for all photographs from `--readings`, whose axes are given by `--axes` or estimated from vertical edges."""
-    edges = {name: edges_of(path, arguments.camera) for name, path in progress(pictures, "gravity")}
+    edges = {name: edges_of(path, arguments.camera) for name, path in progress(pictures, "finding gravity")}
     sensors = _gravity_of_table(arguments, edges)
     if not any(isinstance(sensor, Gravity) for sensor in sensors.values()) and not set(sensors) & set(edges):
         raise InputError(f"{arguments.readings} names none of the photographs; it names {', '.join(sorted(sensors)[:3])}")

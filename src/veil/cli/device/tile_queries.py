@@ -78,7 +78,7 @@ def localize_in_fetched(arguments: argparse.Namespace) -> int:
             refused.setdefault(name, {})[str(index)] = why
     tell_skipped(skipped)
     if not rows:
-        raise InputError(f"none of the {len(skipped)} photographs could be used")
+        raise InputError(f"none of the {len(skipped)} photographs could be used; the reasons stand above")
     sentence = "Nothing was sent." if arguments.offline else promise(fetcher.exit.guarantee)
     tiles = {
         "version": fetcher.manifest.version,

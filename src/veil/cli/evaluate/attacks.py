@@ -129,7 +129,7 @@ def _attacks(arguments: argparse.Namespace) -> int:
     words = _centroids(owned[::2], arguments.words, "half of the attacker's photographs")
     public = _centroids(owned[1::2], arguments.public, "the other half of the attacker's photographs")
     tested, auxiliary = victims[::2], victims[1::2]
-    with Bar("structure") as bar:
+    with Bar("structural attacks") as bar:
         structural = structural_attacks(
             tested,
             words=words,
@@ -139,7 +139,7 @@ def _attacks(arguments: argparse.Namespace) -> int:
             threads=arguments.threads,
             progress=bar,
         )
-    with Bar("distribution") as bar:
+    with Bar("attacks by distribution") as bar:
         rows, decoys = descriptor_attacks(
             tested,
             words=words,
@@ -155,7 +155,7 @@ def _attacks(arguments: argparse.Namespace) -> int:
         )
     trials = [
         trial
-        for k, item in progress(list(enumerate(victims[: arguments.line_photographs])), "lines")
+        for k, item in progress(list(enumerate(victims[: arguments.line_photographs])), "attacks on lines")
         for trial in position_trials(str(k), item, seed=arguments.seed)
     ]
     positions = position_rows(trials)
@@ -246,7 +246,7 @@ def _defenses(arguments: argparse.Namespace) -> int:
     effort = Effort(structural=arguments.structural, tours=arguments.tours, threads=arguments.threads)
     results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.threads)
     rows: list[DefenseRow] = []
-    for row in progress(results, "defenses", len(known)):
+    for row in progress(results, "attacking defenses", len(known)):
         rows.append(row)
         if str(arguments.json) != "-":  # hours may go into a table: what is done is kept
             write_json(arguments.json, {"rows": [row.as_json() for row in rows]})

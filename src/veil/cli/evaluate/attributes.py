@@ -85,7 +85,10 @@ def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
         faces = read_faces(arguments.folder)
         return faces, len(faces)
     if arguments.labels is None:
-        raise InputError("photographs need --labels; descriptors with labels come from: veil faces describe --labels")
+        raise InputError(
+            "photographs need a table of labels; give it with --labels, or descriptors "
+            "that hold them (`veil faces describe --labels`)"
+        )
     people = read_labels(arguments.labels, arguments.attributes)
     pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
     vectors, refused = describe_faces(pictures, load_face_network(second_try=False))

@@ -66,8 +66,9 @@ def register(protocols: Any) -> None:
     parser.add_argument("--others", type=at_least(1), default=4, help="uploads beside the attacked one (default %(default)s)")
     parser.add_argument("--features", type=at_least(10), default=200, help="attacked of each photograph (default %(default)s)")
     parser.add_argument(
-        "--seconds", type=float, default=60.0, help="of the processor, a photograph and run (default %(default)g)"
+        "--max-seconds", type=float, default=60.0, help="of the processor, a photograph and run (default %(default)g)"
     )
+    keep_old_name(parser, "--seconds", "--max-seconds")
     parser.add_argument("--max-features", type=at_least(100), default=4096, help="extracted per image (default %(default)s)")
     parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="of matching (default 2)")
@@ -87,7 +88,7 @@ def _forms(arguments: argparse.Namespace) -> int:
         photographs=arguments.photographs,
         others=arguments.others,
         features=arguments.features,
-        seconds=arguments.seconds,
+        seconds=arguments.max_seconds,
         seed=arguments.seed,
     )
     pool = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
@@ -97,7 +98,10 @@ def _forms(arguments: argparse.Namespace) -> int:
     for folder in arguments.scenes:
         scene = read_scene(folder)
         if not scene.cam_from_world:
-            raise InputError(f"{folder} has no reference cameras, which tell whether a pose is right")
+            raise InputError(
+                f"{folder} has no reference cameras, which tell whether a pose is right; give a scene "
+                "with gt_dense_cameras/ or a COLMAP text model"
+            )
         place = reference_place(scene, extracted_features(scene, arguments))
         protocol = QueryProtocol(folds=arguments.folds, workers=arguments.threads)
         with tempfile.TemporaryDirectory(prefix="veil-forms-") as workdir, Bar(f"{scene.name}: mapping") as bar:
@@ -105,7 +109,7 @@ def _forms(arguments: argparse.Namespace) -> int:
         folds += found if arguments.all_folds else found[:1]
         metric[scene.name] = scene.metric
     rows: list[FormRow] = []
-    with tracker("forms") as bar:
+    with tracker("attacking every form") as bar:
 
         def tell(step: str) -> None:
             bar.set_description(step)

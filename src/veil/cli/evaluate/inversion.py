@@ -87,7 +87,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     shown_m = arguments.shown_m or arguments.m[min(1, len(arguments.m) - 1)]
     if shown_m not in arguments.m:
-        raise InputError(f"--shown-m {shown_m} is not among --m")
+        raise InputError(f"--shown-m {shown_m} is not among --m; give one of {', '.join(map(str, arguments.m))}")
     weights = bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter)
     direct = None if arguments.direct is None else read_weights(arguments.direct)
     words = bundled_codebook() if arguments.codebook is None else read_codebook(arguments.codebook)

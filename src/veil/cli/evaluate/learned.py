@@ -18,7 +18,7 @@ from veil.files.learned_models import bundled_learned_model, read_learned_model
 from veil.files.pictures import named_pictures, read_picture
 from veil.mechanisms.release import made_from
 from veil.mechanisms.selection import EVERYTHING, Selection
-from veil.report.tables import Name, Table, interval, numbers, percent
+from veil.report.tables import Table, Words, interval, numbers, percent
 from veil.studies.attacks.form_releases import FormPools
 from veil.studies.attacks.learned import WITHIN, LearnedRow, LearnedSetup, learned_study
 
@@ -108,7 +108,7 @@ def learned_table(rows: Sequence[LearnedRow]) -> Table:
     """The table of the command: shares within three distances of the descriptor, each with its interval."""
     heads = [head for limit in WITHIN for head in (f"within {limit:g}, %", "95 % interval")]
     return Table(
-        columns=[Name("attack", least=20), *numbers(*heads)],
+        columns=[Words("attack", least=24), *numbers(*heads)],
         rows=[
             (
                 row.attack,

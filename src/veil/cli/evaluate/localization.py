@@ -132,7 +132,7 @@ def _localization(arguments: argparse.Namespace) -> int:
         trials = list(trials_of(scene.name, folds, possible, strangers, named, books, arguments))
         here = summed_up(scene, features[scene.name], possible, trials)
         rows += here
-        say(arguments, f"\n{scene.name}: {here[0].queries} queries, {here[0].false_queries} false ones a setting")
+        say(arguments, f"\n{scene.name}: {here[0].queries} queries, {here[0].false_queries} of other places, for each setting")
         say_table(arguments, scene_table(here))
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, _record(rows, []))

@@ -222,7 +222,9 @@ def stranger_features(arguments: argparse.Namespace, *, most: int | None = None)
     if not paths:
         raise InputError(f"{arguments.strangers} holds no photographs")
     paths = paths[:: -(-len(paths) // most)] if most else paths
-    return {f"strangers/{path.name}": extract_sift(read_picture(path), options) for path in progress(paths, "strangers")}
+    return {
+        f"strangers/{path.name}": extract_sift(read_picture(path), options) for path in progress(paths, "extracting strangers")
+    }
 
 
 def reference_place(scene: ReferenceScene, features: dict[str, Features]) -> ReferencePlace:

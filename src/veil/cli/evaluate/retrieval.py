@@ -80,14 +80,14 @@ def _retrieval(arguments: argparse.Namespace) -> int:
             pairs |= overlapping(own, bar)
         scenes[scene] = sorted(own)
         features |= own
-    for path in progress(strangers, "strangers"):
+    for path in progress(strangers, "extracting strangers"):
         features[f"/{path.parent.name}/{path.name}"] = extract_sift(read_picture(path), options)
     features = {name: item for name, item in features.items() if len(item)}
     book = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
     decoys = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
-    with Bar("lifting") as bar:
+    with Bar("privatizing") as bar:
         forms = released_alike(features, codebook=book, decoys=decoys, randomness=seeded(arguments.study), progress=bar)
-    with Bar("retrieval") as bar:
+    with Bar("finding similar images") as bar:
         rows = recall_rows(forms, scenes, pairs, partial(similarities, codebook=book, threads=arguments.threads, progress=bar))
     by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.threads)
     rows += recall_rows({"tracks": forms["subspaces"]}, scenes, pairs, by_matches)

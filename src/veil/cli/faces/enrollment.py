@@ -58,7 +58,7 @@ def enroll(arguments: argparse.Namespace) -> int:
     person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
     store, client = opened_store(arguments)
     if arguments.label is not None and not store.scheme.balance:
-        raise InputError(f"{arguments.store} balances no label; leave --label away, or create a store with --balance")
+        raise InputError(f"{arguments.store} balances no label; leave --label out, or create a store with --balance")
     vector = face_vector(arguments, store.scheme)
     version = store.next_version(person, purpose)
     template = client.template(vector, purpose=purpose, person=person, version=version, label=arguments.label)

@@ -35,7 +35,7 @@ def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None
     preparation = Preparation(bgr=arguments.bgr, mean=arguments.mean, scale=arguments.scale)
     if arguments.model is None:
         if preparation != DEFAULT:
-            raise InputError("--bgr, --mean and --scale tell what a --model takes; dlib's network knows it")
+            raise InputError("--bgr, --mean and --scale describe the network of --model; leave them out, or name one")
         _require(FACE_SPACE, needed)
         return load_face_network(second_try=not arguments.frontal_only)
     content = read_model(arguments.model)

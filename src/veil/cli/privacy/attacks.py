@@ -90,7 +90,7 @@ def _train(arguments: argparse.Namespace) -> int:
         if found.step % KEPT_EVERY == 0:
             write_training_state(kept, options, found)
 
-    with Bar("density") as bar:
+    with Bar("training the density") as bar:
         density = train_density(
             np.concatenate([item.descriptors for item in photographs]),
             compression=book.compression,
@@ -100,7 +100,7 @@ def _train(arguments: argparse.Namespace) -> int:
             keep=keep,
             progress=bar,
         )
-    with Bar("neighbors") as bar:
+    with Bar("training neighbors") as bar:
         pairs = train_pairs(
             _compressed(photographs, book, arguments.seed),
             space=book.compression.hardened_space,

@@ -22,6 +22,7 @@ from veil.cli.common import (
     add_json,
     add_strict,
     at_least,
+    keep_old_name,
     progress,
     quiet_colmap,
     report,
@@ -126,11 +127,12 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
         "--features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
     )
     parser.add_argument(
-        "--seconds",
+        "--max-seconds",
         type=at_least(0),
         default=AUDIT_SECONDS,
         help="of the processor, shared out among the attacks: what is cut short is said (default %(default)s; 0: no limit)",
     )
+    keep_old_name(parser, "--seconds", "--max-seconds")
     parser.add_argument("--seed", type=at_least(0), default=0, help="which features those are (default %(default)s)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="of the structural attacks (default %(default)s)")
     parser.add_argument(
@@ -160,7 +162,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     start = time.perf_counter()
     options = AuditOptions(
         features=arguments.features,
-        seconds=float(arguments.seconds) or math.inf,
+        seconds=float(arguments.max_seconds) or math.inf,
         seed=arguments.seed,
         threads=arguments.threads,
         pictured=arguments.pictures,

@@ -125,7 +125,7 @@ def _facts(path: Path) -> dict:
     if path.suffix == ".sqlite" and path.is_file():
         return _ledger_facts(path)
     if not path.exists():
-        raise FileFormatError(f"there is no {path}")
+        raise FileFormatError(f"there is no file or folder {path}; check its name")
     data = read_bytes(path)
     return upload_facts(decode(data), len(data))
 

@@ -81,7 +81,7 @@ def read_attackers(paths: Sequence[Path], space: Space, *, option: str = "--atta
     found = [item for file in files for _, item in read_features(file)]
     if folders:
         extracted = _extractor(space, f"give a features.h5 with {option}")
-        for _, path in progress(named_pictures(folders), "the attacker's photographs"):
+        for _, path in progress(named_pictures(folders), "extracting the attacker's photographs"):
             try:
                 found.append(extracted(read_picture(path)))
             except InputError:  # a blank one teaches nothing

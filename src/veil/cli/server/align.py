@@ -66,7 +66,7 @@ def _align(arguments: argparse.Namespace) -> int:
         f"{facts['largest_error_m']:.2f} m at most; a unit of the map is {found.enu_from_map.scale:.4g} m",
     )
     if facts["agreeing"] == (2 if found.uses_gravity else 3):
-        say(arguments, "note: so few positions fit any map; nothing checks them")
+        say(arguments, "note: any map fits so few positions, so nothing checks them; give the positions of more images")
     for name in left_out:
         say(arguments, f"left out {name}: its position disagrees with the others")
     report(arguments, arguments.output, "the map's place")

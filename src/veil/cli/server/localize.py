@@ -139,7 +139,7 @@ def _localize(arguments: argparse.Namespace) -> int:
         tell_skipped(skipped)
         write_json(arguments.json, {"queries": rows, "skipped": skipped})
     if not rows:
-        raise InputError(f"none of the {len(skipped)} queries could be used")
+        raise InputError(f"none of the {len(skipped)} queries could be used; the reasons stand above")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 

@@ -24,4 +24,4 @@ def say_gravity(arguments: argparse.Namespace, check: ReadingsCheck) -> None:
     for name, degrees in sorted(check.wrong_deg.items()):
         say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
     if check.readings > 1 and check.down is None:
-        say(arguments, f"beware: {check.reason}, so the map or the readings are wrong")
+        say(arguments, f"warning: {check.reason}, so the map or the readings are wrong")

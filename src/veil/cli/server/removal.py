@@ -63,7 +63,7 @@ def _tell(arguments: argparse.Namespace, receipt: Receipt) -> None:
     """Print the receipt for people."""
     for name, count in sorted(receipt.features.items()):
         say(arguments, f"removed {name}: {count} features")
-    say(arguments, f"{receipt.points} points went along, and {receipt.features_of_others} features of other images")
+    say(arguments, f"{receipt.points} points were removed with them, and {receipt.features_of_others} features of other images")
     for name, reason in sorted(receipt.left_out.items()):
         say(arguments, f"left out {name}: {reason}")
     if receipt.kept_pairs is not None:

@@ -87,7 +87,7 @@ def learned_study(
 ) -> Iterator[LearnedRow]:
     """Rows of all attacks on the photographs `victims`, and of the control. Raises InputError without any photograph."""
     if not victims:
-        raise InputError("there is no photograph to attack")
+        raise InputError("there is no photograph to attack; give one or more")
     released = {name: _released(name, item, setup) for name, item in victims.items()}
     found: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
     for name, (image, truth) in released.items():
