@@ -1,8 +1,8 @@
-"""Which files are the bundled codebook and pool of decoys of ALIKED made by?
+"""The bundled codebook and pool of decoys of ALIKED, made from photographs whose licenses allow it.
 
     python benchmarks/aliked_books.py DATA [--output FOLDER] [--pictures FOLDER]
 
-Photographs whose licenses allow it, of a dozen places and things: three of the Berlin example of OpenSfM
+They are of a dozen places and things: three of the Berlin example of OpenSfM
 (`DATA/smartphone_berlin`), two of a sequence of HPatches (`DATA/homography/hpatches_v_churchill`), and ten that the wheels of
 scikit-image and scikit-learn have (`pip install scikit-image scikit-learn`; or a folder of them, --pictures). The file NOTICE
 names authors. At most 2,000 features are taken of each, so that none makes most of the pool. The photographs of the example

@@ -114,7 +114,7 @@ def _features(
     }
 
 
-def _overlapping(found: Mapping[Extractor, Mapping[str, Features]], scenes: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
+def _overlapping(found: Mapping[str, Mapping[str, Features]], scenes: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
     """Pairs of images of one scene whose raw features match by any descriptor."""
     pairs: set[frozenset[str]] = set()
     for name, images in found.items():
