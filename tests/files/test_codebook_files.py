@@ -108,7 +108,7 @@ def test_a_changed_number_is_seen(tmp_path: Path, good: dict, key: str, place: i
     [
         (lambda a: with_header(a, "[1, 2]"), "not a veil codebook"),
         (lambda a: with_header(a, '"text"'), "not a veil codebook"),
-        (lambda a: with_header(a, '{"format": 2}'), "format 2, this veil reads 1"),
+        (lambda a: with_header(a, '{"format": 3}'), "format 3, this veil reads 1 and 2"),
         (lambda a: with_header(a, a["header"].tobytes().decode().replace('"slices": 3', '"slices": Infinity')), "damaged"),
         (lambda a: with_header(a, a["header"].tobytes().decode().replace('"slices": 3', '"slices": 31')), "between 1 and half"),
         (lambda a: with_header(a, a["header"].tobytes().decode().replace('"sift"', "7")), "damaged"),

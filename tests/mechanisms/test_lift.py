@@ -165,8 +165,10 @@ def test_learned_descriptors_are_compressed_where_a_pca_is_given() -> None:
     image, pool = _learned()
     pca = fit_pca(pool.vectors.astype(np.float64), 40)
     book = Dictionary(**{item.name: getattr(pool, item.name) for item in fields(pool)} | {"pca": pca})
-    assert usual_profile(None, quantized=False) == hardened(quantized=False) == usual_profile(pool, quantized=False)
-    profile = usual_profile(book, quantized=False)
+    assert usual_profile(None, image) == hardened(quantized=False) == usual_profile(pool, image)
+    bundled = replace(image, space=replace(image.space, descriptor="aliked-n16rot"))
+    assert usual_profile(None, bundled) == hardened(quantized=False, compress=True) == usual_profile(book, image)
+    profile = usual_profile(book, image)
     form = lift(image, profile=profile, compression=book.compression, decoys=pool, randomness=STUDY).form
     assert profile.compress and form.space == book.compression.hardened_space and form.space.dim == 40
     points = book.compression.into_space(publish(image), form.space)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
 from veil.attacks.registry import ATTACKS
 from veil.audit.finding import Finding, Share
 from veil.cli import demo, doctor
@@ -20,6 +21,7 @@ from veil.cli.device import plan as budget_plan
 from veil.cli.evaluate import (
     attack_tables,
     attributes,
+    descriptor_attacks,
     faces,
     homographies,
     identification,
@@ -34,6 +36,7 @@ from veil.cli.evaluate import (
     tiles,
     upright,
 )
+from veil.cli.evaluate.descriptors import Descriptors
 from veil.cli.faces import calibrate, enrollment
 from veil.cli.privacy import audit_table
 from veil.cli.server import plan, serve, suspects, tile_plan
@@ -44,6 +47,7 @@ from veil.ldp.planning import planned
 from veil.mapping.plans import MapPlan
 from veil.report import measured_forms
 from veil.report.tables import Table
+from veil.studies.attacks.by_descriptor import DescriptorRow
 from veil.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
 from veil.studies.attacks.distribution import DecoyRow, EstimateRow
 from veil.studies.attacks.inversion import Gap, InversionRow
@@ -114,6 +118,38 @@ def audit() -> list[Finding]:
     reason = "the release has no lines, and without lines there is nothing that this attack could look at"
     notes = ("the attack certifies nothing by itself", "give the originals with --images to measure it")
     return [*found, Finding(attack="lattice", skipped=reason, **plain), Finding(attack="vertex", notes=notes, **plain)]
+
+
+# What `veil evaluate attacks --descriptor` tells of a descriptor's photographs and books.
+MATERIAL: Mapping[str, Any] = {
+    "descriptor": "aliked-n16rot",
+    "dim": 128,
+    "axes": 127,
+    "attacked": 12_345,
+    "others": 12_345,
+    "features": 1234.5,
+    "words": 256_000,
+    "decoys": 262_144,
+    "database": 262_144,
+}
+
+
+def compared_attacks() -> Table:
+    """Every attack on subspaces, run and not run, of four descriptors and one that cannot be extracted."""
+    share = Share(count=4000, total=4000, low=0.999, high=1.0)
+    score: Any = SimpleNamespace(unit="descriptor", shares={"within_0.1": share, "within_0.4": share})
+    plain: dict[str, Any] = {"family": "structural", "assumes": "nothing"}
+    kinds: list[Any] = ["sift", "aliked-n16rot", "xfeat"]
+    rows = [
+        DescriptorRow(descriptor=kind, form="words, eps 10", attack=name, finding=finding)
+        for kind in kinds
+        for name, finding in (
+            *((attack.name, Finding(attack=attack.name, score=score, **plain)) for attack in SUBSPACE_ATTACKS),
+            ("database, pool known", Finding(attack="database", skipped="the reason", **plain)),
+        )
+    ]
+    named = Descriptors(networks=dict.fromkeys(kinds), left_out={"hardtfeat": "it is not here"})
+    return descriptor_attacks.compared_attacks(rows, named, descriptor_attacks.reasons_of(rows, named))
 
 
 def ledger() -> list[dict]:
@@ -221,7 +257,11 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "learned_table": lambda: learned.learned_table([planted(LearnedRow)]),
         "scene_table": lambda: localization.scene_table([setting, setting]),
         "retrieval_table": lambda: localization.retrieval_table(recalls),
-        "recall_table": lambda: retrieval.recall_table([planted(RecallRow, recall=shares(RETRIEVED))]),
+        "material_table": lambda: descriptor_attacks.material_table([MATERIAL]),
+        "compared_attacks": compared_attacks,
+        "recall_table": lambda: retrieval.recall_table(
+            [planted(RecallRow, recall=shares(RETRIEVED))], {"xfeat": "it is not here"}
+        ),
         "upright_table": lambda: upright.upright_table([planted(UprightRow, setting=upright_setting())]),
         "tile_table": lambda: tiles.tile_table([planted(TileRow)]),
         "form_table": lambda: tiles.form_table([planted(TileRow)], [planted(FormRow)]),

@@ -17,15 +17,16 @@ from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.compression import Pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
-from veil.errors import FileFormatError
+from veil.codebooks.eight_bits import EightBitWords
+from veil.errors import FileFormatError, InputError
 from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 
-FORMAT = 1
-_CODEBOOK = "codebook-sift-l2.npz"
+FORMAT, FORMAT_EIGHT_BITS = 1, 2
+# Descriptors that a codebook and a pool of decoys are bundled for, and what their files are called.
+BUNDLED = {"sift": "sift-l2", "aliked-n16rot": "aliked-n16rot-l2"}
 # What a file says that it holds.
 KINDS: dict[str, type[Codebook]] = {known.kind: known for known in (Dictionary, DecoyPool)}
-# What zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
 # Errors that zipfile, json, NumPy and Codebook raise when the bytes are not what they should be.
 _DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
@@ -33,14 +34,17 @@ _DAMAGE = (
 )
 
 
-def write_codebook(path: Path, book: Codebook) -> None:
+def write_codebook(path: Path, book: Codebook, *, eight_bits: EightBitWords | None = None) -> None:
     """Write the codebook `book` to the file `path` (.npz) with its hash, at once or not at all.
 
+    `eight_bits` are its words in 8 bits, whose `words()` they are: the file holds these instead, a quarter of the bytes.
     A pool of real descriptors (`book.kind` "descriptors") is made readable by its owner only: who has it can tell decoys from
-    descriptors. Raises InputError if the file cannot be written.
+    descriptors. Raises InputError if the file cannot be written, or `eight_bits` are other words.
     """
+    if eight_bits is not None and not np.array_equal(eight_bits.words(), book.stored):
+        raise InputError("the words in 8 bits are not those of the codebook")
     header = {
-        "format": FORMAT,
+        "format": FORMAT if eight_bits is None else FORMAT_EIGHT_BITS,
         "kind": book.kind,
         "descriptor": book.descriptor,
         "normalization": book.normalization,
@@ -53,7 +57,9 @@ def write_codebook(path: Path, book: Codebook) -> None:
         "descriptor_count": book.provenance.descriptor_count,
     }
     digests = np.frombuffer(bytes.fromhex("".join(book.provenance.image_digests)), dtype=np.uint8).reshape(-1, 8)
-    arrays: dict[str, Any] = {"words": book.stored, "image_digests": digests}
+    arrays: dict[str, Any] = {"words": book.stored if eight_bits is None else eight_bits.levels, "image_digests": digests}
+    if eight_bits is not None:
+        header["dither_seed"] = eight_bits.seed
     if book.pca is not None:
         arrays |= {"pca_mean": book.pca.mean, "pca_axes": book.pca.axes}
     # A pool of decoys holds descriptors of photographs, and who has it can tell decoys from descriptors.
@@ -84,9 +90,13 @@ def read_codebook(path: Path) -> Codebook:
 
 
 def _assemble(header: dict, archive) -> Codebook:  # type: ignore[no-untyped-def]
-    if header.get("format") != FORMAT:
-        raise ValueError(f"format {header.get('format')!r}, this veil reads {FORMAT}")
+    if header.get("format") not in (FORMAT, FORMAT_EIGHT_BITS):
+        raise ValueError(f"format {header.get('format')!r}, this veil reads {FORMAT} and {FORMAT_EIGHT_BITS}")
     words, pca = archive["words"], None  # every access reads the file again
+    if header["format"] == FORMAT_EIGHT_BITS:
+        if words.dtype != np.int8 or words.ndim != 2:
+            raise ValueError(f"words in 8 bits of {words.dtype} {words.shape}")
+        words = EightBitWords(levels=words, seed=int(header["dither_seed"])).words()
     if "pca_axes" in archive:
         pca = _pca(archive["pca_mean"], archive["pca_axes"], words.shape[-1])
     return KINDS[header["kind"]](
@@ -114,19 +124,29 @@ def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
     return Pca(mean=mean, axes=axes)
 
 
-def bundled_codebook() -> Codebook:
-    """The bundled codebook: public centroids of SIFT (L2) with the PCA of the hardened profile."""
-    return _bundled(_CODEBOOK)
+def bundled_codebook(descriptor: str = "sift") -> Codebook:
+    """The bundled codebook of a descriptor: public centroids with the PCA of the hardened profile.
+
+    Of a descriptor that none is bundled for, that of SIFT (L2): whoever uses it is told that it does not fit.
+    """
+    return _bundled(f"codebook-{_named(descriptor)}.npz")
 
 
 def bundled_codebook_file() -> bytes:
-    """The file of the bundled codebook as it is; whoever reads it verifies its hash."""
-    return (files("veil") / "data" / _CODEBOOK).read_bytes()
+    """The file of SIFT's bundled codebook as it is; whoever reads it verifies its hash."""
+    return (files("veil") / "data" / f"codebook-{BUNDLED['sift']}.npz").read_bytes()
 
 
-def bundled_decoys() -> Codebook:
-    """The bundled pool of decoys: real SIFT (L2) descriptors. As it is public, anyone can identify decoys from it."""
-    return _bundled("decoys-sift-l2.npz")
+def bundled_decoys(descriptor: str = "sift") -> Codebook:
+    """The bundled pool of decoys of a descriptor: real descriptors. As it is public, anyone can identify decoys from it.
+
+    Of a descriptor that none is bundled for, that of SIFT (L2): whoever uses it is told that it does not fit.
+    """
+    return _bundled(f"decoys-{_named(descriptor)}.npz")
+
+
+def _named(descriptor: str) -> str:
+    return BUNDLED.get(descriptor, BUNDLED["sift"])
 
 
 def _bundled(name: str) -> Codebook:

@@ -91,7 +91,8 @@ class Attacker:
             # The attacker has the bundled book that the decoys did not come from.
             decoys = self._pool(form)
             is_pool = decoys is not None and decoys.kind == "descriptors"
-            database = bundled_codebook() if is_pool else bundled_decoys()
+            kind = form.space.descriptor
+            database = bundled_codebook(kind) if is_pool else bundled_decoys(kind)
         raw = (database.descriptor, database.normalization)
         if isinstance(form, Subspaces) and raw != (form.space.descriptor, form.space.normalization):
             raise InputError(
@@ -122,14 +123,15 @@ class Attacker:
             return None
         if self.decoys is not None:
             return self.decoys
-        book = bundled_decoys() if form.profile == "hardened" else bundled_codebook()
+        kind = form.space.descriptor
+        book = bundled_decoys(kind) if form.profile == "hardened" else bundled_codebook(kind)
         same = (book.descriptor, book.normalization) == (form.space.descriptor, form.space.normalization)
         return book if same else None
 
 
 def _bundled(form: Subspaces | Subsets) -> Codebook | None:
     """The bundled codebook if the release names it or names none, else None."""
-    book = bundled_codebook()
+    book = bundled_codebook(form.space.descriptor)
     named = form.dictionary if isinstance(form, Subsets) else form.space.codebook
     return book if named in ("", book.digest) else None
 

@@ -157,9 +157,9 @@ def _track_pairs(
     names, features = sorted(forms), sizes_in(forms)
     clear = {pair: matches[pair] for pair in clear_pairs(matches, features, rate)}
     tracked, count = tracks_of(features, clear, DISTINCTIVE)
-    book = work.codebook or bundled_codebook()
     first = forms[names[0]]
     assert isinstance(first, Points | Subspaces)
+    book = work.codebook or bundled_codebook(first.space.descriptor)
     pairs, alone = pairs_by_tracks(
         forms, tracked, count, words_in(first, book), count=choice.count, threads=workers, progress=progress
     )

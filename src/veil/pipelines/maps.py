@@ -70,7 +70,7 @@ class Map:
         """
         if not self.is_public or query.space == self.scene.space or isinstance(query, Points | Subsets):
             return None
-        book = bundled_codebook()
+        book = bundled_codebook(query.space.descriptor)
         if book.digest != query.space.codebook:
             raise InputError(
                 f"the query was privatized with codebook {query.space.codebook[:12] or '(none)'}, the bundled one is "
@@ -116,7 +116,8 @@ class Map:
     ) -> PointIndex:
         """Make the index for queries by distance from the words of a public codebook, and use it from now on.
 
-        - `codebook`: by default the bundled one. A public map is indexed in the space that hardened queries are sent in.
+        - `codebook`: by default the bundled one of the map's descriptor. A public map is indexed in the space that hardened
+          queries are sent in.
         - `known`: index of the map that this one grew from, whose unchanged points need not be compared with words again.
         - `threads`: groups of points that are indexed at a time.
         - `progress`: called with the number of points that are indexed and of all.
@@ -125,7 +126,7 @@ class Map:
         """
         if isinstance(self.form, Subsets):
             raise InputError("a map of words needs no index for queries by distance; localize against it directly")
-        book = codebook or bundled_codebook()
+        book = codebook or bundled_codebook(self.scene.space.descriptor)
         space = book.compression.hardened_space if self.is_public else self.scene.space
         words = book.compression.into_space(Points(vectors=book.vectors, space=book.raw_space), space).vectors
         forms: dict[str, tuple[Flat, np.ndarray]] = {}
@@ -146,7 +147,7 @@ class Map:
         if index is None or isinstance(query, Subsets):
             return None
         if isinstance(query, Points) and query.space != index.space:
-            book = codebook or bundled_codebook()
+            book = codebook or bundled_codebook(query.space.descriptor)
             if book.compression.hardened_space != index.space or query.space != book.raw_space:
                 return None
             query = book.compression.into_space(query, index.space)
@@ -165,7 +166,7 @@ class Map:
             if len(kept.point_rows) and int(kept.point_rows.max()) >= len(self.scene.points):
                 raise InputError(f"the index of {self.folder} names points that the map does not have; run `veil index` again")
             return kept
-        book = dictionary or bundled_codebook()
+        book = dictionary or bundled_codebook(self.scene.space.descriptor)
         if book.digest != query.dictionary:
             place = "the map" if self.folder is None else f"{self.folder}"
             raise InputError(

@@ -108,7 +108,7 @@ def similarities(
     types = types_in(forms)
     if len(types) > 1:
         raise InputError("retrieval compares images of one form; map messages and raw features apart, or give --pairs all")
-    book = codebook or bundled_codebook()
+    book = codebook or bundled_codebook(next(iter(forms.values())).space.descriptor)
     if types == {Subspaces}:
         subspaces = cast("Mapping[str, Subspaces]", forms)
         words = words_in(subspaces[names[0]], book)

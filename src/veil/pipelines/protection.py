@@ -14,7 +14,7 @@ from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import MOST_REUSE, USUAL_REUSE, in_runs
 from veil.errors import InputError, ReleaseRefused
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys
 from veil.geometry.gravity import checked_gravity
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
@@ -68,8 +68,9 @@ class HideInSubspaces:
     It is an obfuscation without proof, and undone by whoever matches the descriptors.
 
     - `profile`: parameters of the lifting; None: the hardened profile.
-    - `codebook`: the codebook with the public PCA; None: the bundled one, and no PCA of float descriptors.
-    - `decoys`: the pool of decoys; None: the bundled one, which is public: build one of your own
+    - `codebook`: the codebook with the public PCA; None: the bundled one of the descriptor, and no PCA where there is none. One
+      without a PCA, such as the pool itself, leaves float descriptors uncompressed.
+    - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own
       (`veil codebook build --decoys`).
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
     """
@@ -85,9 +86,9 @@ class HideInSubspaces:
         Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
         decoys.
         """
-        profile = self.profile or usual_profile(self.codebook, quantized=features.is_quantized)
+        profile = self.profile or usual_profile(self.codebook, features)
         selection = self.selection or usual_selection(profile)
-        codebook, decoys = self._books(profile)
+        codebook, decoys = self._books(profile, features.space.descriptor)
         decoys = in_runs(decoys, (selection.features or len(features)) * profile.decoy_count)
         if profile.decoys == decoys.kind == "descriptors":
             _require_enough(decoys, min(selection.features or len(features), len(features)) * profile.decoy_count)
@@ -120,20 +121,21 @@ class HideInSubspaces:
             notes=tuple(notes),
         )
 
-    def _books(self, profile: Profile) -> tuple[Codebook, Codebook]:
+    def _books(self, profile: Profile, descriptor: str) -> tuple[Codebook, Codebook]:
         """The codebook and the decoys; where neither PCA nor centroids are used, the pool is both."""
         if profile.decoys == "descriptors":
-            decoys = self.decoys or bundled_decoys()
+            decoys = self.decoys or bundled_decoys(descriptor)
             if not profile.compress and self.codebook is None:
                 return decoys, decoys
-            return self.codebook or bundled_codebook(), decoys
-        codebook = self.codebook or bundled_codebook()
+            return self.codebook or bundled_codebook(descriptor), decoys
+        codebook = self.codebook or bundled_codebook(descriptor)
         return codebook, self.decoys or codebook
 
 
-def usual_profile(codebook: Codebook | None, *, quantized: bool) -> Profile:
-    """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given for them."""
-    return hardened(quantized=quantized, compress=codebook is not None and codebook.pca is not None)
+def usual_profile(codebook: Codebook | None, features: Features) -> Profile:
+    """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them."""
+    compress = features.space.descriptor in BUNDLED if codebook is None else codebook.pca is not None
+    return hardened(quantized=features.is_quantized, compress=compress)
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:
@@ -152,7 +154,7 @@ class HideInWords:
 
     - `epsilon`: of each feature, >= 0; it composes over the image and all that is ever released. Infinity is no privacy.
     - `m`: number of words sent for each feature.
-    - `dictionary`: the codebook whose words are sent; None: the bundled one.
+    - `dictionary`: the codebook whose words are sent; None: the bundled one of SIFT.
     - `features_sent`: number of features that are sent, chosen at random; None: all.
     - `delta`: of the image's epsilon (words.md#composition).
     - `allow_private_dictionary`: accepts a dictionary made from one's own photographs, which is refused otherwise.

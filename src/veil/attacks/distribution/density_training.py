@@ -66,7 +66,7 @@ class TrainingState:
 
 
 def train_density(
-    stored: UInt8[np.ndarray, "descriptors dim"],
+    stored: UInt8[np.ndarray, "descriptors dim"] | Float32[np.ndarray, "descriptors dim"],
     *,
     compression: Compression,
     source: str,
@@ -75,7 +75,7 @@ def train_density(
     keep: Callable[[TrainingState], None] = lambda state: None,
     progress: Progress | None = None,
 ) -> DensityNetwork:
-    """A network trained on 8-bit descriptors of the attacker's own photographs, for the space that `compression` leads to.
+    """A network trained on descriptors of the attacker's own photographs, for the space that `compression` leads to.
 
     The same descriptors and seed give the same network on one machine, also where `state` goes on with an earlier run; `keep`
     is called with the state after each step. Raises InputError for fewer descriptors than a subspace needs, a codebook without

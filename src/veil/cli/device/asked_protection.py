@@ -137,7 +137,7 @@ def fitting(
     """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
         return descriptors
-    profile = _chosen_profile(arguments, usual_profile(descriptors.codebook, quantized=features.is_quantized))
+    profile = _chosen_profile(arguments, usual_profile(descriptors.codebook, features))
     usual = usual_selection(profile)
     asked, apart = arguments.features_sent, arguments.min_distance
     selection = Selection(

@@ -6,6 +6,7 @@ from veil.cli.common import add_command
 from veil.cli.evaluate import (
     attacks,
     attributes,
+    defenses,
     faces,
     forms,
     homographies,
@@ -33,6 +34,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     upright.register(protocols)
     tiles.register(protocols)
     attacks.register(protocols)
+    defenses.register(protocols)
     forms.register(protocols)
     learned.register(protocols)
     neighborhoods.register(protocols)

@@ -18,7 +18,7 @@ from veil.errors import FileFormatError, InputError
 from veil.extraction import DETECTORS, EXTRACTORS, Extractor, full_name
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import SiftOptions
-from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys, read_codebook
 from veil.files.weights import load_network
 from veil.pipelines.descriptor_books import DescriptorBooks, books_of
 from veil.studies.localization.word_localization_settings import Tables
@@ -108,7 +108,7 @@ def extraction_options(name: str, max_features: int, first_octave: int | None = 
 
 
 def all_books(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, DescriptorBooks]:
-    """Codebook and decoys of each descriptor: from a file, else made from --decoys-from, else the bundled ones of SIFT.
+    """Codebook and decoys of each descriptor: from a file, else made from --decoys-from, else the bundled ones.
 
     Raises InputError where there are none, and for files of descriptors that are not compared.
     """
@@ -118,9 +118,9 @@ def all_books(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, 
     return {name: _books(arguments, name, codebooks.get(name), pools.get(name)) for name in names}
 
 
-def bundled_books() -> DescriptorBooks:
-    """The bundled codebook and decoys of SIFT."""
-    return DescriptorBooks(name="bundled", codebook=bundled_codebook(), decoys=bundled_decoys())
+def bundled_books(name: str = "sift") -> DescriptorBooks:
+    """The bundled codebook and decoys of a descriptor that has some."""
+    return DescriptorBooks(name="bundled", codebook=bundled_codebook(name), decoys=bundled_decoys(name))
 
 
 def _by_descriptor(paths: Sequence[Path], names: Sequence[str], option: str) -> dict[str, tuple[Path, Codebook]]:
@@ -144,8 +144,8 @@ def _books(
         return DescriptorBooks(name=str(codebook[0]), codebook=codebook[1], decoys=pool[1])
     if arguments.decoys_from:
         rest = _made(arguments, name)
-    elif name == "sift":
-        rest = bundled_books()
+    elif name in BUNDLED:
+        rest = bundled_books(name)
     else:
         raise InputError(
             f"{name} needs words and decoys of its own kind: make them with --decoys-from PHOTOS, of other photographs than "

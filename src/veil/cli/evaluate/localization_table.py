@@ -30,8 +30,8 @@ def compare(arguments: argparse.Namespace) -> int:
     descriptors = usable(arguments.descriptor)
     books = {name: item.for_images_of(arguments.max_features) for name, item in _books(arguments, descriptors).items()}
     features = _features(scenes, descriptors, arguments)
-    for name, item in books.items():
-        item.require_others(image.image_digest for images in features[name].values() for image in images.values())
+    for name in descriptors.networks:
+        books[name].require_others(image.image_digest for images in features[name].values() for image in images.values())
     rows: list[LocalizationRow] = []
     without: list[dict[str, str]] = descriptors.as_json()
     unmapped: list[tuple[str, str, str]] = []

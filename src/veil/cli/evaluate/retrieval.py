@@ -1,9 +1,9 @@
-"""`veil evaluate retrieval`: recall of similar images from subspaces, beside raw descriptors of the same features."""
+"""`veil evaluate retrieval`: recall of similar images from subspaces and words, beside raw descriptors of the same features."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,20 +19,32 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.evaluate.descriptors import add_descriptors, all_books, extraction_options, usable
 from veil.errors import InputError
-from veil.extraction.sift import SiftOptions, extract_sift
+from veil.extraction import Extractor, extract
 from veil.features import Features
-from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.pictures import find_pictures, read_picture
+from veil.pipelines.descriptor_books import DescriptorBooks
 from veil.pipelines.linked_images import similarities_by_matches
 from veil.pipelines.pair_choice import similarities
 from veil.randomness import seeded
-from veil.report.tables import Table, names, numbers, percent
-from veil.studies.matching.retrieval_recall import RETRIEVED, RecallRow, overlapping, recall_rows, released_alike
+from veil.report.tables import Remark, Table, names, numbers, percent
+from veil.studies.matching.equal_numbers import with_equal_numbers
+from veil.studies.matching.retrieval_recall import (
+    RETRIEVED,
+    RecallRow,
+    overlapping,
+    recall_rows,
+    released_alike,
+    released_in_words,
+)
 
+SIFT: Extractor = "sift"
+SENT = 1000  # features of an image in subspaces, at most
 EXAMPLES = """\
   veil evaluate retrieval strecha/fountain-P11 fox --strangers photos/bsds500 --decoys pool.npz
   veil evaluate retrieval lund_door --json recall.json
+  veil evaluate retrieval strecha/fountain-P11 fox --descriptor sift aliked xfeat --decoys-from photos/
 """
 
 
@@ -41,17 +53,19 @@ def register(protocols: Any) -> None:
     parser = add_command(
         protocols,
         "retrieval",
-        "similar images from subspaces, beside raw descriptors",
+        "similar images from subspaces and words, beside raw descriptors",
         "Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that\n"
         "look most like it: by the words of raw descriptors, by the hardened subspaces of the same features, and by what\n"
-        "`veil map` matches of these by tracks. Right are photographs of its scene whose raw features match.",
+        "`veil map` matches of these by tracks. Right are photographs of its scene whose raw features match. --descriptor: by\n"
+        "raw descriptors, subspaces, and words of an epsilon, with equal numbers of features; right are then photographs that\n"
+        "match by any of the descriptors.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
     parser.add_argument("--strangers", type=Path, nargs="+", default=[], metavar="FOLDER", help="photographs of other places")
     parser.add_argument("--most-strangers", type=at_least(1), metavar="N", help="of each folder at most, evenly (default all)")
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="a secret pool of decoys; default: the public one")
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="words and PCA; default: the bundled one")
+    add_descriptors(parser, "compare these (default: SIFT alone)")
+    parser.add_argument("--epsilon", type=float, default=4.0, metavar="E", help="of a feature in words (default %(default)g)")
     parser.add_argument("--max-features", type=at_least(100), default=2000, help="of an extraction (default %(default)s)")
     parser.add_argument("--study", default="retrieval", help="name that seeds the study (default %(default)s)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="of matching (default 2)")
@@ -62,38 +76,80 @@ def register(protocols: Any) -> None:
 
 def _retrieval(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    names = [path.resolve().name for path in arguments.scenes]
-    if len(set(names)) < len(names):
+    called = [path.resolve().name for path in arguments.scenes]
+    if len(set(called)) < len(called):
         raise InputError("two scenes have one name; rename one of the folders")
-    pictures = {name: _pictures(path) for name, path in zip(names, arguments.scenes, strict=True)}
+    paths = {scene: _pictures(path) for scene, path in zip(called, arguments.scenes, strict=True)}
     strangers = [path for folder in arguments.strangers for path in _some(find_pictures(folder), arguments.most_strangers)]
-    options = SiftOptions(max_features=arguments.max_features)
-    features: dict[str, Features] = {}
-    scenes: dict[str, list[str]] = {}
-    pairs: set[frozenset[str]] = set()
-    for scene, paths in pictures.items():
-        own = {
-            f"{scene}/{path.name}": extract_sift(read_picture(path), options)
-            for path in progress(paths, f"{scene}: extracting")
-        }
-        with Bar(f"{scene}: matching raw features") as bar:
-            pairs |= overlapping(own, bar)
-        scenes[scene] = sorted(own)
-        features |= own
-    for path in progress(strangers, "extracting strangers"):
-        features[f"/{path.parent.name}/{path.name}"] = extract_sift(read_picture(path), options)
-    features = {name: item for name, item in features.items() if len(item)}
-    book = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
-    decoys = read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys()
-    with Bar("privatizing") as bar:
-        forms = released_alike(features, codebook=book, decoys=decoys, randomness=seeded(arguments.study), progress=bar)
-    with Bar("finding similar images") as bar:
-        rows = recall_rows(forms, scenes, pairs, partial(similarities, codebook=book, threads=arguments.threads, progress=bar))
-    by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.threads)
-    rows += recall_rows({"tracks": forms["subspaces"]}, scenes, pairs, by_matches)
-    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
-    say_table(arguments, recall_table(rows))
+    pictures = {f"{scene}/{path.name}": path for scene, found in paths.items() for path in found}
+    pictures |= {f"/{path.parent.name}/{path.name}": path for path in strangers}
+    named = usable(arguments.descriptor or [SIFT])
+    books = all_books(arguments, named.networks)
+    found: dict[str, dict[str, Features]] = {}
+    for name, network in named.networks.items():
+        found[name] = _features(arguments, name, network, pictures)
+    if arguments.descriptor:
+        found = with_equal_numbers(found)
+        for kind, images in found.items():
+            books[kind].require_others(item.image_digest for item in images.values())
+    found = {kind: {image: item for image, item in images.items() if len(item)} for kind, images in found.items()}
+    scenes = {scene: sorted(image for image in next(iter(found.values())) if image.startswith(f"{scene}/")) for scene in paths}
+    pairs = _overlapping(found, scenes)
+    rows: list[RecallRow] = []
+    for kind, images in found.items():
+        rows += _rows(arguments, kind, images, books[kind], scenes, pairs)
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows], "left_out": named.as_json()})
+    say_table(arguments, recall_table(rows, named.left_out))
     return 0
+
+
+def _features(
+    arguments: argparse.Namespace, name: Extractor, network: Any, pictures: Mapping[str, Path]
+) -> dict[str, Features]:
+    """Features of one descriptor, by name of the image."""
+    options = extraction_options(name, arguments.max_features)
+    return {
+        image: extract(read_picture(path), name, options, network)
+        for image, path in progress(list(pictures.items()), f"{name}: extracting")
+    }
+
+
+def _overlapping(found: Mapping[str, Mapping[str, Features]], scenes: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
+    """Pairs of images of one scene whose raw features match by any descriptor."""
+    pairs: set[frozenset[str]] = set()
+    for name, images in found.items():
+        for scene, own in scenes.items():
+            with Bar(f"{scene}: matching raw features of {name}") as bar:
+                pairs |= overlapping({image: images[image] for image in own}, bar)
+    return pairs
+
+
+def _rows(
+    arguments: argparse.Namespace,
+    name: str,
+    images: Mapping[str, Features],
+    books: DescriptorBooks,
+    scenes: Mapping[str, list[str]],
+    pairs: set[frozenset[str]],
+) -> list[RecallRow]:
+    """Rows of one descriptor: raw and subspaces, and with --descriptor words, else tracks."""
+    study, book = arguments.study, books.codebook
+    several = arguments.descriptor is not None
+    decoys = books.for_images_of(min(SENT, max(map(len, images.values())))).decoys if several else books.decoys
+    with Bar(f"{name}: privatizing") as bar:
+        forms = released_alike(images, codebook=book, decoys=decoys, randomness=seeded(study), progress=bar)
+    if several:
+        with Bar(f"{name}: words") as bar:
+            forms["words"] = released_in_words(
+                images, dictionary=book, epsilon=arguments.epsilon, randomness=seeded(study), progress=bar
+            )
+    with Bar(f"{name}: finding similar images") as bar:
+        similar = partial(similarities, codebook=book, threads=arguments.threads, progress=bar)
+        rows = recall_rows(forms, scenes, pairs, similar, name)
+    if not several:
+        by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.threads)
+        rows += recall_rows({"tracks": forms["subspaces"]}, scenes, pairs, by_matches, name)
+    return rows
 
 
 def _pictures(scene: Path) -> list[Path]:
@@ -108,19 +164,27 @@ def _some(paths: list[Path], most: int | None) -> list[Path]:
     return paths[:: -(-len(paths) // most)] if most else paths
 
 
-def recall_table(rows: Sequence[RecallRow]) -> Table:
-    """The table of the command: recall among the k most similar images, empty without queries."""
+def recall_table(rows: Sequence[RecallRow], left_out: Mapping[str, str]) -> Table:
+    """The table of the command: recall among the k most similar images, empty without queries.
+
+    `left_out` says of descriptors why they were not measured.
+    """
+    labels = ("descriptor", "scene", "form")
     return Table(
-        columns=[*names("scene", "form"), *numbers("images", "queries", *(f"recall at {count}, %" for count in RETRIEVED))],
+        columns=[*names(*labels), *numbers("images", "queries", *(f"recall at {count}, %" for count in RETRIEVED))],
         rows=[
-            (
-                row.scene or "all",
-                row.form,
-                f"{row.images:,}",
-                f"{row.queries:,}",
-                *(percent(row.recall.get(count)) for count in RETRIEVED),
-            )
-            for row in rows
+            *(
+                (
+                    row.descriptor,
+                    row.scene or "all",
+                    row.form,
+                    f"{row.images:,}",
+                    f"{row.queries:,}",
+                    *(percent(row.recall.get(count)) for count in RETRIEVED),
+                )
+                for row in rows
+            ),
+            *(Remark(labels=(name, "", ""), text=f"not measured: {why}") for name, why in left_out.items()),
         ],
-        labels=2,
+        labels=3,
     )

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
-from veil.attacks.distribution.density_training import DensityTraining, TrainingState, train_density
-from veil.attacks.distribution.learned_model import LearnedModel, Training
-from veil.attacks.positions.pair_training import PairTraining, Photograph, train_pairs
+from veil.attacks.distribution.density_training import DensityTraining, TrainingState
+from veil.attacks.positions.pair_training import PairTraining
 from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
-from veil.codebooks.codebook import Codebook
-from veil.codebooks.compression import Compression
 from veil.errors import InputError
 from veil.extraction.altered import ALTERATIONS, altered_copies
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -24,10 +18,12 @@ from veil.files.features import holds_features, read_features
 from veil.files.learned_models import write_learned_model
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.training_states import read_training_state, write_training_state
+from veil.pipelines.learning import train_learned_model
 
 EXAMPLES = """\
   veil attacks train photos/ -o model.npz                          some fifteen minutes on one core
   veil attacks train features.h5 -o model.npz --codebook mine.npz  for releases that name a codebook of your own
+  veil attacks train aliked.h5 -o model.npz                        ALIKED's features, for its bundled codebook
   veil attacks train photos/ -o model.npz --resume                 go on after an interruption
 """
 # Steps between two states on disk.
@@ -76,47 +72,31 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def _train(arguments: argparse.Namespace) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
-    book = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook()
     photographs = _read(arguments)
-    for item in photographs:
-        if not item.is_quantized or item.space != book.raw_space:
-            raise InputError(f"the codebook is for 8-bit [{book.raw_space}] and a photograph has [{item.space}]")
+    kind = photographs[0].space.descriptor
+    book = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(kind)
     options = DensityTraining(steps=arguments.steps, seed=arguments.seed)
     kept = arguments.output.with_name(f"{arguments.output.name}.part")
     state = read_training_state(kept, options) if arguments.resume else None
-    source = arguments.source or f"{len(photographs)} photographs"
 
     def keep(found: TrainingState) -> None:
         if found.step % KEPT_EVERY == 0:
             write_training_state(kept, options, found)
 
-    with Bar("training the density") as bar:
-        density = train_density(
-            np.concatenate([item.descriptors for item in photographs]),
-            compression=book.compression,
-            source=source,
+    with Bar("training the density") as density, Bar("training neighbors") as neighbors:
+        model = train_learned_model(
+            photographs,
+            book,
+            source=arguments.source or f"{len(photographs)} photographs",
             options=options,
+            pair_options=PairTraining(steps=arguments.pair_steps, seed=arguments.seed),
             state=state,
             keep=keep,
-            progress=bar,
+            on_density=density,
+            on_pairs=neighbors,
         )
-    with Bar("training neighbors") as bar:
-        pairs = train_pairs(
-            _compressed(photographs, book, arguments.seed),
-            space=book.compression.hardened_space,
-            source=source,
-            options=PairTraining(steps=arguments.pair_steps, seed=arguments.seed),
-            progress=bar,
-        )
-    training = Training(
-        image_digests=tuple(dict.fromkeys(item.image_digest[:8].hex() for item in photographs)),
-        descriptors=sum(len(item) for item in photographs),
-        steps=options.steps,
-        pair_steps=arguments.pair_steps,
-        decoys=options.decoys,
-        seed=options.seed,
-    )
-    write_learned_model(arguments.output, LearnedModel(density=density, pairs=pairs, training=training))
+    training = model.training
+    write_learned_model(arguments.output, model)
     kept.unlink(missing_ok=True)
     write_json(
         arguments.json,
@@ -149,20 +129,4 @@ def _read(arguments: argparse.Namespace) -> list[Features]:
                 found.append(extract_sift(copy, options))
     if not found:
         raise InputError("no features were found in these photographs; give others")
-    return found
-
-
-def _compressed(photographs: Sequence[Features], book: Codebook, seed: int) -> list[Photograph]:
-    """Photographs with their descriptors dithered and compressed, as vertices of hardened subspaces are."""
-    compression: Compression = book.compression
-    if compression.pca is None:
-        raise InputError("the networks are for the hardened profile, whose codebook has a PCA; this one has none")
-    random = np.random.default_rng(seed)
-    found = []
-    for item in photographs:
-        drawn = item.descriptors.astype(np.float64) + compression.dither_steps * random.random(item.descriptors.shape)
-        drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
-        size = item.camera.width_px, item.camera.height_px
-        vectors = compression.pca.apply(drawn).astype(np.float32)
-        found.append(Photograph(vectors=vectors, keypoints=item.keypoints, size_px=size))
     return found

@@ -63,7 +63,7 @@ def _index(arguments: argparse.Namespace) -> int:
     asked = arguments.queries or _usual_queries(where)
     if asked != "distances" and not where.is_public:
         raise InputError(f"{arguments.map} is a private map, which serves no queries in words; index it with --for distances")
-    book = read_dictionary(arguments.dictionary)
+    book = read_dictionary(arguments.dictionary, scene.space.descriptor)
     facts: dict[str, object] = {"points": len(scene.points), "images": len(scene.images)}
     if asked != "distances":
         with Bar("indexing words") as bar:
@@ -118,12 +118,12 @@ def index_large(
     if len(scene.images) < INDEXED_FROM or isinstance(where.form, Subsets):
         return
     try:
-        _index_points(arguments, where, bundled_codebook(), shown, known)
+        _index_points(arguments, where, bundled_codebook(scene.space.descriptor), shown, known)
     except SpaceError as error:
         say(arguments, f"no index for queries by distance, which match with all images: {error}; see `veil index --dictionary`")
 
 
 @cache
-def read_dictionary(path: str) -> Codebook:
-    """The codebook in the file `path`, or the bundled one for the path "bundled"."""
-    return bundled_codebook() if path == BUNDLED else read_codebook(Path(path))
+def read_dictionary(path: str, descriptor: str = "sift") -> Codebook:
+    """The codebook in the file `path`, or the bundled one of a descriptor for the path "bundled"."""
+    return bundled_codebook(descriptor) if path == BUNDLED else read_codebook(Path(path))

@@ -171,7 +171,7 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Lo
         )
         if not isinstance(where.form, Subsets):
             with Bar("indexing") as bar:
-                dictionary = arguments.dictionary and read_dictionary(arguments.dictionary)
+                dictionary = arguments.dictionary and read_dictionary(arguments.dictionary, query.form.space.descriptor)
                 where.index_for(query.form, dictionary=dictionary, progress=bar)
         with Bar("searching") as bar:
             return localize(query, where, word_options=word_options, near=_near(arguments, where), progress=bar)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from veil.features import Features
 
 Images = Mapping[str, Features]
+Name = TypeVar("Name", bound=str)
 
 
-def with_equal_numbers(found: Mapping[str, Images]) -> dict[str, dict[str, Features]]:
+def with_equal_numbers(found: Mapping[Name, Images]) -> dict[Name, dict[str, Features]]:
     """Features by descriptor and image, of each image as many as the descriptor that gives fewest has of it.
 
     `found` holds features of the same images for each descriptor. Those that stay are of largest score where the detector gives

@@ -11,16 +11,19 @@ from jaxtyping import Float
 from veil.codebooks.codebook import Codebook
 from veil.features import Features
 from veil.forms import Form, Points
+from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import MatchOptions, match
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
-from veil.mechanisms.release import privatize
+from veil.mechanisms.release import privatize, privatize_words
 from veil.mechanisms.selection import usual_selection
 from veil.progress import Progress
 from veil.randomness import Randomness
 
 # Images overlap if so many of their raw matches (ratio 0.8) agree on a fundamental matrix, within pixels of its lines.
 OVERLAPPING, RATIO, WITHIN_PX = 30, 0.8, 2.0
+# Of a release in words: features of an image, and words of each.
+WORDS_SENT, SUBSET_SIZE = 1000, 2
 # Numbers of retrieved images that are looked at.
 RETRIEVED = (1, 5, 10, 20)
 
@@ -31,8 +34,9 @@ Similarity = Callable[[Mapping[str, Form]], tuple[list[str], Float[np.ndarray, "
 class RecallRow:
     """Mean recall of one form on one scene: the share of a query's overlapping images among the k most similar of all images.
 
-    Where more than k overlap, k count. `images` are all that are searched, `queries` those of the scene that any other one
-    overlaps; `recall` is by k, and empty without queries. `scene` is "" for all scenes together.
+    Where more than k overlap, k count. `descriptor` is what was extracted. `images` are all that are searched, `queries` those
+    of the scene that any other one overlaps; `recall` is by k, and empty without queries. `scene` is "" for all scenes
+    together.
     """
 
     scene: str
@@ -40,10 +44,12 @@ class RecallRow:
     images: int
     queries: int
     recall: Mapping[int, float]
+    descriptor: str = "sift"
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
         return {
+            "descriptor": self.descriptor,
             "scene": self.scene,
             "form": self.form,
             "images": self.images,
@@ -56,7 +62,7 @@ def released_alike(
     features: Mapping[str, Features], *, codebook: Codebook, decoys: Codebook, randomness: Randomness, progress: Progress
 ) -> dict[str, dict[str, Form]]:
     """Forms of the features that the hardened profile would send, by name: "raw", and "subspaces" of the same features."""
-    profile = hardened(quantized=True)
+    profile = hardened(quantized=next(iter(features.values())).is_quantized, compress=True)
     found: dict[str, dict[str, Form]] = {"raw": {}, "subspaces": {}}
     for done, (name, item) in enumerate(features.items(), start=1):
         release = privatize(
@@ -69,6 +75,21 @@ def released_alike(
         )
         found["raw"][name] = publish(item).take(release.order)
         found["subspaces"][name] = release.upload.form
+        progress(done, len(features))
+    return found
+
+
+def released_in_words(
+    features: Mapping[str, Features], *, dictionary: Codebook, epsilon: float, randomness: Randomness, progress: Progress
+) -> dict[str, Form]:
+    """Words of this epsilon of `WORDS_SENT` features of each image, by its name."""
+    law = SubsetMechanism(dictionary_size=len(dictionary), epsilon=epsilon, m=SUBSET_SIZE)
+    found: dict[str, Form] = {}
+    for done, (name, item) in enumerate(features.items(), start=1):
+        sent = privatize_words(
+            item, mechanism=law, dictionary=dictionary, randomness=randomness, features_sent=WORDS_SENT
+        ).upload
+        found[name] = sent.form
         progress(done, len(features))
     return found
 
@@ -104,11 +125,12 @@ def recall_rows(
     scenes: Mapping[str, Sequence[str]],
     pairs: set[frozenset[str]],
     similarity: Similarity,
+    descriptor: str = "sift",
 ) -> list[RecallRow]:
     """Rows of every form for each scene and for all together.
 
     `forms` gives every image's form, by name of the form and of the image, `scenes` the names of each scene's images, `pairs`
-    the pairs that overlap. `similarity` gives names and their similarities.
+    the pairs that overlap. `similarity` gives names and their similarities. `descriptor` is what was extracted.
     """
     right: dict[str, set[str]] = {}
     for a, b in (sorted(pair) for pair in pairs):
@@ -122,7 +144,9 @@ def recall_rows(
         for scene, own in listed.items():
             values = [shares[name] for name in own if name in shares]
             recall = {count: float(np.mean([value[count] for value in values])) for count in RETRIEVED} if values else {}
-            rows.append(RecallRow(scene=scene, form=form, images=len(names), queries=len(values), recall=recall))
+            rows.append(
+                RecallRow(scene=scene, form=form, images=len(names), queries=len(values), recall=recall, descriptor=descriptor)
+            )
     return rows
 
 
