@@ -47,19 +47,25 @@ class PlacedPoints:
         return (self.keypoints - size / 2) / (size.max() / 2)
 
 
+def require_raw(kind: type[Form], positions: np.ndarray | Lines, *, what: str) -> None:
+    """Raise InputError unless an image, called `what` there, has raw descriptors (`kind` is `Points`) at known positions."""
+    hidden = []
+    if not issubclass(kind, Points):
+        hidden.append(f"its descriptors are hidden in {kind.__name__.lower()}")
+    if isinstance(positions, Lines):
+        hidden.append("its positions are hidden in lines")
+    if hidden:
+        raise InputError(
+            f"{what} is protected: {' and '.join(hidden)}. LightGlue reads raw descriptors and positions of both images, "
+            "so that whoever runs it would have to hold what is hidden. Match it by nearest neighbors (--matcher nearest)"
+        )
+
+
 def placed(form: Form, positions: Float32[np.ndarray, "_ 2"] | Lines, camera: Camera, *, what: str) -> PlacedPoints:
     """The raw descriptors and keypoints of an image, which the message calls `what`.
 
     Raises InputError for what is protected, in its descriptors or its positions, and why a network cannot match it.
     """
-    hidden = []
-    if not isinstance(form, Points):
-        hidden.append(f"its descriptors are hidden in {type(form).__name__.lower()}")
-    if isinstance(positions, Lines):
-        hidden.append("its positions are hidden in lines")
-    if hidden or isinstance(positions, Lines) or not isinstance(form, Points):
-        raise InputError(
-            f"{what} is protected: {' and '.join(hidden)}. LightGlue reads raw descriptors and positions of both images, "
-            "so that whoever runs it would have to hold what is hidden. Match it by nearest neighbors (--matcher nearest)"
-        )
+    require_raw(type(form), positions, what=what)
+    assert isinstance(form, Points) and not isinstance(positions, Lines)
     return PlacedPoints(points=form, keypoints=positions, size_px=(camera.width_px, camera.height_px))
