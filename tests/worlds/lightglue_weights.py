@@ -70,6 +70,30 @@ def seen_again(random: np.random.Generator, image: PlacedPoints, count: int) -> 
     return PlacedPoints(points=Points(vectors=vectors, space=SPACE), keypoints=keypoints, size_px=image.size_px)
 
 
+def still_weights(dim: int = 128, *, gain: float = 60.0) -> dict[str, np.ndarray]:
+    """A network of one layer that changes no state: matches are pairs of most similar descriptors, so that truth is planted.
+
+    A similarity is `gain` times the cosine, and every keypoint is thought to have a match.
+    """
+    own = "transformers.0.{}_attn.{}"
+    found: dict[str, np.ndarray] = {
+        "posenc.Wr.weight": np.zeros((dim // 4, 2)),
+        "log_assignment.0.matchability.weight": np.zeros((1, dim)),
+    }
+    shapes = {("self", "Wqkv"): 3 * dim, ("self", "out_proj"): dim, ("cross", "to_qk"): dim, ("cross", "to_v"): dim}
+    for (kind, part), rows in {**shapes, ("cross", "to_out"): dim}.items():
+        found[f"{own.format(kind, part)}.weight"] = np.zeros((rows, dim))
+        found[f"{own.format(kind, part)}.bias"] = np.zeros(rows)
+    for kind in ("self", "cross"):
+        for part, shape in (("ffn.0", (2 * dim, 2 * dim)), ("ffn.1", (2 * dim,)), ("ffn.3", (dim, 2 * dim))):
+            found[f"{own.format(kind, part)}.weight"] = np.zeros(shape)
+            found[f"{own.format(kind, part)}.bias"] = np.zeros(shape[0])
+    found["log_assignment.0.matchability.bias"] = np.full(1, 10.0)
+    found["log_assignment.0.final_proj.weight"] = np.eye(dim) * math.sqrt(gain * math.sqrt(dim))
+    found["log_assignment.0.final_proj.bias"] = np.zeros(dim)
+    return {name: array.astype(np.float32) for name, array in found.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class SlowAnswer:
     """What `slow` finds: probabilities of the matches by pair, layers that were run, and keypoints that the last one read."""
