@@ -42,7 +42,7 @@ class LightGlueOptions:
     - `depth_confidence`: the layers that remain are left out once more than this share of the keypoints is sure (Eq. 9); None
       runs all of them.
     - `width_confidence`: a keypoint that is sure, and whose probability of having a match is at most one less this, is left out
-      of the layers that follow; None keeps all.
+      of the layers that follow (Eq. 10); None keeps all.
     - `min_score`: a match is kept if its probability (Eq. 7) is larger.
 
     Raises RangeError for numbers outside of [0, 1].

