@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from veil.files.features import write_features as write_features
     from veil.files.gravity import read_gravity as read_gravity
     from veil.files.pictures import read_picture as read_picture
+    from veil.files.weights import load_lightglue as load_lightglue
     from veil.forms import Lines as Lines
     from veil.forms import Points as Points
     from veil.forms import Subsets as Subsets
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from veil.localization.by_positions import PositionOptions as PositionOptions
     from veil.localization.word_options import WordOptions as WordOptions
     from veil.mapping.points import NoMap as NoMap
+    from veil.matching.lightglue import LightGlue as LightGlue
+    from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
     from veil.mechanisms.profile import Profile as Profile
     from veil.mechanisms.profile import hardened as hardened
     from veil.mechanisms.profile import paper as paper
@@ -113,6 +116,8 @@ _HOMES = {
     "HideInSubspaces": "pipelines.protection",
     "HideInWords": "pipelines.protection",
     "InputError": "errors",
+    "LightGlue": "matching.lightglue",
+    "LightGlueOptions": "matching.lightglue",
     "LineUpload": "wire.message",
     "Lines": "forms",
     "LocalDP": "ldp.guarantee",
@@ -148,6 +153,7 @@ _HOMES = {
     "extract": "extraction",
     "fetcher_of": "pipelines.tiles",
     "hardened": "mechanisms.profile",
+    "load_lightglue": "files.weights",
     "localize": "pipelines.localization",
     "localize_with_tiles": "pipelines.tiles",
     "map_images": "pipelines.mapping",

@@ -18,7 +18,6 @@ from veil.extraction.convolution import (
     Maps,
     convolved,
     deformed,
-    digest_of,
     layer,
     pooled,
     sampled,
@@ -26,10 +25,10 @@ from veil.extraction.convolution import (
     sigmoid,
     stretched,
     stretched_places,
-    tensor,
     unchanged,
 )
 from veil.extraction.detection import local_maxima, refined, strongest
+from veil.tensors import digest_of, tensor
 from veil.threads import single_blas
 
 LEAST_SCORE = 0.2  # of a keypoint, as published

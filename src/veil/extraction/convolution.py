@@ -5,14 +5,13 @@ Each works on a few rows at a time, so that what is unfolded stays in the proces
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from veil.errors import InputError
+from veil.tensors import tensor
 
 _UNFOLDED = 1 << 19  # numbers that are unfolded at a time: 2 MB
 # Klambauer et al., "Self-Normalizing Neural Networks", NeurIPS 2017, Eq. 2.
@@ -77,24 +76,6 @@ class Layer:
         return Layer(
             weight=(self.weight * factor[:, None, None, None]).astype(np.float32), bias=np.asarray(bias, dtype=np.float32)
         )
-
-
-def tensor(arrays: Mapping[str, np.ndarray], name: str, shape: tuple[int, ...] | None = None) -> np.ndarray:
-    """A finite float32 tensor of a state dict. Raises InputError if it is missing, or of another shape or type."""
-    array = arrays.get(name)
-    if array is None or array.dtype != np.float32 or not np.isfinite(array).all() or shape not in (None, array.shape):
-        got = "nothing" if array is None else f"{array.dtype} {array.shape}"
-        raise InputError(f"weight {name} must be finite float32{f' of shape {shape}' if shape else ''}, got {got}")
-    return array
-
-
-def digest_of(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 (hex) of the names, shapes and numbers of all float32 tensors; counters of training do not count."""
-    hasher = hashlib.sha256()
-    for name in sorted(name for name, array in arrays.items() if array.dtype == np.float32):
-        hasher.update(f"{name}{arrays[name].shape}".encode())
-        hasher.update(np.ascontiguousarray(arrays[name], dtype="<f4").tobytes())
-    return hasher.hexdigest()
 
 
 def layer(arrays: Mapping[str, np.ndarray], name: str, *, outputs: int, inputs: int, side: int, biased: bool) -> Layer:

@@ -18,16 +18,15 @@ from veil.extraction.convolution import (
     Layer,
     Maps,
     convolved,
-    digest_of,
     layer,
     pooled,
     relu,
     sampled,
     sigmoid,
-    tensor,
     unchanged,
 )
 from veil.extraction.detection import largest_around, strongest
+from veil.tensors import digest_of, tensor
 from veil.threads import single_blas
 
 LEAST_SCORE = 0.05  # of a keypoint, as published

@@ -84,14 +84,15 @@ def decode_block(data: bytes) -> tuple[str, dict[DigestPair, Matches]]:
 class MatchStore:
     """A folder of blocks of matches of one kind.
 
-    `kind` says how pairs are matched, as far as it changes matches; blocks of another kind are left alone. Raises
-    FileFormatError for a block of another version, which another veil wrote: nothing is overwritten. Damaged blocks count as
-    missing. Without `read` the blocks that are there are not looked at: for whoever only writes.
+    `kind` says how pairs are matched, as far as it changes matches; blocks of another kind are not used, and forgotten alike.
+    Raises FileFormatError for a block of another version, which another veil wrote: nothing is overwritten. Damaged blocks
+    count as missing. Without `read` the blocks that are there are not looked at: for whoever only writes.
     """
 
     def __init__(self, folder: Path, kind: str, *, read: bool = True) -> None:
         self.folder, self.kind = folder, kind
         self._block_of: dict[frozenset[str], Path] = {}
+        self._others: dict[Path, list[frozenset[str]]] = {}  # blocks of other kinds, with their pairs
         for path in sorted(folder.glob(f"*{SUFFIX}")) if read else ():
             self._enter(path)
 
@@ -133,21 +134,36 @@ class MatchStore:
     def forget(self, digests: Collection[str]) -> int:
         """Remove all matches and names of these images; blocks that hold others beside are written again without them.
 
-        Returns the number of pairs that went.
+        Returns the number of pairs that went, of blocks of every kind.
         """
         gone = {pair: path for pair, path in self._block_of.items() if pair & set(digests)}
         for path in sorted(set(gone.values())):
-            kept = {pair: found for pair, found in decode_block(read_bytes(path))[1].items() if not {*pair} & set(digests)}
-            if kept:
-                self.write(kept)
-            path.unlink(missing_ok=True)
+            self._block_of |= dict.fromkeys(*self._rewritten(path, digests))
         for pair in gone:
             del self._block_of[pair]
+        elsewhere = 0
+        for path, pairs in list(self._others.items()):
+            if met := sum(bool(pair & set(digests)) for pair in pairs):
+                elsewhere += met
+                del self._others[path]
+                kept, again = self._rewritten(path, digests)
+                if kept:
+                    self._others[again] = kept
         names = {name: [digest for digest in listed if digest not in digests] for name, listed in self.names().items()}
         self._save_names({name: listed for name, listed in names.items() if listed})
         self._clear_parts(0.0)
         self.finish()  # a plan would name them
-        return len(gone)
+        return len(gone) + elsewhere
+
+    def _rewritten(self, path: Path, digests: Collection[str]) -> tuple[list[frozenset[str]], Path]:
+        """Write a block again without the pairs of these images, if any are left; returns those that are, and where."""
+        kind, found = decode_block(read_bytes(path))
+        kept = {pair: matches for pair, matches in found.items() if not {*pair} & set(digests)}
+        again = self.folder / block_name(kind, list(kept))
+        if kept:
+            write_bytes(again, encode_block(kind, kept))
+        path.unlink(missing_ok=True)
+        return [frozenset(pair) for pair in kept], again
 
     def names(self) -> dict[str, list[str]]:
         """Digests of the images by the names that they were given under."""
@@ -178,8 +194,8 @@ class MatchStore:
 
     @property
     def images(self) -> frozenset[str]:
-        """Digests of all images that have matches in the store."""
-        return frozenset().union(*self._block_of)
+        """Digests of all images that have matches in the store, of whatever kind."""
+        return frozenset().union(*self._block_of, *(pair for pairs in self._others.values() for pair in pairs))
 
     def plan(self) -> list[list[DigestPair]]:
         """Blocks that an unfinished run has yet to write, or wrote; none if the last run finished."""
@@ -207,6 +223,7 @@ class MatchStore:
                 raise FileFormatError(f"{path}: {error}; give another folder for matches") from None
             return False
         if header["kind"] != self.kind:
+            self._others[path] = [frozenset((a, b)) for a, b, _ in header["pairs"]]
             return False
         self._block_of |= {frozenset((a, b)): path for a, b, _ in header["pairs"]}
         return True

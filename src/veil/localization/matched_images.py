@@ -11,6 +11,9 @@ from jaxtyping import Int64
 from veil.codebooks.codebook import Codebook
 from veil.forms import Form, Points
 from veil.matching import Matches, MatchOptions, match_pairs
+from veil.matching.lightglue import LightGlue
+from veil.matching.pairs import match_pairs_by_network
+from veil.matching.placed_points import PlacedPoints, placed
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -21,6 +24,8 @@ class MatchedImages:
 
     `form` is the query's, `codebook` brings the descriptors of a public map into its space (None: they are in it), `workers`
     images are matched at a time. `found` holds the matches by name of the image.
+
+    With a `network` and the query as it reads it (`query`), LightGlue matches in place of nearest neighbors.
     """
 
     form: Form
@@ -28,6 +33,8 @@ class MatchedImages:
     codebook: Codebook | None
     options: MatchOptions
     workers: int
+    network: LightGlue | None = None
+    query: PlacedPoints | None = None
     found: dict[str, Matches] = field(default_factory=dict)
 
     def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
@@ -36,6 +43,9 @@ class MatchedImages:
         Raises what `veil.matching.match` raises.
         """
         new = [name for name in names if name not in self.found]
+        if self.network is not None and self.query is not None:
+            self.found |= self._matched_by_network(self.network, self.query, new, progress)
+            return
         forms: dict[str, Form] = {"": self.form}
         for name in new:
             forms[name] = _comparable(self.scene.images[name].form, self.form, self.codebook)
@@ -43,11 +53,24 @@ class MatchedImages:
         matched = match_pairs(forms, pairs, options=self.options, workers=self.workers, progress=progress)
         self.found |= {name: matches for (_, name), matches in matched.items()}
 
+    def _matched_by_network(
+        self, network: LightGlue, query: PlacedPoints, names: Sequence[str], progress: Progress | None
+    ) -> dict[str, Matches]:
+        images = {"": query}
+        for name in names:
+            image = self.scene.images[name]
+            positions = image.keypoints if image.lines is None else image.lines
+            images[name] = placed(image.form, positions, image.camera, what=f"the map's image {name}")
+        pairs = [("", name) for name in names]
+        matched = match_pairs_by_network(images, pairs, network, workers=self.workers, progress=progress)
+        return {name: matches for (_, name), matches in matched.items()}
+
     def pairs(self) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows (query features, map points) of the distinct pairs that match in at least one image, most distinctive first.
 
-        A pair is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), in the map image where
-        this ratio is smallest. Right matches gather at the front; which matches there are does not depend on the order.
+        A pair is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), or as LightGlue is
+        sure of it, in the map image where it is most so. Right matches gather at the front; which matches there are does not
+        depend on the order.
         """
         if not self.found:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from veil.errors import InputError, RangeError
 from veil.forms import Form
+from veil.matching.lightglue import LightGlue
 from veil.matching.neighbors import Matches, MatchOptions, match
+from veil.matching.placed_points import PlacedPoints
 from veil.progress import Progress
 from veil.threads import shared
 
@@ -25,13 +27,38 @@ def match_pairs(
     matched pairs and of all. Raises InputError for a pair with an image that is not in `forms`, RangeError without workers, and
     what `match` raises.
     """
+    return _each(lambda pair: match(forms[pair[0]], forms[pair[1]], options), forms, pairs, workers, progress)
+
+
+def match_pairs_by_network(
+    images: Mapping[str, PlacedPoints],
+    pairs: Sequence[tuple[str, str]],
+    network: LightGlue,
+    *,
+    workers: int = 2,
+    progress: Progress | None = None,
+) -> dict[tuple[str, str], Matches]:
+    """Match every listed pair of images of raw descriptors by LightGlue; otherwise as `match_pairs`.
+
+    Raises what `veil.matching.lightglue.LightGlue.match` raises, too.
+    """
+    return _each(lambda pair: network.match(images[pair[0]], images[pair[1]]), images, pairs, workers, progress)
+
+
+def _each(
+    work: Callable[[tuple[str, str]], Matches],
+    known: Mapping[str, object],
+    pairs: Sequence[tuple[str, str]],
+    workers: int,
+    progress: Progress | None,
+) -> dict[tuple[str, str], Matches]:
     if not workers >= 1:
         raise RangeError(f"workers must be at least 1, got {workers!r}")
-    unknown = {name for pair in pairs for name in pair} - set(forms)
+    unknown = {name for pair in pairs for name in pair} - set(known)
     if unknown:
         raise InputError(f"no features for {', '.join(sorted(unknown)[:3])}")
     matches_of: dict[tuple[str, str], Matches] = {}
-    results = shared(lambda pair: match(forms[pair[0]], forms[pair[1]], options), pairs, workers)
+    results = shared(work, pairs, workers)
     for pair, matches in zip(pairs, results, strict=True):
         matches_of[pair] = matches
         if progress is not None:

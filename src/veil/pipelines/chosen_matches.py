@@ -15,7 +15,9 @@ from veil.forms import Form, Points, Subspaces
 from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches, match_pairs
 from veil.matching.pair_selection import BY_TRACKS
+from veil.matching.pairs import match_pairs_by_network
 from veil.pipelines.images_on_demand import sizes_in, types_in
+from veil.pipelines.network_matching import NetworkMatching
 from veil.pipelines.pair_choice import (
     DISTINCTIVE,
     PairChoice,
@@ -48,6 +50,7 @@ class MatchingWork:
       Without them this process matches, as it does for fewer than `engine_from` pairs: to start processes takes seconds.
     - `unfinished`: folder of this run alone, where clusters that were mapped are kept and the mapper works; whoever made it
       removes it. None: a temporary one, and nothing is kept.
+    - `network`: LightGlue and what it reads, which then matches in place of nearest neighbors, in this process alone.
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
     - `matched`, `counts`: the pairs that were matched are added to it, and their numbers of matches.
     - `tell`: called with a sentence on what is going to be matched.
@@ -58,6 +61,7 @@ class MatchingWork:
     files: Mapping[str, tuple[str, str]] | None = None
     engine_from: int = 0
     unfinished: Path | None = None
+    network: NetworkMatching | None = None
     codebook: Codebook | None = None
     matched: list[tuple[str, str]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
@@ -173,7 +177,19 @@ def _track_pairs(
 def _matched(
     forms: Mapping[str, Form], pairs: list[tuple[str, str]], work: MatchingWork, workers: int, progress: Progress
 ) -> dict[tuple[str, str], Matches]:
+    if work.store is None and work.network is not None:
+        images, network = work.network.images, work.network.network
+        return match_pairs_by_network(images, pairs, network, workers=workers, progress=progress)
     if work.store is None:
         return match_pairs(forms, pairs, workers=workers, progress=progress)
-    engine = work.engine if len(pairs) >= work.engine_from else None
-    return matched_in_blocks(forms, pairs, work.store, engine=engine, files=work.files, workers=workers, progress=progress)
+    engine = work.engine if len(pairs) >= work.engine_from and work.network is None else None
+    return matched_in_blocks(
+        forms,
+        pairs,
+        work.store,
+        network=work.network,
+        engine=engine,
+        files=work.files,
+        workers=workers,
+        progress=progress,
+    )

@@ -12,10 +12,12 @@ from veil.files.checkpoints import working_folder
 from veil.forms import Form, Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
 from veil.mapping.growth import grow_map, images_of, require_addable
+from veil.matching.lightglue import LightGlue
 from veil.matching.pair_selection import BY_TRACKS
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.maps import Map
+from veil.pipelines.network_matching import of_map_images
 from veil.pipelines.pair_choice import PairChoice, first_pairs, pair_choice
 from veil.pipelines.steps import Steps, silent
 from veil.pipelines.uploads import LoadedImage
@@ -47,6 +49,7 @@ def add_positions(
     options: MappingOptions,
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
+    network: LightGlue | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """The map `base` with those of the new `images` that agree with it, or why none can be added; `base` stays as it is.
@@ -57,8 +60,10 @@ def add_positions(
     - `gravity`: readings of the new images; they give the map its gravity if it has none.
 
     - `work`: what keeps matches and where the mapper works; the images of the map are in no file, so no engine matches them.
+    - `network`: matches in place of nearest neighbors, where map and new images are raw.
 
-    Raises InputError if the map has a name already, came from lines or is of another form, VeilError if COLMAP fails.
+    Raises InputError if the map has a name already, came from lines or is of another form, or a network is to match what is
+    protected, VeilError if COLMAP fails.
     """
     placed = {}
     for name, image in images.items():
@@ -68,8 +73,11 @@ def add_positions(
     require_addable(base.scene, placed)
     choice = pairs_with_map(base, {name: image.form for name, image in placed.items()}, options.pairs, threads=options.workers)
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
-    forms = {name: image.form for name, image in {**images_of(base.scene), **placed}.items()}
+    known = {**images_of(base.scene), **placed}
+    forms = {name: image.form for name, image in known.items()}
     work = replace(work, engine=None) if work is not None else None
+    if network is not None:
+        work = replace(work or MatchingWork(), network=of_map_images(network, known))
     old = frozenset(base.scene.images)
     matches = matched_as_chosen(forms, choice, work, workers=options.workers, steps=steps, matched_already=old)
     with working_folder(None if work is None else work.unfinished) as workdir, steps("mapping") as bar:

@@ -17,6 +17,8 @@ from veil.localization.by_distance import localize as by_distance
 from veil.localization.by_positions import PositionOptions, localize_positions
 from veil.localization.by_words import localize_words
 from veil.localization.word_options import WordOptions
+from veil.matching.lightglue import LightGlue
+from veil.matching.placed_points import placed
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, loaded
 from veil.progress import Progress
@@ -40,6 +42,7 @@ def localize(
     dictionary: Codebook | None = None,
     near: Sequence[str] | None = None,
     search: Literal["index", "all"] = "index",
+    network: LightGlue | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
     """Estimate the pose of a query on a map, or say why no pose is better than chance (docs/theory/localization.md).
@@ -59,12 +62,16 @@ def localize(
       those that look like it.
     - `search`: a query by distance is matched with the images that it looks like where the map has an index ("index";
       docs/theory/scale.md#queries), or with "all".
+    - `network`: matches in place of nearest neighbors (`veil.LightGlue`), for raw features on a public map alone
+      (docs/theory/learned_matching.md).
     - `progress`: called with the number of steps done and of all.
 
-    Raises SpaceError or InputError if query and map cannot be compared, words with lines lack gravity, or positions alone lack
-    gravity or `near`.
+    Raises SpaceError or InputError if query and map cannot be compared, words with lines lack gravity, positions alone lack
+    gravity or `near`, or a network is to match what is protected.
     """
     image = loaded(query)
+    if network is not None:
+        placed(image.form, image.positions, image.camera, what="the query")
     if not isinstance(image.form, Subsets):
         book = codebook or where.codebook_for(image.form)
         options = options or LocalizeOptions()
@@ -76,6 +83,7 @@ def localize(
             where.scene,
             codebook=book,
             ranked=ranked,
+            network=network,
             options=options,
             progress=progress,
         )

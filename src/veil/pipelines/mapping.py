@@ -13,11 +13,13 @@ from veil.files.checkpoints import CLUSTERS, working_folder
 from veil.files.cluster_results import ClusterResults
 from veil.forms import Lines
 from veil.mapping import Limits, MapOptions, NoMap
+from veil.matching.lightglue import LightGlue
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.images_on_demand import FormsOf, map_image
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.maps import Map
+from veil.pipelines.network_matching import NetworkMatching, PlacedImages
 from veil.pipelines.steps import Steps, silent
 from veil.pipelines.uploads import LoadedImage, loaded
 from veil.scene import mean_down
@@ -30,6 +32,7 @@ def map_images(
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
+    network: LightGlue | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from images, or say why there is none (docs/theory/mapping.md).
@@ -40,15 +43,19 @@ def map_images(
     - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
       a map of positions, and such a map needs them to serve queries of words with lines.
     - `work`: where pairs are matched and what keeps their matches; by default this process, and nothing.
+    - `network`: matches in place of nearest neighbors (`veil.LightGlue`), raw features alone (docs/theory/learned_matching.md).
     - `steps`: shows progress, see `Steps`.
 
-    Raises InputError for fewer than two images or for images of both kinds, VeilError if COLMAP fails.
+    Raises InputError for fewer than two images or for images of both kinds, or if a network is to match what is protected,
+    VeilError if COLMAP fails.
     """
     options = options or MappingOptions()
     prepared = {name: loaded(image) for name, image in images.items()}
     if prepared and all(isinstance(image.positions, Lines) for image in prepared.values()):
+        if network is not None:
+            PlacedImages(prepared)  # says why it cannot be
         return map_lines(prepared, options=options, work=work, steps=steps)
-    return map_positions(prepared, options=options, gravity=gravity, work=work, steps=steps)
+    return map_positions(prepared, options=options, gravity=gravity, work=work, network=network, steps=steps)
 
 
 def map_positions(
@@ -57,6 +64,7 @@ def map_positions(
     options: MappingOptions,
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
+    network: LightGlue | None = None,
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
@@ -64,6 +72,9 @@ def map_positions(
     from veil.mapping.view_graph import ClusterOptions
     from veil.pipelines.kept_clusters import keeping
 
+    if network is not None:
+        read = NetworkMatching(network=network, images=PlacedImages(images))
+        work = replace(work or MatchingWork(), network=read)
     placed = {}
     for name, image in images.items():
         if isinstance(image.positions, Lines):

@@ -18,7 +18,9 @@ from veil.files.match_store import DigestPair, MatchStore, turned
 from veil.forms import Form
 from veil.matching import Matches, match_pairs
 from veil.matching.blocks import form_digest, in_blocks
+from veil.matching.pairs import match_pairs_by_network
 from veil.pipelines.images_on_demand import digest_in
+from veil.pipelines.network_matching import NetworkMatching
 from veil.pipelines.uploads import load_images, loaded
 from veil.progress import Progress
 
@@ -79,6 +81,7 @@ def matched_in_blocks(
     pairs: Sequence[tuple[str, str]],
     store: MatchStore,
     *,
+    network: NetworkMatching | None = None,
     engine: Engine | None = None,
     files: Mapping[str, tuple[str, str]] | None = None,
     workers: int = 2,
@@ -89,6 +92,7 @@ def matched_in_blocks(
     - `forms`: the images' features by name.
     - `pairs`: pairs of names.
     - `store`: where blocks are kept; it forgets nothing here.
+    - `network`: matches in place of nearest neighbors, in this process; the store is then of its kind.
     - `engine`, `files`: where blocks are computed, and for that the file of each image with the image's name there. Without
       them blocks are computed in this process by `workers` threads.
     - `progress`: called with the number of pairs that are matched and of all.
@@ -113,12 +117,17 @@ def matched_in_blocks(
     if blocks:
         store.save_plan(blocks)
         tell(0)
-        if engine is None or files is None:
+        if engine is None or files is None or network is not None:
             done = 0
             for block in blocks:
-                named = {name: forms[name] for name in sorted({name_of[digest] for pair in block for digest in pair})}
+                names = sorted({name_of[digest] for pair in block for digest in pair})
                 listed = [(name_of[a], name_of[b]) for a, b in block]
-                found = match_pairs(named, listed, workers=workers, progress=partial(_more, tell, done))
+                so_far = partial(_more, tell, done)
+                if network is None:
+                    found = match_pairs({name: forms[name] for name in names}, listed, workers=workers, progress=so_far)
+                else:
+                    read = {name: network.images[name] for name in names}
+                    found = match_pairs_by_network(read, listed, network.network, workers=workers, progress=so_far)
                 store.write(dict(zip(block, found.values(), strict=True)))
                 done += len(block)
         else:

@@ -61,6 +61,11 @@ def add_tile_arguments(parser: argparse.ArgumentParser) -> None:
 def localize_in_fetched(arguments: argparse.Namespace) -> int:
     """Localize the photographs of the arguments in tiles; exit code 3 if one has no pose."""
     quiet_colmap()
+    if arguments.matcher != "nearest":
+        raise InputError(
+            "tiles hold points and how they look, and no keypoints of images, which LightGlue reads; leave --matcher out, or "
+            "give the folder of a public map"
+        )
     if arguments.offline and arguments.cache is None:
         raise InputError("--offline uses what is kept on this device; say where with --cache")
     cache = FolderCache(folder=arguments.cache) if arguments.cache else None

@@ -25,6 +25,7 @@ from veil.cli.common import (
 from veil.cli.device.tile_queries import add_tile_arguments, localize_in_fetched, map_or_tiles
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map import add_matching, matching_options
+from veil.cli.server.matcher_arguments import asks_for_network, load_matcher
 from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
@@ -34,6 +35,8 @@ from veil.localization.by_distance import RETRIEVED, Localization, LocalizeOptio
 from veil.localization.by_positions import PositionOptions
 from veil.localization.by_words import WordOptions
 from veil.localization.upright_options import UprightOptions
+from veil.matching.lightglue import LightGlue
+from veil.matching.placed_points import require_raw
 from veil.pipelines.localization import POSITION_SECONDS, WORD_SECONDS, localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, queries
@@ -44,6 +47,7 @@ EXAMPLES = """\
   veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
   veil localize map/ words.veil --near 1.5 0 -2               among the three images of the map nearest to this place
   veil localize map/ positions.veil --near-images a.jpg b.jpg   of `privatize --no-descriptors`
+  veil localize map/ features.h5 --matcher lightglue           raw features on a public map, matched by a network
   veil localize tiles:tiles/ photo.jpg                        on the device, in tiles of a public map; nothing of it leaves
   veil localize tiles:https://a.example.org/v1/tiles/station,https://b.example.org/v1/tiles/station photo.jpg
 """
@@ -120,14 +124,18 @@ def _localize(arguments: argparse.Namespace) -> int:
     if isinstance(arguments.map, str):
         return localize_in_fetched(arguments)
     quiet_colmap()
+    asked = asks_for_network(arguments)
     where = Map.read(arguments.map)
+    network: LightGlue | None = None
     rows: list[dict] = []
     skipped: dict[str, str] = {}
     try:
         for name, query in queries(arguments.queries, strict=arguments.strict, skipped=skipped):
             start = time.perf_counter()
             try:
-                found = _answer(arguments, query, where)
+                if asked:
+                    network = _matcher(arguments, query, where, network)
+                found = _answer(arguments, query, where, network)
             except InputError as error:  # of another space or dictionary, or lines without gravity
                 if arguments.strict or len(arguments.queries) == 1:
                     raise
@@ -143,7 +151,15 @@ def _localize(arguments: argparse.Namespace) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
-def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Localization | NoPose:
+def _matcher(arguments: argparse.Namespace, query: LoadedImage, where: Map, network: LightGlue | None) -> LightGlue:
+    """The network that matches a query with the map, loaded once. Raises InputError where one of them is protected."""
+    require_raw(type(query.form), query.positions, what="the query")
+    for name, image in where.scene.images.items():
+        require_raw(type(image.form), image.keypoints if image.lines is None else image.lines, what=f"the map's image {name}")
+    return network or load_matcher(arguments, where.scene.space)
+
+
+def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, network: LightGlue | None) -> Localization | NoPose:
     """The answer to one query, with the options that the arguments give for its form."""
     if isinstance(query.form, Subsets) and query.form.mechanism.epsilon == 0:
         upright = PositionOptions().upright
@@ -184,7 +200,9 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map) -> Lo
     )
     codebook = arguments.codebook and read_codebook(arguments.codebook)
     with Bar("matching") as bar:
-        return localize(query, where, options=options, codebook=codebook, search=arguments.search, progress=bar)
+        return localize(
+            query, where, options=options, codebook=codebook, search=arguments.search, network=network, progress=bar
+        )
 
 
 def _seconds(arguments: argparse.Namespace, usual: float) -> float | None:

@@ -21,6 +21,7 @@ from veil.cli.common import (
 )
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
 from veil.cli.server.map_writing import further_models, map_output
+from veil.cli.server.matcher_arguments import add_matcher_arguments, asks_for_network, load_matcher
 from veil.cli.server.matching_arguments import (
     TimedSteps,
     add_pair_arguments,
@@ -35,21 +36,26 @@ from veil.map_check import MapCheck
 from veil.mapping import NoMap
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
+from veil.matching.placed_points import placed
 from veil.matching.ratio import calibrated
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import Map
+from veil.pipelines.network_matching import PlacedImages
 from veil.pipelines.uploads import LoadedImage, comparable, load_images
 
+MATCH = "Mutual nearest neighbors of two messages, or what a network matches of raw features."
 MATCH_EXAMPLES = """\
   veil match upload/1a....veil upload/9c....veil
   veil match a.veil b.veil --ratio auto --json matches.json
+  veil match a.h5 b.h5 --matcher lightglue      raw features of one photograph each, by a network
 """
 MAP_EXAMPLES = """\
   veil map upload/ -o map/            a private map from messages of `veil privatize`
   veil map features.h5 -o map/        a public map from raw features
+  veil map features.h5 -o map/ --matcher lightglue   matched by a network, which reads raw features alone
   veil map lines/ -o map/             from messages of `veil privatize --lines`, no position sent
   veil map features.h5 -o map/ --gravity gravity.csv   a public map that serves queries in words with lines
   veil map more/ --add-to map/ -o map2/   the same map with more images
@@ -61,8 +67,8 @@ MAP_EXAMPLES = """\
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil match` and `veil map` to the parser's commands."""
-    parser = add_command(commands, "match", "match two uploads", "Mutual nearest neighbors of two messages.", MATCH_EXAMPLES)
-    parser.add_argument("left", type=Path, help="a .veil message")
+    parser = add_command(commands, "match", "match two uploads", MATCH, MATCH_EXAMPLES)
+    parser.add_argument("left", type=Path, help="a .veil message, or raw features of one photograph (.h5)")
     parser.add_argument("right", type=Path, help="another one")
     add_matching(parser)
     add_json(parser)
@@ -106,7 +112,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def add_matching(parser: argparse.ArgumentParser) -> None:
-    """Add the options --ratio and --workers."""
+    """Add the options --matcher, --matcher-weights, --ratio and --workers."""
+    add_matcher_arguments(parser)
     parser.add_argument("--ratio", metavar="R", help="ratio test: none, auto, or a number (default none; of maps auto)")
     parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
 
@@ -125,14 +132,19 @@ def matching_options(arguments: argparse.Namespace, left, right) -> MatchOptions
 
 def _match(arguments: argparse.Namespace) -> int:
     left, right = (_only_image(path) for path in (arguments.left, arguments.right))
-    options = matching_options(arguments, left.form, right.form)
-    found = match(left.form, right.form, options)
     counts = f"{len(left.form)} and {len(right.form)}"
-    say(arguments, f"{len(found)} mutual nearest neighbors of {counts} features, {found_by(left, right)}")
-    write_json(
-        arguments.json,
-        {"distance": found_by(left, right), "matches": found.indices.tolist(), "distances": found.distances.tolist()},
-    )
+    if asks_for_network(arguments):
+        sides = [
+            placed(side.form, side.positions, side.camera, what=str(path))
+            for side, path in ((left, arguments.left), (right, arguments.right))
+        ]
+        found, by = load_matcher(arguments, left.form.space).match(*sides), "lightglue"
+        say(arguments, f"{len(found)} matches of {counts} features, by LightGlue")
+    else:
+        options = matching_options(arguments, left.form, right.form)
+        found, by = match(left.form, right.form, options), found_by(left, right)
+        say(arguments, f"{len(found)} mutual nearest neighbors of {counts} features, {by}")
+    write_json(arguments.json, {"distance": by, "matches": found.indices.tolist(), "distances": found.distances.tolist()})
     return 0
 
 
@@ -151,12 +163,15 @@ def found_by(left: LoadedImage, right: LoadedImage) -> str:
 
 def _map(arguments: argparse.Namespace) -> int:
     quiet_colmap()
+    asked = asks_for_network(arguments)
     output = map_output(arguments)
     budget = round(arguments.memory * GIB)
     found = uploads_on_demand(arguments.input, budget_bytes=budget, strict=arguments.strict)
     uploads = comparable(found, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
+    if asked:
+        PlacedImages(loaded)  # says what a network cannot match
     in_lines = all(isinstance(image.positions, Lines) for image in loaded.values())
     if arguments.mapper != "incremental" and (in_lines or arguments.add_to):
         kind = "lines have a mapper of their own" if in_lines else "images are added to a map by the incremental mapper"
@@ -166,6 +181,7 @@ def _map(arguments: argparse.Namespace) -> int:
 
         return map_messages(arguments, loaded, uploads.skipped, output)
     base = Map.read(arguments.add_to) if arguments.add_to else None
+    network = None if not asked else load_matcher(arguments, next(iter(loaded.values())).form.space)
     images = len(loaded) + (len(base.scene.images) if base else 0)
     gravity = _gravity_of(arguments, sorted(loaded))
     options = MappingOptions(
@@ -178,11 +194,11 @@ def _map(arguments: argparse.Namespace) -> int:
         global_mapper=arguments.mapper == "global",
     )
     steps = TimedSteps()
-    with matching_work(arguments, loaded) as work:
+    with matching_work(arguments, loaded, network) as work:
         if base is None:
-            built = map_positions(loaded, options=options, gravity=gravity, work=work, steps=steps)
+            built = map_positions(loaded, options=options, gravity=gravity, work=work, network=network, steps=steps)
         else:
-            built = add_positions(base, loaded, options=options, gravity=gravity, work=work, steps=steps)
+            built = add_positions(base, loaded, options=options, gravity=gravity, work=work, network=network, steps=steps)
         if isinstance(built, BuiltMap):
             scene = built.map.scene
             if built.readings is not None:

@@ -12,9 +12,11 @@ from typing import Any
 
 from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.errors import InputError
 from veil.files.checkpoints import remove_unfinished, unfinished_folder
 from veil.files.match_store import MatchStore, require_folder
 from veil.files.pair_lists import write_pairs
+from veil.matching.lightglue import LightGlue
 from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.maps import Map
 from veil.pipelines.pair_choice import PairChoice, pair_choice
@@ -87,17 +89,21 @@ def asked_pairs(arguments: argparse.Namespace, images: int) -> PairChoice:
 
 
 @contextmanager
-def matching_work(arguments: argparse.Namespace, images: Mapping[str, LoadedImage]) -> Iterator[MatchingWork]:
+def matching_work(
+    arguments: argparse.Namespace, images: Mapping[str, LoadedImage], network: LightGlue | None = None
+) -> Iterator[MatchingWork]:
     """Where the pairs of these images are matched and kept, until the block ends well; when it raises, they stay.
 
-    The block writes the map: what is kept is removed after it.
+    The block writes the map: what is kept is removed after it. What a `network` matched is kept apart from nearest neighbors.
 
-    Raises InputError if --matches names a folder of something else.
+    Raises InputError if --matches names a folder of something else, or a network is to match on other machines.
     """
+    if network is not None and arguments.engine != "local":
+        raise InputError(f"--matcher lightglue runs in this process; leave --engine {arguments.engine} out")
     unfinished = unfinished_folder(arguments.output)
     folder = arguments.matches or unfinished / "matches"
     require_folder(folder)
-    store = MatchStore(folder, KIND)
+    store = MatchStore(folder, KIND if network is None else network.kind)
     matched: list[tuple[str, str]] = []
     with opened_engine(arguments) as engine:
         yield MatchingWork(
