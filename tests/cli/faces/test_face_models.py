@@ -148,7 +148,7 @@ def test_what_does_not_fit_the_store_is_refused(photos: Path, capsys: pytest.Cap
         ((photo, *model, "--bgr"), "-bgr L2"),
         ((photo, *model, "--scale", 128), "the store has [onnx-"),
         ((photo, *model, "--scale", 0), "scale must be"),
-        ((photo, "--mean", 0), "dlib's network knows it"),
+        ((photo, "--mean", 0), "describe the network of --model"),
         ((photo, "--model", photos / "text.onnx"), "text.onnx: this is no ONNX model"),
         ((photo, "--model", photos / "none.onnx"), "none.onnx is no file"),
         ((photos / "o.npz", "--name", "001.png", *model), "holds descriptors already"),

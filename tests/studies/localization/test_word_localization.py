@@ -156,8 +156,9 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     assert all(item["recall_at_10"] == 1.0 for item in written["retrieval"])  # there are fewer photographs than ten
     assert (tmp_path / "w.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
-    assert "door: 5 queries, 0 false ones a setting" in printed and "raw descriptors" in printed
-    assert "door: without K = 1000000" in printed and ", not 512000: the maps have too few descriptors" in printed
+    assert "door: 5 queries, 0 of other places, for each setting" in printed and "raw descriptors" in printed
+    assert "door: without K = 1000000: the smallest map is enough for" in printed
+    assert ", not 512000: the maps have too few descriptors" in printed
     assert {item["words"] for item in written["rows"] if item["dictionary"] == "reference"} == {512}
     text = section("json.md", "veil evaluate localization")
     assert keys(written) <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
