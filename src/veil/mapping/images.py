@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -13,6 +13,9 @@ from veil.errors import InputError
 from veil.forms import Form, Subsets
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.intrinsics import implausible, require_inside
+
+Image = TypeVar("Image")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -58,23 +61,24 @@ class MapImageOnDemand(MapImage):
         return MapImage.__new__, (MapImage,), {"camera": self.camera, "keypoints": self.keypoints, "form": self.form}
 
 
-class FormsOfMapImages(Mapping[str, Form]):
-    """The descriptors of images to map by name, each taken from its image when it is asked for."""
+class OnDemand(Mapping[str, Value], Generic[Image, Value]):
+    """Something of each image by name, made by `value(name, image)` when it is asked for."""
 
-    def __init__(self, images: Mapping[str, MapImage]) -> None:
-        self._images = images
+    def __init__(self, images: Mapping[str, Image], value: Callable[[str, Image], Value]) -> None:
+        self.images = images
+        self._value = value
 
-    def __getitem__(self, name: str) -> Form:
-        return self._images[name].form
+    def __getitem__(self, name: str) -> Value:
+        return self._value(name, self.images[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._images
+        return name in self.images
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._images)
+        return iter(self.images)
 
     def __len__(self) -> int:
-        return len(self._images)
+        return len(self.images)
 
 
 def impossible(images: Mapping[str, MapImage]) -> dict[str, str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from veil.mapping.colmap import Limits
-from veil.mapping.images import FormsOfMapImages, MapImage
+from veil.mapping.images import MapImage, OnDemand
 from veil.matching.ratio import WRONG_SHARE, passed_by, wrong_ratios
 
 # Least number of inliers of a two-view geometry from COLMAP's RANSAC, whose default is 15; evidence decides about the pair.
@@ -43,7 +43,7 @@ def first_ratios(images: Mapping[str, MapImage], pairs: Sequence[tuple[str, str]
         return () if options.max_ratio in (None, 1) else (float(options.max_ratio or 1),)
     if options.max_ratio is not None:
         return (options.max_ratio,)
-    wrong = wrong_ratios(FormsOfMapImages(images), pairs)
+    wrong = wrong_ratios(OnDemand(images, lambda _, image: image.form), pairs)
     loose = passed_by(wrong, WRONG_SHARE)
     strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict ratio
     return (strict, loose) if strict < loose else (loose,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from veil.errors import InputError, RangeError
 from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features, read_one
 from veil.forms import Form, Lines, Points, Subsets
-from veil.mapping.images import MapImage, MapImageOnDemand
+from veil.mapping.images import MapImage, MapImageOnDemand, OnDemand
 from veil.matching.blocks import form_digest
 from veil.pipelines.uploads import LoadedImage, Uploads, each_decoded, loaded
 from veil.wire import decode
@@ -124,23 +124,11 @@ class ImageOnDemand(LoadedImage):
         return LoadedImage.__new__, (LoadedImage,), state
 
 
-class FormsOf(Mapping[str, Form]):
+class FormsOf(OnDemand[LoadedImage, Form]):
     """The descriptors of images by name, each taken from its image when it is asked for; facts about them read nothing."""
 
     def __init__(self, images: Mapping[str, LoadedImage]) -> None:
-        self.images = images
-
-    def __getitem__(self, name: str) -> Form:
-        return self.images[name].form
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.images
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.images)
-
-    def __len__(self) -> int:
-        return len(self.images)
+        super().__init__(images, lambda _, image: image.form)
 
 
 def map_image(image: LoadedImage) -> MapImage:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from veil.mapping.images import MapImage
+from veil.mapping.images import MapImage, OnDemand
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import PlacedPoints, placed, require_raw
 from veil.pipelines.uploads import LoadedImage
 
 
-class PlacedImages(Mapping[str, PlacedPoints]):
+class PlacedImages(OnDemand[LoadedImage, PlacedPoints]):
     """What LightGlue reads of images by name, each taken from its image when it is asked for.
 
     Raises InputError at once, without reading any descriptor, if one of the images is protected.
@@ -20,20 +20,7 @@ class PlacedImages(Mapping[str, PlacedPoints]):
     def __init__(self, images: Mapping[str, LoadedImage]) -> None:
         for name, image in images.items():
             require_raw(image.form_type, image.positions, what=name)
-        self._images = images
-
-    def __getitem__(self, name: str) -> PlacedPoints:
-        image = self._images[name]
-        return placed(image.form, image.positions, image.camera, what=name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._images
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._images)
-
-    def __len__(self) -> int:
-        return len(self._images)
+        super().__init__(images, lambda name, image: placed(image.form, image.positions, image.camera, what=name))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

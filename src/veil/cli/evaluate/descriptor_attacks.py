@@ -50,7 +50,7 @@ def add_descriptor_attacks(parser: argparse.ArgumentParser) -> None:
         "--epsilon", type=float, nargs="+", default=[4.0], metavar="E", help="of a feature in words (default 4)"
     )
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help="of the processor for the attacks on a form (default %(default)g)"
+        "--max-seconds", type=float, default=SECONDS, help="of the processor for the attacks on a form (default %(default)g)"
     )
     parser.add_argument(
         "--learn", type=at_least(0), default=0, metavar="STEPS", help="train `modes` and `context` so long (default: leave out)"
@@ -69,7 +69,7 @@ def compare_descriptors(arguments: argparse.Namespace) -> int:
         most=arguments.per_image or MOST,
         m=(arguments.m or [M])[0],
         epsilons=tuple(arguments.epsilon),
-        seconds=arguments.seconds,
+        seconds=arguments.max_seconds,
         seed=arguments.seed,
         threads=arguments.threads,
     )
@@ -171,7 +171,7 @@ def _material(
             progress=bar,
         )
     database = database_of(own, arguments.public, arguments.seed)
-    books = StudyBooks(dictionary=made.codebook, decoys=made.decoys, database=database).with_runs()
+    books = StudyBooks(dictionary=made.codebook, decoys=made.decoys, database=database)
     about = {
         "descriptor": name,
         "dim": publishing.space.dim,
@@ -187,7 +187,7 @@ def _material(
 
 
 def _require_apart(victims: Sequence[Features], own: Sequence[Features], publishing: Collection) -> None:
-    """Raise InputError if a photograph is both the attacker's and attacked, or all of one side were blank."""
+    """Raise InputError if a photograph is both the attacker's and attacked."""
     known = {item.image_digest[:8].hex() for item in own} | set(publishing.training.image_digests)
     shared = sum(item.image_digest[:8].hex() in known for item in victims)
     if shared:

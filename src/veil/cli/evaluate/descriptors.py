@@ -37,7 +37,7 @@ def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="words and PCA, a file for each descriptor (default of SIFT: bundled)",
+        help="words and PCA, a file for each descriptor (default of SIFT and ALIKED: bundled)",
     )
     parser.add_argument(
         "--decoys",
@@ -45,7 +45,7 @@ def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="pools, a file for each descriptor (default of SIFT: bundled)",
+        help="pools, a file for each descriptor (default of SIFT and ALIKED: bundled)",
     )
     parser.add_argument(
         "--decoys-from",
@@ -72,7 +72,7 @@ class Descriptors:
         return [{"descriptor": name, "reason": reason} for name, reason in self.left_out.items()]
 
     def lines(self) -> list[str]:
-        """Rows of a table in place of the descriptors that are left out."""
+        """A sentence on each descriptor that is left out."""
         return [f"{name} not measured: {reason}" for name, reason in self.left_out.items()]
 
 

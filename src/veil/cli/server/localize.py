@@ -154,9 +154,11 @@ def _localize(arguments: argparse.Namespace) -> int:
 def _matcher(arguments: argparse.Namespace, query: LoadedImage, where: Map, network: LightGlue | None) -> LightGlue:
     """The network that matches a query with the map, loaded once. Raises InputError where one of them is protected."""
     require_raw(type(query.form), query.positions, what="the query")
+    if network is not None:
+        return network
     for name, image in where.scene.images.items():
         require_raw(type(image.form), image.keypoints if image.lines is None else image.lines, what=f"the map's image {name}")
-    return network or load_matcher(arguments, where.scene.space)
+    return load_matcher(arguments, where.scene.space)
 
 
 def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, network: LightGlue | None) -> Localization | NoPose:

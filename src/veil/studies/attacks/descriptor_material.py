@@ -10,6 +10,7 @@ import numpy as np
 
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool, in_runs
+from veil.codebooks.eight_bits import EightBitWords
 from veil.errors import InputError
 from veil.features import Features
 from veil.ldp.mechanism import SubsetMechanism
@@ -22,7 +23,6 @@ from veil.wire.message import Upload
 
 SLICES = 16  # of the paper's dictionary
 SUBSET_SIZE = 2  # words that are sent of a feature
-LEVELS = 127  # of a descriptor that is stored in 8 bits and a sign
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -131,8 +131,7 @@ def in_words(features: Features, dictionary: Codebook, *, epsilon: float, most: 
 
 def in_eight_bits(features: Features) -> Features:
     """Float descriptors as an extractor stores them that rounds each to 8 bits and a sign, and scales it to unit length."""
-    largest = np.abs(features.descriptors).max(axis=1, keepdims=True).astype(np.float64)
-    levels = np.rint(features.descriptors / largest * LEVELS)
+    levels = EightBitWords.of(features.descriptors, seed=0).levels.astype(np.float64)
     unit = levels / np.linalg.norm(levels, axis=1, keepdims=True)
     digest = hashlib.blake2b(b"eight bits|" + features.image_digest, digest_size=32).digest()
     return replace(features, descriptors=unit.astype(np.float32), image_digest=digest)
