@@ -50,8 +50,8 @@ def main() -> int:
         features = Path(folder) / "features.h5"
         extract = ("extract", *photographs, "-o", features, "--descriptor", "aliked", "--max-features", EACH)
         told = ("--eight-bits", "--seed", SEED, "--source", SOURCE, "--license", LICENSE)
-        pool = ("codebook", "build", features, "--decoys", "--words", POOL, *told)
-        book = ("codebook", "build", features, "--words", WORDS, *told)
+        pool = ("codebook", "build", features, "--decoy-pool", "--word-count", POOL, *told)
+        book = ("codebook", "build", features, "--word-count", WORDS, *told)
         for command in (
             extract,
             (*pool, "-o", arguments.output / "decoys-aliked-n16rot-l2.npz"),

@@ -34,7 +34,7 @@ FORMS = {
     "lines": ["--lines", "--decoys", "pool.npz"],
     "words": ["--words", "bundled", "--epsilon", "6", "--m", "2", "--allow-private-dictionary"],
 }
-POINT = ["--words", "4096", "--epsilon", "10", "--m", "2", "--folds", "2"]  # one setting of each form
+POINT = ["--word-count", "4096", "--epsilon", "10", "--m", "2", "--folds", "2"]  # one setting of each form
 SETTLED = ("OMP", "OPENBLAS", "GOMP", "MKL", "KMP")  # what the shell says of threads is not measured
 
 
@@ -87,7 +87,7 @@ def _jobs(arguments: argparse.Namespace, data: Path, folder: Path) -> Iterator[J
         for form in arguments.forms:
             pool = [] if form in ("paper", "words") else ["--decoys", "pool.npz"]
             audit = [*VEIL, "audit", form, "--images", "features.h5", *pool, "-o", "audit.html"]
-            yield Job(name=f"audit {form}", command=audit, warm=[*audit, "--features", "15"])
+            yield Job(name=f"audit {form}", command=audit, warm=[*audit, "--attacked-features", "15"])
     if "map" in arguments.what:
         with lund_door() as example:
             _run([*VEIL, "extract", str(example.folder), "-o", "door.h5", "--max-features", "1500"], folder)
@@ -106,7 +106,7 @@ def _prepare_audit(photographs: Path, folder: Path, forms: Sequence[str]) -> Non
         for path in part:
             (folder / name / path.name).symlink_to(path.resolve())
     _run([*VEIL, "extract", "photos", "-o", "features.h5"], folder)
-    _run([*VEIL, "codebook", "build", "--decoys", "others", "-o", "pool.npz"], folder)
+    _run([*VEIL, "codebook", "build", "--decoy-pool", "others", "-o", "pool.npz"], folder)
     for form in forms:
         _run([*VEIL, "privatize", "features.h5", "-o", form, *FORMS[form]], folder, home=folder / f"home-{form}")
 

@@ -107,7 +107,7 @@ def main() -> None:
 def started(arguments: argparse.Namespace) -> subprocess.Popen:
     """A server, on a quota that no load reaches."""
     store = arguments.out / "store"
-    given = ["--demo"] if arguments.map is None else ["--map", f"load={arguments.map}"]
+    given = ["--demo"] if arguments.map is None else ["--add-map", f"load={arguments.map}"]
     command = [sys.executable, "-m", "veil.cli", "serve", str(store), *given, "--port", str(arguments.port)]
     environment = {**os.environ, "VEIL_SERVE_WORKERS": str(arguments.workers), "VEIL_SERVE_LOG_REQUESTS": "true"}
     arguments.out.mkdir(parents=True, exist_ok=True)

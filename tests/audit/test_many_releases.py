@@ -93,7 +93,7 @@ def test_the_command_attacks_several_releases_at_a_time(door: dict[str, Features
         given = [
             "audit",
             str(tmp_path / "up"),
-            "--features",
+            "--attacked-features",
             "8",
             "--seconds",
             "0",

@@ -175,9 +175,9 @@ def test_match_counts_neighbors(work: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, capsys) -> None:
     book, pool = tmp_path / "book.npz", tmp_path / "pool.npz"
-    sizes = ["--words", 200, "--slices", 2]
+    sizes = ["--word-count", 200, "--slices", 2]
     assert run("codebook", "build", work / "mapped", "-o", book, *sizes, "--iterations", 2, "--license", "CC0") == 0
-    assert run("codebook", "build", "--decoys", work / "mapped", "-o", pool, "--words", 2400) == 0
+    assert run("codebook", "build", "--decoy-pool", work / "mapped", "-o", pool, "--word-count", 2400) == 0
     assert run("codebook", "info", book, "--json", tmp_path / "info.json") == 0
     info = json.loads((tmp_path / "info.json").read_text())
     validate("codebook-info", info)

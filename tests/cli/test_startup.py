@@ -70,7 +70,7 @@ def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path,
     (tmp_path / "p.csv").write_text("\n".join(["image_a,image_b,same", *lines]))
     who = ("--name", faces.names[0], "--person", "a", "--decoys", "o.npz")
     assert main(["faces", "create", "s", "--decoys", "o.npz"]) == 0
-    assert main(["faces", "calibrate", "s", "f.npz", "--pairs", "p.csv", "--decoys", "o.npz"]) == 0
+    assert main(["faces", "calibrate", "s", "f.npz", "--face-pairs", "p.csv", "--decoys", "o.npz"]) == 0
     assert main(["faces", "enroll", "s", "f.npz", *who]) == 0
     looking = ("cv2", "dlib", "faiss", "matplotlib", "onnxruntime", "poselib", "pycolmap", "torch")
     assert loaded(looking, "faces", "verify", "s", "f.npz", *who) == []

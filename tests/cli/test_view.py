@@ -57,7 +57,7 @@ def test_a_page_shows_a_query_and_what_it_matched(work: Path, tmp_path: Path, ca
     assert (read.seen(query) >= 0).sum() == row["inliers"] and query["count"] == len(decode((work / "query.veil").read_bytes()))
     assert record["photographs"] == record["true_positions"] == record["recovered"] == 0 and read.record["pictures"] == []
     assert "keep it" not in capsys.readouterr().out
-    given = ("--device", work / "query.h5", "--title", "A </title> of mine")
+    given = ("--images", work / "query.h5", "--title", "A </title> of mine")
     assert run("view", work / "map", "-o", output, "--queries", work / "query.veil", *given) == 0
     told = capsys.readouterr().out
     assert "true positions of 1 images: keep it where the photographs may be" in told
@@ -100,7 +100,7 @@ def test_what_cannot_be_viewed_is_refused(tmp_path: Path, capsys: pytest.Capture
         ((tmp_path / "page.html", "--export", "ply"), "--export goes with a map"),
         ((tmp_path / "map", "--report", tmp_path / "page.html"), "not the page of an audit"),
         ((tmp_path / "map", "--invert", 1), "veil audit"),
-        ((tmp_path / "map", "--device", tmp_path / "none"), "no file or folder"),
+        ((tmp_path / "map", "--images", tmp_path / "none"), "no file or folder"),
     ):
         output = tmp_path / "out.html"
         assert run("view", *arguments, "-o", output) == 1 and not output.exists()

@@ -118,7 +118,7 @@ def test_raw_features_are_no_query(tmp_path: Path) -> None:
     """What a server never sees does not come into its view by mistake."""
     scene, world = planted_map("poses")
     write_features(tmp_path / "features.h5", features_of(world, "poses").items())
-    with pytest.raises(InputError, match="--device"):
+    with pytest.raises(InputError, match="--images"):
         view_map(Map(scene=scene), title="map", options=ViewOptions(queries=[tmp_path / "features.h5"]))
 
 

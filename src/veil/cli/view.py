@@ -7,7 +7,19 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import EXIT_OK, Bar, add_command, add_json, at_least, quiet_colmap, report, say, tell_skipped, write_json
+from veil.cli.common import (
+    EXIT_OK,
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    quiet_colmap,
+    report,
+    say,
+    tell_skipped,
+    write_json,
+)
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
@@ -25,7 +37,7 @@ EXAMPLES = """\
   veil view map/                                              view.html: what the server of the map sees
   veil view map/ --queries queries/*.veil                     with queries, localized now, their uncertainty and matches
   veil view map/ --queries poses.json                         with poses of `veil localize --json`
-  veil view map/ --device photos/ features.h5                 and what the device knows: the page then holds photographs
+  veil view map/ --images photos/ features.h5                 and what the device knows: the page then holds photographs
   veil view map/ --report audit.html                          and pictures that attacks drew, of `veil audit -o audit.html`
   veil view map/ --invert 12                                  a public map: pictures that its raw descriptors give away
   veil view audit.html                                        an audit alone: three views of each picture
@@ -42,7 +54,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "Write one self-contained HTML page (WebGL2; nothing is fetched, and its policy forbids it): points, cameras,\n"
         "queries, matches, lines and planes, with a switch between what the device knows, what the server sees and what an\n"
         "attack gets back. The page holds what the server of the map sees, without any descriptor; photographs and true\n"
-        "keypoints enter with --device alone, pictures of attacks with --report or --invert, and the page says so.",
+        "keypoints enter with --images alone, pictures of attacks with --report or --invert, and the page says so.",
         EXAMPLES,
     )
     parser.add_argument("map", type=Path, metavar="MAP|REPORT", help="a folder that `veil map` wrote, or an audit's page")
@@ -58,11 +70,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help="messages (.veil, or folders of them), localized now, or JSON of `veil localize`",
     )
     parser.add_argument(
-        "--device", type=Path, nargs="+", default=[], metavar="PATH", help="photographs and features.h5: they enter the page"
+        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="photographs and features.h5: they enter the page"
     )
+    keep_old_name(parser, "--device", "--images")
     parser.add_argument("--report", type=Path, metavar="HTML", help="the page of `veil audit`, for what attacks drew")
     parser.add_argument("--invert", type=at_least(0), default=0, metavar="N", help="images of a public map to invert")
-    parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --device")
+    parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --images")
     parser.add_argument("--title", help="of the page (default: the name of the map's folder)")
     limits = Limits()
     parser.add_argument(
@@ -86,7 +99,7 @@ def _view(arguments: argparse.Namespace) -> int:
     further = model_folders(arguments.map)[1:]
     options = ViewOptions(
         queries=arguments.queries,
-        device=arguments.device,
+        device=arguments.images,
         report=arguments.report,
         invert=arguments.invert,
         further=further,

@@ -58,7 +58,7 @@ class Compression:
     def require_pca(self) -> Pca:
         """The PCA, or an InputError that says how to get one."""
         if self.pca is None:
-            raise InputError("this codebook has no PCA; build one with `veil codebook build` (without --decoys)")
+            raise InputError("this codebook has no PCA; build one with `veil codebook build` (without --decoy-pool)")
         return self.pca
 
     def into_space(self, points: Points, space: Space) -> Points:

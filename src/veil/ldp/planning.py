@@ -114,7 +114,7 @@ def planned(
         raise RangeError(f"the image's epsilon must be finite and >= 0, got {image_epsilon!r}; infinity limits nothing")
     triples = [(n, k, m) for n, k, m in product(features, words, subset_sizes) if m < k]
     if not triples:
-        raise RangeError("no subset size is less than a number of words; give larger --words or smaller --m")
+        raise RangeError("no subset size is less than a number of words; give larger --word-count or smaller --m")
     plans = [_plan(n, k, m, image_epsilon, delta, place or Place()) for n, k, m in triples]
     # Of equal margins, fewer features come first, then a smaller dictionary.
     return sorted(

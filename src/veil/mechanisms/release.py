@@ -122,7 +122,7 @@ def privatize(
     if profile.decoys == "descriptors" and made_from(decoys, features.image_digest):
         raise ReleaseRefused(
             "this photograph is one of those that the decoy pool was made from: its own descriptors would be decoys; "
-            "build a pool from other photographs with `veil codebook build --decoys`"
+            "build a pool from other photographs with `veil codebook build --decoy-pool`"
         )
     chosen = np.arange(len(features))
     if selection != EVERYTHING:

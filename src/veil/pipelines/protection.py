@@ -71,7 +71,7 @@ class HideInSubspaces:
     - `codebook`: the codebook with the public PCA; None: the bundled one of the descriptor, and no PCA where there is none. One
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
     - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own
-      (`veil codebook build --decoys`).
+      (`veil codebook build --decoy-pool`).
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
     """
 
@@ -105,7 +105,7 @@ class HideInSubspaces:
         if profile.decoys == "descriptors" and self.decoys is None:
             notes.append(
                 "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
-                "own with `veil codebook build --decoys` and give it with --decoys"
+                "own with `veil codebook build --decoy-pool` and give it with --decoys"
             )
         if release.decoy_reuse > USUAL_REUSE:
             notes.append(
@@ -143,7 +143,7 @@ def _require_enough(decoys: Codebook, draws: int) -> None:
     if draws > MOST_REUSE * decoys.slice_size:
         raise ReleaseRefused(
             f"the image would draw {draws} decoys from {decoys.slice_size}: features that share decoys give them, and so "
-            f"themselves, away; use a pool of {math.ceil(draws / MOST_REUSE)} or more (`veil codebook build --decoys`), or "
+            f"themselves, away; use a pool of {math.ceil(draws / MOST_REUSE)} or more (`veil codebook build --decoy-pool`), or "
             "fewer features (--features)"
         )
 

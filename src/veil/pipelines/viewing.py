@@ -206,7 +206,7 @@ def _queries(
             shown += _told_poses(path, where, refused)
             continue
         if path.suffix.lower() in (".h5", ".hdf5"):
-            raise InputError(f"{path} holds raw features, which no server sees; give messages, and the features with --device")
+            raise InputError(f"{path} holds raw features, which no server sees; give messages, and the features with --images")
         for name, query in queries([path], strict=False, skipped=skipped):
             try:
                 answer = localize(query, where)

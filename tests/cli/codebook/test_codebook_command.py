@@ -46,7 +46,7 @@ def test_photographs_and_their_features_make_the_same_book(tmp_path: Path) -> No
     """Second method: extraction in between, written and read. The digests of the pictures are stored either way."""
     photographs = door_photographs(tmp_path / "photos", 2, 6)
     assert main(["extract", str(photographs), "-o", str(tmp_path / "f.h5")]) == 0
-    common = ("--words", 300, "--slices", 4, "--iterations", 2, "--sample", 3000)
+    common = ("--word-count", 300, "--slices", 4, "--iterations", 2, "--sample", 3000)
     for method in ("flat", "hierarchical"):
         for name, source in (("photos", photographs), ("features", tmp_path / "f.h5")):
             assert run("build", source, "-o", tmp_path / f"{method}-{name}.npz", *common, "--method", method) == 0
@@ -57,7 +57,10 @@ def test_photographs_and_their_features_make_the_same_book(tmp_path: Path) -> No
 
 def test_old_commands_make_old_books(reference: Path, tmp_path: Path) -> None:
     """Second method: all descriptors clustered flat, scaled by their largest number, shuffled; no photograph held out."""
-    assert run("build", reference, "-o", tmp_path / "b.npz", "--words", 64, "--slices", 2, "--iterations", 3, "--seed", 5) == 0
+    assert (
+        run("build", reference, "-o", tmp_path / "b.npz", "--word-count", 64, "--slices", 2, "--iterations", 3, "--seed", 5)
+        == 0
+    )
     book = read_codebook(tmp_path / "b.npz")
     rows = np.concatenate([item.descriptors for _, item in read_features(reference)])
     random = np.random.default_rng(5)
@@ -71,7 +74,7 @@ def test_photographs_that_are_held_out_leave_no_trace(
     reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Planted truth: every fourth image, but not the twelfth, which is the first one once more."""
-    arguments = ("--words", 64, "--slices", 2, "--holdout", 4, "--json", "-")
+    arguments = ("--word-count", 64, "--slices", 2, "--holdout", 4, "--json", "-")
     assert run("build", reference, "-o", tmp_path / "b.npz", *arguments) == 0
     said = capsys.readouterr()
     record = json.loads(said.out)
@@ -90,7 +93,18 @@ def test_photographs_that_are_held_out_leave_no_trace(
 def test_what_is_held_out_by_default(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Every tenth image for the hierarchical method; the flat one measures with its own photographs and says so."""
     for method, held, own in (("hierarchical", 1, 0), ("flat", 0, 12)):
-        arguments = ("-o", tmp_path / "b.npz", "--words", 64, "--slices", 2, "--method", method, "--json", tmp_path / "b.json")
+        arguments = (
+            "-o",
+            tmp_path / "b.npz",
+            "--word-count",
+            64,
+            "--slices",
+            2,
+            "--method",
+            method,
+            "--json",
+            tmp_path / "b.json",
+        )
         assert run("build", reference, *arguments) == 0
         record = json.loads((tmp_path / "b.json").read_text())
         validate("codebook-build", record)
@@ -105,7 +119,7 @@ def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path
     images = [item for _, item in read_features(reference)][:2]
     for name, items in (("own", images), ("strange", [made_up(generator("stranger"), 60, name="stranger")])):
         write_features(tmp_path / f"{name}.h5", [(str(i), item) for i, item in enumerate(items)])
-    assert run("build", tmp_path / "own.h5", "-o", tmp_path / "b.npz", "--words", 120, "--method", "hierarchical") == 0
+    assert run("build", tmp_path / "own.h5", "-o", tmp_path / "b.npz", "--word-count", 120, "--method", "hierarchical") == 0
     capsys.readouterr()
     records = {}
     for name in ("own", "strange"):
@@ -123,19 +137,19 @@ def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (["{h5}", "--words", "721"], "720 descriptors cannot give 721 words"),
+        (["{h5}", "--word-count", "721"], "720 descriptors cannot give 721 words"),
         (
-            ["{h5}", "--words", "700", "--method", "hierarchical", "--holdout", "0"],
+            ["{h5}", "--word-count", "700", "--method", "hierarchical", "--holdout", "0"],
             "700 words need as many distinct .* got 660",
         ),
-        (["{h5}", "--words", "64", "--holdout", "13"], "needs 13 photographs with features, got 12"),
-        (["{h5}", "--words", "64", "--holdout", "1"], "0 or at least 2"),
+        (["{h5}", "--word-count", "64", "--holdout", "13"], "needs 13 photographs with features, got 12"),
+        (["{h5}", "--word-count", "64", "--holdout", "1"], "0 or at least 2"),
         (["{h5}", "--decoys", "--holdout", "2"], "belong to words made by k-means"),
         (["{h5}", "--decoys", "--method", "flat"], "belong to words made by k-means"),
-        (["{h5}", "--words", "64", "--normalization", "L1_ROOT"], "given where L1_ROOT was asked for"),
-        (["{h5}", "--words", "64", "--descriptor", "hardtfeat"], "given where hardtfeat was asked for"),
-        (["{tmp}/nowhere.h5", "--words", "64"], "there is no features file"),
-        (["{h5}", "{tmp}/root.h5", "--words", "64"], "cannot make one codebook"),
+        (["{h5}", "--word-count", "64", "--normalization", "L1_ROOT"], "given where L1_ROOT was asked for"),
+        (["{h5}", "--word-count", "64", "--descriptor", "hardtfeat"], "given where hardtfeat was asked for"),
+        (["{tmp}/nowhere.h5", "--word-count", "64"], "there is no features file"),
+        (["{h5}", "{tmp}/root.h5", "--word-count", "64"], "cannot make one codebook"),
     ],
 )
 def test_the_remedy_is_named(
@@ -168,7 +182,7 @@ def test_shards_on_two_processes_make_the_book_of_one(
 ) -> None:
     """Second method: the same command in one process. Nothing but the books is left behind; other methods take no engine."""
     monkeypatch.setattr(clustering, "saved_shards", partial(saved_shards, rows=100))  # several, of this small sample
-    words = ("--words", 64, "--slices", 2, "--iterations", 2, "--method", "sharded", "--holdout", 0)
+    words = ("--word-count", 64, "--slices", 2, "--iterations", 2, "--method", "sharded", "--holdout", 0)
     for workers in (1, 2):
         told = ("--json", tmp_path / "b.json", "--workers", workers)
         assert run("build", reference, "-o", tmp_path / f"{workers}.npz", *words, *told) == 0
@@ -180,5 +194,5 @@ def test_shards_on_two_processes_make_the_book_of_one(
     assert record["method"] == "sharded"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["1.npz", "2.npz", "b.json"]
     capsys.readouterr()
-    assert run("build", reference, "-o", tmp_path / "c.npz", "--words", 64, "--engine", "dask") == 1
+    assert run("build", reference, "-o", tmp_path / "c.npz", "--word-count", 64, "--engine", "dask") == 1
     assert "belongs to --method sharded" in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_changing_a_budget_says_what_it_breaks(spent: Ledger, capsys: pytest.Cap
         (["set", "--image", "1", "--delta", "0"], "between 1e-15 and 1"),
         (["plan", "--epsilon-image", "inf"], "finite and >= 0"),
         (["plan", "--epsilon-image", "5", "--delta", "2"], "delta must lie between"),
-        (["plan", "--epsilon-image", "5", "--words", "4", "--m", "4"], "no subset size is less"),
+        (["plan", "--epsilon-image", "5", "--word-count", "4", "--m", "4"], "no subset size is less"),
     ],
 )
 def test_impossible_numbers_change_nothing(choices: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,7 +175,7 @@ def test_an_infinite_epsilon_is_null_for_machines_and_a_word_for_people(capsys: 
 @pytest.mark.slow
 def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What the table prints composes to at most what was asked for; the figure is a picture."""
-    arguments = ("plan", "--epsilon-image", 300, "--features", 100, 1000, "--words", 16384, "--m", 1, 2)
+    arguments = ("plan", "--epsilon-image", 300, "--features", 100, 1000, "--word-count", 16384, "--m", 1, 2)
     validate("budget-plan", found := printed(capsys, *arguments))
     plans = found["plans"]
     assert len(plans) == 4
@@ -202,7 +202,7 @@ def test_a_figure_of_an_unknown_format_is_wrong_usage(name: str, tmp_path: Path,
 def test_a_hopeless_epsilon_is_called_hopeless(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("budget", "plan", "--epsilon-image", 5) == 0
     assert "no plan here is enough for a pose" in capsys.readouterr().out
-    assert run("budget", "plan", "--epsilon-image", 20000, "--features", 2000, "--words", 16384, "--m", 1) == 0
+    assert run("budget", "plan", "--epsilon-image", 20000, "--features", 2000, "--word-count", 16384, "--m", 1) == 0
     assert "is the true one with probability" in capsys.readouterr().out
 
 

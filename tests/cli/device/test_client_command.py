@@ -123,7 +123,16 @@ def test_photographs_give_learned_features(
         Image.open(path).reduce(3).save(path)
     first, second = sorted(photographs.iterdir())
     assert main(["extract", str(second), "-o", str(tmp_path / "pool.h5"), "--descriptor", "hardtfeat"]) == 0
-    pool = ["codebook", "build", "--decoys", str(tmp_path / "pool.h5"), "-o", str(tmp_path / "pool.npz"), "--words", "1000"]
+    pool = [
+        "codebook",
+        "build",
+        "--decoy-pool",
+        str(tmp_path / "pool.h5"),
+        "-o",
+        str(tmp_path / "pool.npz"),
+        "--word-count",
+        "1000",
+    ]
     assert main(pool) == 0
     given = ("--map", record.id, "--descriptor", "hardtfeat", "--features", 60)
     assert run("contribute", first, *given) == 1

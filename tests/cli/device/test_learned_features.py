@@ -66,8 +66,10 @@ def test_features_of_hloc_are_released_mapped_and_localized(
     strangers(tmp_path / "pool.theirs.h5", dim, precision)
     for place in ("query", "mapped", "pool"):
         assert run("extract", tmp_path / f"{place}.theirs.h5", "-o", tmp_path / f"{place}.h5", "--imported", kind) == 0
-    assert run("codebook", "build", "--decoys", tmp_path / "pool.h5", "-o", tmp_path / "pool.npz", "--words", 6000) == 0
-    assert run("codebook", "build", tmp_path / "pool.h5", "-o", tmp_path / "book.npz", "--words", 256, "--holdout", 0) == 0
+    assert (
+        run("codebook", "build", "--decoy-pool", tmp_path / "pool.h5", "-o", tmp_path / "pool.npz", "--word-count", 6000) == 0
+    )
+    assert run("codebook", "build", tmp_path / "pool.h5", "-o", tmp_path / "book.npz", "--word-count", 256, "--holdout", 0) == 0
     protect = ["--decoys", tmp_path / "pool.npz", "--features", 300, "--min-distance", 0]
     for place in ("query", "mapped"):
         assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / place, *protect) == 0

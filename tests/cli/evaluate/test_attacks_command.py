@@ -17,7 +17,22 @@ from worlds.schemas import validate
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
-STUDY = ("--features", 20, "--per-image", 20, "--m", 2, "--words", 64, "--public", 512, "--line-photographs", 1, "--threads", 1)
+STUDY = (
+    "--attacked-features",
+    20,
+    "--per-image",
+    20,
+    "--m",
+    2,
+    "--word-count",
+    64,
+    "--public",
+    512,
+    "--line-photographs",
+    1,
+    "--threads",
+    1,
+)
 
 
 def run(*arguments: object) -> int:
@@ -51,7 +66,7 @@ def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path
     assert figure.stat().st_size > 10_000
     assert run("evaluate", "attacks", victims, "--attacker", victims, *STUDY) == 1
     assert "both the attacker's and attacked" in capsys.readouterr().err
-    assert run("evaluate", "attacks", victims, "--attacker", attacker, *STUDY[:6], "--words", 10**6) == 1
+    assert run("evaluate", "attacks", victims, "--attacker", attacker, *STUDY[:6], "--word-count", 10**6) == 1
     assert "ask for fewer" in capsys.readouterr().err
 
 
@@ -95,7 +110,7 @@ def test_pictures_get_worse_with_the_attack(
     """Without torch: the bundled network in NumPy. Raw features show most of these photographs."""
     victims, _ = photographs
     figure, drawn, record = tmp_path / "s.png", tmp_path / "p.png", tmp_path / "i.json"
-    options = ("--limit", 2, "--m", 2, "--max-features", 300, "--shown", 1, "--figure", figure, "--pictures", drawn)
+    options = ("--limit", 2, "--m", 2, "--max-features", 300, "--shown", 1, "--figure", figure, "--reconstructions", drawn)
     assert run("evaluate", "inversion", victims, *options, "--json", record) == 0
     found = json.loads(record.read_text())
     validate("evaluate-inversion", found)
@@ -106,4 +121,4 @@ def test_pictures_get_worse_with_the_attack(
     assert figure.stat().st_size > 5_000 and drawn.stat().st_size > 20_000
     assert run("evaluate", "inversion", victims, "--limit", 1) == 1
     assert "two photographs" in capsys.readouterr().err
-    assert run("evaluate", "inversion", victims, "--limit", 2, "--m", 2, "--shown-m", 4, "--pictures", drawn) == 1
+    assert run("evaluate", "inversion", victims, "--limit", 2, "--m", 2, "--shown-m", 4, "--reconstructions", drawn) == 1

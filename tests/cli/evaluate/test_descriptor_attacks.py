@@ -72,7 +72,20 @@ def test_attacks_on_two_descriptors_are_run_and_told(tmp_path: Path, capsys: pyt
             with Image.open(example.folder / name) as picture:
                 picture.resize((257, 384)).save((victims if k < 2 else attacker) / name)
     record = tmp_path / "a.json"
-    options = ("--features", 10, "--per-image", 100, "--words", 64, "--max-seconds", 1, "--threads", 1, "--json", record)
+    options = (
+        "--attacked-features",
+        10,
+        "--per-image",
+        100,
+        "--word-count",
+        64,
+        "--max-seconds",
+        1,
+        "--threads",
+        1,
+        "--json",
+        record,
+    )
     command = ("evaluate", "attacks", victims, "--attacker", attacker, "--descriptor", "sift", "xfeat", *options)
     assert main([str(part) for part in command]) == 0
     found, printed = json.loads(record.read_text()), capsys.readouterr().out

@@ -92,7 +92,18 @@ def test_an_audit_tells_that_networks_have_seen_the_photograph(model: Path, tmp_
     for place, seen in ((0, True), (3, False)):
         veil.write_features(tmp_path / f"{place}.h5", list(door.items())[place : place + 1])
         assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / f"up{place}") == 0
-        options = ("--only", "modes", "--features", 4, "--model", model, "--pictures", 0, "-o", tmp_path / "a.html")
+        options = (
+            "--only",
+            "modes",
+            "--attacked-features",
+            4,
+            "--attack-model",
+            model,
+            "--pictures",
+            0,
+            "-o",
+            tmp_path / "a.html",
+        )
         record = tmp_path / "a.json"
         images = ("--images", tmp_path / f"{place}.h5")
         assert run("audit", tmp_path / f"up{place}", *images, *options, "--json", record) == 0
@@ -104,10 +115,24 @@ def test_an_audit_tells_that_networks_have_seen_the_photograph(model: Path, tmp_
 def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Null: networks that learned nothing are no better than the nearest entry."""
     with lund_door() as example:
-        chosen = ("--photographs", 2, "--features", 8, "--max-features", 400, "--default", "--skip", 5, "--every", 2)
-        assert run("evaluate", "learned", example.folder, *chosen, "--model", model, "--json", tmp_path / "l.json") == 0
+        chosen = (
+            "--photographs",
+            2,
+            "--attacked-features",
+            8,
+            "--max-features",
+            400,
+            "--as-privatize",
+            "--skip",
+            5,
+            "--every",
+            2,
+        )
+        assert run("evaluate", "learned", example.folder, *chosen, "--attack-model", model, "--json", tmp_path / "l.json") == 0
         # Those that the networks were trained on are no test of them.
-        assert run("evaluate", "learned", example.folder, "--photographs", 1, "--max-features", 400, "--model", model) == 1
+        assert (
+            run("evaluate", "learned", example.folder, "--photographs", 1, "--max-features", 400, "--attack-model", model) == 1
+        )
     told = capsys.readouterr()
     assert "the networks were trained on" in told.err and "context, subs" in told.out
     record = json.loads((tmp_path / "l.json").read_text())

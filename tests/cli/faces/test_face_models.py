@@ -75,11 +75,11 @@ def test_a_model_describes_and_verifies(photos: Path, capsys: pytest.CaptureFixt
     (photos / "pairs.csv").write_text("\n".join(["image_a,image_b,same", *pairs]))
     store, decoys = photos / "door.store", ("--decoys", photos / "o.npz")
     assert run("faces", "create", store, *decoys, "--m", 2) == 0
-    assert run("faces", "calibrate", store, photos / "p.npz", "--pairs", photos / "pairs.csv", *decoys) == 0
+    assert run("faces", "calibrate", store, photos / "p.npz", "--face-pairs", photos / "pairs.csv", *decoys) == 0
     alice = ("--person", "alice", *decoys)
     assert run("faces", "enroll", store, photos / "people/001.png", *alice, *model) == 0
     assert run("faces", "verify", store, photos / "people/001.png", *alice, *model) == 0
-    assert run("faces", "verify", store, photos / "p.npz", "--name", "001.png", *alice) == 0
+    assert run("faces", "verify", store, photos / "p.npz", "--face-name", "001.png", *alice) == 0
     assert run("faces", "verify", store, photos / "people/002.png", *alice, *model) == 3
 
 
@@ -99,7 +99,7 @@ def test_every_kind_of_no_is_one_exit_code(
     assert run("faces", "create", store, *decoys, "--m", 2) == 0
     assert run("faces", "enroll", store, photo, "--person", "alice", *decoys, *model) == 0
     assert run("faces", "verify", store, photo, "--person", "alice", *decoys, *model) == 1, "no threshold"
-    assert run("faces", "calibrate", store, photos / "p.npz", "--pairs", photos / "pairs.csv", *decoys) == 0
+    assert run("faces", "calibrate", store, photos / "p.npz", "--face-pairs", photos / "pairs.csv", *decoys) == 0
 
     def reason(person: str, shown: Path) -> str:
         capsys.readouterr()
@@ -151,7 +151,7 @@ def test_what_does_not_fit_the_store_is_refused(photos: Path, capsys: pytest.Cap
         ((photo, "--mean", 0), "describe the network of --model"),
         ((photo, "--model", photos / "text.onnx"), "text.onnx: this is no ONNX model"),
         ((photo, "--model", photos / "none.onnx"), "none.onnx is no file"),
-        ((photos / "o.npz", "--name", "001.png", *model), "holds descriptors already"),
+        ((photos / "o.npz", "--face-name", "001.png", *model), "holds descriptors already"),
     ):
         arguments = ("--person", "a", "--decoys", photos / "o.npz")
         assert run("faces", "enroll", photos / "door.store", *given, *arguments) == 1, match

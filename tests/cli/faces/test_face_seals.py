@@ -37,7 +37,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("VEIL_HOME", str(folder / "home"))
         patch.chdir(folder)
         assert run("faces", "create", "door.store", *DECOYS) == 0
-        assert run("faces", "calibrate", "door.store", "faces.npz", "--pairs", "pairs.csv", *DECOYS) == 0
+        assert run("faces", "calibrate", "door.store", "faces.npz", "--face-pairs", "pairs.csv", *DECOYS) == 0
         assert enroll("bob", 3) == 0 and enroll("mallory", 4) == 0
     return folder
 
@@ -54,7 +54,7 @@ def door(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def picture(number: int, which: int) -> tuple[str, str, str]:
-    return "faces.npz", "--name", f"victims{number:03d}/victims{number:03d}_{which:04d}.jpg"
+    return "faces.npz", "--face-name", f"victims{number:03d}/victims{number:03d}_{which:04d}.jpg"
 
 
 def enroll(person: str, number: int, *, which: int = 1) -> int:
@@ -152,7 +152,7 @@ def test_a_revoked_template_cannot_be_put_back_into_its_row(door: Path) -> None:
 def test_one_store_does_not_pass_for_another(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two sealed stores of one client, the one laid in the place of the other: who may enter one room may not enter all."""
     assert run("faces", "create", "club.store", *DECOYS) == 0
-    assert run("faces", "calibrate", "club.store", "faces.npz", "--pairs", "pairs.csv", *DECOYS) == 0
+    assert run("faces", "calibrate", "club.store", "faces.npz", "--face-pairs", "pairs.csv", *DECOYS) == 0
     assert run("faces", "enroll", "club.store", *picture(5, 1), "--person", "bob", *DECOYS) == 0
     shutil.copy("club.store", "door.store")
     assert verify("bob", 5) == 1
@@ -224,7 +224,7 @@ def test_a_store_of_format_1_is_sealed_on_command_only(door: Path, capsys: pytes
     assert "bob" in (told := capsys.readouterr().out) and "calibrate" in told
     assert stat.S_IMODE((door / "door.store").stat().st_mode) == 0o600
     assert verify("bob", 3) == 1, "a threshold that anybody could change is not taken over"
-    assert run("faces", "calibrate", "door.store", "faces.npz", "--pairs", "pairs.csv", *DECOYS) == 0
+    assert run("faces", "calibrate", "door.store", "faces.npz", "--face-pairs", "pairs.csv", *DECOYS) == 0
     assert verify("bob", 3) == 0 and verify("mallory", 4) == 3
     assert run("faces", "reseal", "door.store", *DECOYS) == 1, "nothing to do"
 

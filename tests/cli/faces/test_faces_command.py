@@ -41,7 +41,7 @@ def opened(path: Path) -> FaceStore:
 
 
 def face(number: int, picture: int) -> tuple[object, ...]:
-    return ("--name", f"victims{number:03d}/victims{number:03d}_{picture:04d}.jpg")
+    return ("--face-name", f"victims{number:03d}/victims{number:03d}_{picture:04d}.jpg")
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
     validate("faces-enroll", json.loads(told.read_text()))
     assert run("faces", "verify", store, faces, *face(3, 2), *who, *decoys) == 1
     assert "veil faces calibrate" in capsys.readouterr().err
-    fitted = ("--pairs", people / "pairs.csv", "--fpir", 0.15, "--json", told)
+    fitted = ("--face-pairs", people / "pairs.csv", "--fpir", 0.15, "--json", told)
     assert run("faces", "calibrate", store, faces, *decoys, *fitted) == 0
     validate("faces-calibrate", json.loads(told.read_text()))
     for number, code in ((3, 0), (4, 3)):
@@ -128,7 +128,7 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
 
 @pytest.mark.slow
 def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")
+    given = (people / "faces.npz", "--face-pairs", people / "pairs.csv", "--decoys", people / "others.npz")
     record, figure = people / "p.json", people / "p.png"
     options = ("--m", 2, "--lifting", "hybrid", "--json", record, "--figure", figure)
     assert run("evaluate", "protection", *given, *options) == 0
@@ -154,16 +154,16 @@ def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixtur
     write_faces(people / "wrong.npz", wrong)
     for arguments, match in (
         ((faces, "--person", "a", *decoys), "say which with --name"),
-        ((faces, "--name", "nobody", "--person", "a", *decoys), "has no face 'nobody'"),
+        ((faces, "--face-name", "nobody", "--person", "a", *decoys), "has no face 'nobody'"),
         ((faces, *face(1, 1), "--person", "a", "--decoys", people / "wrong.npz"), "not the decoys"),
         ((people / "none.npz", "--person", "a", *decoys), "none.npz"),
     ):
         assert run("faces", "enroll", store, *arguments) == 1
         assert match in capsys.readouterr().err
     assert opened(store).enrolled() == []
-    assert run("faces", "calibrate", store, faces, "--pairs", people / "pairs.csv", *decoys, "--far", 2) == 1
+    assert run("faces", "calibrate", store, faces, "--face-pairs", people / "pairs.csv", *decoys, "--far", 2) == 1
     assert "between 0 and 1" in capsys.readouterr().err
-    assert run("faces", "calibrate", store, faces, "--pairs", people / "pairs.csv", *decoys, "--far", 0.1) == 0
+    assert run("faces", "calibrate", store, faces, "--face-pairs", people / "pairs.csv", *decoys, "--far", 0.1) == 0
     threshold = opened(store).threshold
     assert threshold is not None and threshold.false_accepts <= 0.1
     other = people / "other.store"
@@ -174,7 +174,7 @@ def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.slow
 def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str]) -> None:
     figure, record = people / "f.png", people / "v.json"
-    given = (people / "faces.npz", "--pairs", people / "pairs.csv", "--decoys", people / "others.npz")
+    given = (people / "faces.npz", "--face-pairs", people / "pairs.csv", "--decoys", people / "others.npz")
     options = (
         "--m",
         2,

@@ -24,7 +24,7 @@ def test_a_plan_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     found = []
     for words in (["300"], ["10000"], ["10000", "--machines", "8"], ["10000", "--pairs", "retrieval"]):
         out = tmp_path / "plan.json"
-        assert main(["plan", "map", "--images", *words, "--cores", "2", "--json", str(out)]) == 0
+        assert main(["plan", "map", "--image-count", *words, "--cores", "2", "--json", str(out)]) == 0
         validate("plan-map", record := json.loads(out.read_text()))
         found.append(record)
     assert [record["pairs"] for record in found] == [44_850, 200_000, 200_000, 400_000]
@@ -35,5 +35,5 @@ def test_a_plan_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
 
 
 def test_a_plan_that_measures_for_no_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "map", "--images", "10", "--seconds", "0"]) == 1
+    assert main(["plan", "map", "--image-count", "10", "--seconds", "0"]) == 1
     assert "--seconds" in capsys.readouterr().err

@@ -96,7 +96,7 @@ def test_slips_are_named_before_anything_is_served(tmp_path: Path, capsys: pytes
     (tmp_path / "file").write_text("x")
     assert run("serve", tmp_path / "store", "--config", tmp_path / "bad.toml") == 1
     assert "there is no setting ports" in capsys.readouterr().err
-    assert run("serve", tmp_path / "store", "--map", "lobby") == 1
+    assert run("serve", tmp_path / "store", "--add-map", "lobby") == 1
     assert "NAME=FOLDER" in capsys.readouterr().err
-    assert run("serve", tmp_path / "store", "--map", f"lobby={tmp_path / 'none'}") == 1
+    assert run("serve", tmp_path / "store", "--add-map", f"lobby={tmp_path / 'none'}") == 1
     assert run("serve", tmp_path / "file") == 1

@@ -127,13 +127,13 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
 ) -> None:
     """The same words at epsilon 4 are refused without gravity. Oracle: the pose from words at epsilon 9 without it."""
     usual = localized(work / "map", message(work / "words"), tmp_path / "a.json")
-    assert run("localize", work / "map", message(work / "blind"), "--iterations", 5000) == 3
+    assert run("localize", work / "map", message(work / "blind"), "--word-samples", 5000) == 3
     x, y, z = usual["camera_center"]
     images = sorted(path.name for path in (work / "mapped").iterdir())
     for options in (
-        ("--pairs", 3_000_000),
-        ("--pairs", 1_000_000, "--near", x, y, z, "--nearest", 2),
-        ("--pairs", 2_000_000, "--near-images", *images[1:4]),
+        ("--pair-samples", 3_000_000),
+        ("--pair-samples", 1_000_000, "--near", x, y, z, "--nearest", 2),
+        ("--pair-samples", 2_000_000, "--near-images", *images[1:4]),
     ):
         found = localized(work / "map", message(work / "upright"), tmp_path / "b.json", *options)
         ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
@@ -208,7 +208,9 @@ def test_lines_need_the_gravity_of_the_map(work: Path, tmp_path: Path, capsys: p
 def test_another_dictionary_is_named(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book = tmp_path / "book.npz"
     with redirect_stdout(io.StringIO()):
-        assert run("codebook", "build", work / "mapped.h5", "-o", book, "--words", 64, "--slices", 1, "--iterations", 2) == 0
+        assert (
+            run("codebook", "build", work / "mapped.h5", "-o", book, "--word-count", 64, "--slices", 1, "--iterations", 2) == 0
+        )
     assert run("localize", work / "map", message(work / "words"), "--dictionary", book) == 1
     assert "has no index for it" in capsys.readouterr().err
     # An index for another dictionary is no index for this one, and does not stand in its way.

@@ -87,7 +87,7 @@ def test_the_command_tries_plans_on_a_scene(tmp_path: Path, capsys: pytest.Captu
     """Oracle: a plan that sends 600 features at an epsilon of 300 of the image localizes the door; 20 features do not."""
     scene, out = door_scene(tmp_path), tmp_path / "plan.json"
     place = ("--scene", scene, "--folds", 2, "--workers", 1, "--max-features", 1200, "--json", out)
-    asked = ("--epsilon-image", 300, "--features", 20, 600, "--words", 512, 500_000, "--m", 2)
+    asked = ("--epsilon-image", 300, "--features", 20, 600, "--word-count", 512, 500_000, "--m", 2)
     assert main(["budget", "plan", *map(str, (*asked, *place))]) == 0
     said = capsys.readouterr().out
     assert "2 plans are left out" in said and "best here: veil privatize --words BOOK --features 600" in said
@@ -99,5 +99,5 @@ def test_the_command_tries_plans_on_a_scene(tmp_path: Path, capsys: pytest.Captu
     with pytest.raises(SystemExit) as stop:
         main(["budget", "plan", *map(str, ("--epsilon-image", 300, "--folds", 1))])
     assert stop.value.code == 2
-    assert main(["budget", "plan", *map(str, ("--epsilon-image", 300, "--words", 500_000, "--m", 2, *place))]) == 1
-    assert "give smaller --words" in capsys.readouterr().err
+    assert main(["budget", "plan", *map(str, ("--epsilon-image", 300, "--word-count", 500_000, "--m", 2, *place))]) == 1
+    assert "give smaller --word-count" in capsys.readouterr().err

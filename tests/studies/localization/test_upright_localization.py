@@ -94,7 +94,19 @@ def test_the_command_localizes_the_door_and_refuses_its_mirror_image(
 ) -> None:
     scene = door_scene(tmp_path)
     out = tmp_path / "upright.json"
-    asked = ("--points", "600,5,2", "--words", 1024, "--max-features", 1200, "--folds", 2, "--workers", 1, "--mirrored")
+    asked = (
+        "--operating-points",
+        "600,5,2",
+        "--word-count",
+        1024,
+        "--max-features",
+        1200,
+        "--folds",
+        2,
+        "--workers",
+        1,
+        "--mirrored",
+    )
     assert main(["evaluate", "upright", *map(str, (scene, *asked, "--near", 3, "--json", out))]) == 0
     written = json.loads(out.read_text())
     validate("evaluate-upright", written)
@@ -110,5 +122,5 @@ def test_the_command_localizes_the_door_and_refuses_its_mirror_image(
 @pytest.mark.parametrize("point", ["1000,5", "a,b,c", "1000;5;2"])
 def test_a_point_that_is_none_is_refused(point: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        main(["evaluate", "upright", str(tmp_path), "--points", point])
+        main(["evaluate", "upright", str(tmp_path), "--operating-points", point])
     assert stop.value.code == 2 and "must be N,EPSILON,M" in capsys.readouterr().err

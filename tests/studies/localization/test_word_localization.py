@@ -125,7 +125,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     """Oracle: the bundled reference poses. An infinite epsilon and a large one find the door, epsilon 0 finds nothing."""
     scene = door_scene(tmp_path)
     small = (
-        "--words",
+        "--word-count",
         512,
         1_000_000,
         "--epsilon",
@@ -135,7 +135,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
         2,
         "--default",
         "512,12,2",
-        "--iterations",
+        "--word-samples",
         4000,
         "--folds",
         2,

@@ -31,7 +31,7 @@ from veil.matching.ratio import WRONG_SHARE, chance_ratio
 
 VIEWS = "releases of other photographs of the same place"
 PHOTOGRAPHS = "raw photographs of the same place"
-NO_PHOTOGRAPHS = "no photographs of the place were given (--place)"
+NO_PHOTOGRAPHS = "no photographs of the place were given (--place-photographs)"
 NOTE = "{} of {} views match; {} of {} features do: whoever matches a feature learns it, by design"
 # Share of wrong matches that passes the ratio test where no positions verify matches.
 DISTINCT_SHARE = 0.03

@@ -19,7 +19,18 @@ from veil.cli.codebook.clustering import (
     holdout,
 )
 from veil.cli.codebook.collect import Collection, Wanted, collect
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, say_facts, write_json
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    quiet_colmap,
+    report,
+    say,
+    say_facts,
+    write_json,
+)
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.compression import Pca
 from veil.codebooks.decoys import DecoyPool
@@ -38,10 +49,10 @@ CENTROIDS, DECOYS = FLAT_WORDS, 262144
 PCA_SAMPLE = 100_000  # descriptors of a sample that is too large to be float64 as a whole
 
 BUILD_EXAMPLES = """\
-  veil codebook build photos/ -o book.npz --words 16384 --source "my photographs" --license CC0-1.0
-  veil codebook build reference.h5 -o book.npz --words 256000    a dictionary of a public map's reference images
+  veil codebook build photos/ -o book.npz --word-count 16384 --source "my photographs" --license CC0-1.0
+  veil codebook build reference.h5 -o book.npz --word-count 256000    a dictionary of a public map's reference images
   veil codebook build photos/ -o book.npz --method sharded --engine dask:tcp://10.0.0.5:8786
-  veil codebook build --decoys photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client
+  veil codebook build --decoy-pool photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client
 """
 
 
@@ -87,12 +98,14 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
         help="photographs, folders of them (searched recursively), or features of `veil extract`",
     )
     build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
-    build.add_argument("--decoys", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
+    build.add_argument("--decoy-pool", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
+    keep_old_name(build, "--decoys", "--decoy-pool")
     build.add_argument(
-        "--words",
+        "--word-count",
         type=at_least(2),
-        help=f"words (default {CENTROIDS}; for --decoys {DECOYS} or as many as there are; the paper's 256k are 256000)",
+        help=f"words (default {CENTROIDS}; for --decoy-pool {DECOYS} or as many as there are; the paper's 256k are 256000)",
     )
+    keep_old_name(build, "--words", "--word-count")
     build.add_argument(
         "--slices",
         type=at_least(1),
@@ -115,11 +128,11 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
 
 def _build(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    words = arguments.words or (DECOYS if arguments.decoys else CENTROIDS)
-    method = None if arguments.decoys else clustering_method(arguments.method, words)
+    words = arguments.word_count or (DECOYS if arguments.decoy_pool else CENTROIDS)
+    method = None if arguments.decoy_pool else clustering_method(arguments.method, words)
     every = holdout(arguments, method)
     # A pool loses its duplicates, so a little more than `words` is kept.
-    capacity = words + words // 16 if arguments.decoys else _capacity(arguments, words)
+    capacity = words + words // 16 if arguments.decoy_pool else _capacity(arguments, words)
     collection = Collection(
         training=WordTraining(capacity, seed=arguments.seed), held=WordTraining(MEASURED, seed=arguments.seed)
     )
@@ -157,7 +170,7 @@ def _assemble(
     """The codebook of a sample: clustered by `method`, or a pool of decoys if that is None."""
     if method is None:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
         sample = sample[np.sort(np.unique(sample, axis=0, return_index=True)[1])]
-        words = min(words, len(sample)) if arguments.words is None else words
+        words = min(words, len(sample)) if arguments.word_count is None else words
     if len(sample) < words:
         raise InputError(f"{len(sample)} descriptors cannot give {words} words; add photographs or ask for fewer")
     pca: Pca | None = None

@@ -36,7 +36,7 @@ def add_clustering(build: argparse.ArgumentParser) -> None:
     build.add_argument(
         "--sample",
         type=at_least(2),
-        help=f"descriptors to cluster (default {SAMPLE}, or {SAMPLE_A_WORD} times --words if that is more). The memory is "
+        help=f"descriptors to cluster (default {SAMPLE}, or {SAMPLE_A_WORD} times --word-count if that is more). The memory is "
         "bounded by it: 128 bytes each of SIFT (--method flat: 3 kB), beside 1 kB for each word",
     )
     build.add_argument(

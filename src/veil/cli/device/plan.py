@@ -8,7 +8,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veil.cli.common import add_command, add_json, at_least, explain, picture, quiet_colmap, report, say, say_table, write_json
+from veil.cli.common import (
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    keep_old_name,
+    picture,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
 from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import Place, Plan, planned
@@ -22,7 +34,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
   veil budget plan --epsilon-image 200                          which K, m and number of features are best
-  veil budget plan --epsilon-image 200 --words 16384 --m 1 2    for the bundled dictionary
+  veil budget plan --epsilon-image 200 --word-count 16384 --m 1 2    for the bundled dictionary
   veil budget plan --epsilon-image 200 --figure plan.png
   veil budget plan --epsilon-image 200 --scene castle/          the plans that localize best there, by trial
 """
@@ -49,7 +61,8 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--epsilon-image", type=float, required=True, metavar="E", help="of an image, at delta")
     parser.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
     parser.add_argument("--features", type=at_least(1), nargs="+", metavar="N", help="sent of an image")
-    parser.add_argument("--words", type=at_least(2), nargs="+", metavar="K", help="dictionary sizes")
+    parser.add_argument("--word-count", type=at_least(2), nargs="+", metavar="K", help="dictionary sizes")
+    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--m", type=at_least(1), nargs="+", metavar="M", help="words sent of a feature")
     parser.add_argument(
         "--map-features", type=at_least(1), default=Place().map_features, metavar="F", help="of the map (default %(default)s)"
@@ -71,7 +84,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         image_epsilon=arguments.epsilon_image,
         delta=arguments.delta,
         features=sorted(set(arguments.features or (TRIED_FEATURES if tried else FEATURES))),
-        words=sorted(set(arguments.words or (TRIED_WORDS if tried else WORDS))),
+        words=sorted(set(arguments.word_count or (TRIED_WORDS if tried else WORDS))),
         subset_sizes=sorted(set(arguments.m or (TRIED_SUBSET_SIZES if tried else SUBSET_SIZES))),
         place=Place(map_features=arguments.map_features),
     )
@@ -110,7 +123,7 @@ def _tried(arguments: argparse.Namespace, plans: list[Plan]) -> list[TriedPlan]:
     if len(possible) < len(plans):
         say(arguments, f"{len(plans) - len(possible)} plans are left out: the maps give dictionaries of {most} words at most")
     if not possible:
-        raise InputError(f"the maps of {scene.name} give dictionaries of {most} words at most; give smaller --words")
+        raise InputError(f"the maps of {scene.name} give dictionaries of {most} words at most; give smaller --word-count")
 
     def ask(settings: Sequence[UprightSetting], index: int) -> list[UprightTrial]:
         jobs = [

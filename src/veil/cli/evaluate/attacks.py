@@ -15,6 +15,7 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
+    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -44,8 +45,8 @@ from veil.studies.attacks.structural import structural_attacks
 
 EXAMPLES = """\
   veil evaluate attacks bsds500/ --attacker imagenet_sample/ --json attacks.json --figure positions.png
-  veil evaluate attacks photos/ --attacker others/ --m 4 --features 100 --words 4096 --public 16384
-  veil evaluate attacks bsds500/ --attacker imagenet_sample/ --descriptor sift hardtfeat aliked xfeat --words 4096
+  veil evaluate attacks photos/ --attacker others/ --m 4 --attacked-features 100 --word-count 4096 --public 16384
+  veil evaluate attacks bsds500/ --attacker imagenet_sample/ --descriptor sift hardtfeat aliked xfeat --word-count 4096
 """
 PER_IMAGE, DIMENSIONS = 120, (2, 4, 8, 16)
 
@@ -66,10 +67,16 @@ def register(protocols: Any) -> None:
     parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="the victims: photographs that are attacked")
     parser.add_argument("--attacker", type=Path, nargs="+", required=True, metavar="PHOTOS", help="the attacker's photographs")
     parser.add_argument("--photographs", type=at_least(2), default=80, help="attacked at most, half as uploads (default 80)")
-    parser.add_argument("--features", type=at_least(10), default=400, help="descriptors attacked (default %(default)s)")
+    parser.add_argument(
+        "--attacked-features", type=at_least(10), default=400, help="descriptors attacked (default %(default)s)"
+    )
+    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument("--per-image", type=at_least(10), help="lifted of each photograph (default 120; --descriptor: 1000)")
     parser.add_argument("--m", type=at_least(2), nargs="+", help="dimensions (default 2 4 8 16; --descriptor: 4)")
-    parser.add_argument("--words", type=at_least(64), default=16384, help="words that decoys come from (default %(default)s)")
+    parser.add_argument(
+        "--word-count", type=at_least(64), default=16384, help="words that decoys come from (default %(default)s)"
+    )
+    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--public", type=at_least(64), default=65536, help="entries of the database (default %(default)s)")
     parser.add_argument("--line-photographs", type=at_least(1), default=20, help="whose lines are attacked (default 20)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="of the structural attacks (default %(default)s)")
@@ -94,7 +101,7 @@ def _attacks(arguments: argparse.Namespace) -> int:
     if len(victims) < 2 or len(owned) < 2:
         raise InputError("attacks need two photographs or more on either side; give more of them")
     say(arguments, f"{len(victims)} photographs are attacked with {len(owned)} others")
-    words = _centroids(owned[::2], arguments.words, "half of the attacker's photographs")
+    words = _centroids(owned[::2], arguments.word_count, "half of the attacker's photographs")
     public = _centroids(owned[1::2], arguments.public, "the other half of the attacker's photographs")
     tested, auxiliary = victims[::2], victims[1::2]
     with Bar("structural attacks") as bar:
@@ -102,7 +109,7 @@ def _attacks(arguments: argparse.Namespace) -> int:
             tested,
             words=words,
             dimensions=dimensions,
-            count=min(arguments.features, per_image * len(tested)),
+            count=min(arguments.attacked_features, per_image * len(tested)),
             seed=arguments.seed,
             threads=arguments.threads,
             progress=bar,
@@ -115,7 +122,7 @@ def _attacks(arguments: argparse.Namespace) -> int:
             auxiliary=auxiliary,
             study=DistributionStudy(
                 dimensions=tuple(dimensions),
-                count=arguments.features,
+                count=arguments.attacked_features,
                 per_image=per_image,
                 seed=arguments.seed,
             ),

@@ -64,8 +64,8 @@ def compare_descriptors(arguments: argparse.Namespace) -> int:
     if len(victims) < 2 or len(owned) < 2:
         raise InputError("attacks need two photographs or more on either side; give more of them")
     study = DescriptorStudy(
-        features=arguments.features,
-        structural=arguments.features,
+        features=arguments.attacked_features,
+        structural=arguments.attacked_features,
         most=arguments.per_image or MOST,
         m=(arguments.m or [M])[0],
         epsilons=tuple(arguments.epsilon),
@@ -164,7 +164,7 @@ def _material(
         made = books_of(
             sample,
             publishing.space,
-            arguments.words,
+            arguments.word_count,
             name="half of the attacker's photographs",
             image_digests=publishing.training.image_digests,
             seed=arguments.seed,

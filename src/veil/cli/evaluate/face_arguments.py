@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.cli.common import at_least
+from veil.cli.common import at_least, keep_old_name
 from veil.cli.faces.calibrate import PAIRS_HELP
 from veil.mechanisms.profile import Strategy
 from veil.studies.faces.face_study import DIMENSIONS, LIFTINGS
@@ -16,7 +16,8 @@ def add_files(parser: argparse.ArgumentParser, *, pairs: bool = False) -> None:
     """Add the files of faces and of decoys, and with `pairs` that of pairs of faces."""
     parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
     if pairs:
-        parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
+        parser.add_argument("--face-pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
+        keep_old_name(parser, "--pairs", "--face-pairs")
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
 
 

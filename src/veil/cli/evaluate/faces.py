@@ -21,12 +21,12 @@ from veil.studies.faces.verification import FALSE_REJECTS, VerificationRow, veri
 
 EXAMPLES = """\
   veil faces describe lfw/images -o lfw.npz; veil faces describe fairface/images -o others.npz
-  veil evaluate faces lfw.npz --pairs lfw/pairs.csv --decoys others.npz --figure verification.png
-  veil evaluate faces lfw.npz --pairs lfw/pairs.csv --decoys fairface.npz --balance gender
-  veil evaluate faces arcface.h5 --pairs pairs.txt --decoys arcface-others.h5 --m 2 4 8 16 511 --json faces.json
+  veil evaluate faces lfw.npz --face-pairs lfw/pairs.csv --decoys others.npz --figure verification.png
+  veil evaluate faces lfw.npz --face-pairs lfw/pairs.csv --decoys fairface.npz --balance gender
+  veil evaluate faces arcface.h5 --face-pairs pairs.txt --decoys arcface-others.h5 --m 2 4 8 16 511 --json faces.json
 """
 PROTECTION_EXAMPLES = """\
-  veil evaluate protection lfw.npz --pairs lfw/pairs.csv --decoys others.npz --figure protection.png
+  veil evaluate protection lfw.npz --face-pairs lfw/pairs.csv --decoys others.npz --figure protection.png
 """
 HISTORY_EXAMPLES = """\
   veil evaluate histories lfw.npz --decoys others.npz --lifting random hybrid --m 2 4 16
@@ -137,7 +137,7 @@ def _study(arguments: argparse.Namespace) -> FaceStudy:
     """The study of the files and liftings that the arguments name; the command prints how many pairs are left out."""
     faces = identities(read_faces(arguments.faces))
     decoys = read_faces(arguments.decoys)
-    pairs = read_pairs(arguments.pairs, faces)
+    pairs = read_pairs(arguments.face_pairs, faces)
     if pairs.missing:
         say(arguments, f"{pairs.missing} pairs are left out: a face of theirs is not in {arguments.faces}")
     return FaceStudy(

@@ -64,7 +64,10 @@ def register(protocols: Any) -> None:
     parser.add_argument("--all-folds", action="store_true", help="hold out every photograph once; default: the first turn only")
     parser.add_argument("--photographs", type=at_least(1), default=2, help="attacked of each map (default %(default)s)")
     parser.add_argument("--others", type=at_least(1), default=4, help="uploads beside the attacked one (default %(default)s)")
-    parser.add_argument("--features", type=at_least(10), default=200, help="attacked of each photograph (default %(default)s)")
+    parser.add_argument(
+        "--attacked-features", type=at_least(10), default=200, help="attacked of each photograph (default %(default)s)"
+    )
+    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument(
         "--max-seconds", type=float, default=60.0, help="of the processor, a photograph and run (default %(default)g)"
     )
@@ -87,7 +90,7 @@ def _forms(arguments: argparse.Namespace) -> int:
     options = FormOptions(
         photographs=arguments.photographs,
         others=arguments.others,
-        features=arguments.features,
+        features=arguments.attacked_features,
         seconds=arguments.max_seconds,
         seed=arguments.seed,
     )

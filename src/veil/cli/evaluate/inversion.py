@@ -48,7 +48,7 @@ from veil.studies.attacks.inversion import (
 
 EXAMPLES = """\
   veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --photographs 20 --json inversion.json
-  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --direct direct.npz --pictures pictures.png
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --direct direct.npz --reconstructions pictures.png
 """
 
 
@@ -75,9 +75,10 @@ def register(protocols: Any) -> None:
     parser.add_argument("--max-features", type=at_least(10), default=1000, help="of each (default %(default)s)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting and attacks (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
-    parser.add_argument("--pictures", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
-    parser.add_argument("--shown", type=at_least(1), default=4, help="photographs of --pictures (default %(default)s)")
-    parser.add_argument("--shown-m", type=at_least(2), help="dimension of --pictures (default: the second of --m)")
+    parser.add_argument("--reconstructions", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
+    keep_old_name(parser, "--pictures", "--reconstructions")
+    parser.add_argument("--shown", type=at_least(1), default=4, help="photographs of --reconstructions (default %(default)s)")
+    parser.add_argument("--shown-m", type=at_least(2), help="dimension of --reconstructions (default: the second of --m)")
     add_json(parser)
     parser.set_defaults(run=_inversion)
 
@@ -170,15 +171,15 @@ def _draw(
     if arguments.figure:
         draw_similarity(arguments.figure, table, title=f"{len(photographs)} photographs that nothing was trained on")
         report(arguments, arguments.figure, "the figure")
-    if arguments.pictures:
+    if arguments.reconstructions:
         chosen = [
             photographs[k]
             for k in np.linspace(0, len(photographs) - 1, min(arguments.shown, len(photographs))).round().astype(int)
         ]
         originals = {item.name: item.frame.crop(item.rgb) for item in chosen}
         title = f"reconstructed at m = {shown_m}, with SSIM"
-        draw_inversions(arguments.pictures, originals, pictures, m=shown_m, title=title)
-        report(arguments, arguments.pictures, "the pictures")
+        draw_inversions(arguments.reconstructions, originals, pictures, m=shown_m, title=title)
+        report(arguments, arguments.reconstructions, "the pictures")
 
 
 def inversion_table(rows: Sequence[InversionRow]) -> Table:

@@ -24,7 +24,7 @@ from veil.studies.attacks.learned import WITHIN, LearnedRow, LearnedSetup, learn
 
 EXAMPLES = """\
   veil evaluate learned bsds500/ --every 20 --skip 1 --decoys pool.npz --runs 16 --database own.npz --json learned.json
-  veil evaluate learned strecha/fountain-P11/images --default --photographs 4
+  veil evaluate learned strecha/fountain-P11/images --as-privatize --photographs 4
 """
 
 
@@ -40,11 +40,13 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photos that are attacked")
-    parser.add_argument("--model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
+    parser.add_argument("--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
+    keep_old_name(parser, "--model", "--attack-model")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="the client's pool; default: one half of the bundled one")
     keep_old_name(parser, "--pool", "--decoys")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors; default: the other half")
-    parser.add_argument("--default", action="store_true", help="send what `veil privatize` sends; else all")
+    parser.add_argument("--as-privatize", action="store_true", help="send what `veil privatize` sends; else all")
+    keep_old_name(parser, "--default", "--as-privatize")
     parser.add_argument(
         "--runs", type=at_least(1), metavar="S", help="use the pool in S runs; default: as `veil privatize` does"
     )
@@ -52,7 +54,10 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--largest", type=at_least(10), metavar="N", help="keep the N features of largest scale before anything"
     )
-    parser.add_argument("--features", type=at_least(1), metavar="N", help="attack so many of each photograph (default all)")
+    parser.add_argument(
+        "--attacked-features", type=at_least(1), metavar="N", help="attack so many of each photograph (default all)"
+    )
+    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument("--photographs", type=at_least(1), default=8, help="attacked at most (default %(default)s)")
     parser.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
     parser.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")
@@ -68,7 +73,7 @@ def _learned(arguments: argparse.Namespace) -> int:
     pools = FormPools.split(bundled_codebook(), bundled_decoys())
     pool = read_codebook(arguments.decoys) if arguments.decoys else pools.decoys
     database = read_codebook(arguments.database) if arguments.database else pools.database
-    model = read_learned_model(arguments.model) if arguments.model else bundled_learned_model()
+    model = read_learned_model(arguments.attack_model) if arguments.attack_model else bundled_learned_model()
     victims = {}
     for name, path in progress(chosen, "extracting"):
         features = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
@@ -86,9 +91,9 @@ def _learned(arguments: argparse.Namespace) -> int:
         pool=pool,
         database=database,
         model=model,
-        selection=Selection() if arguments.default else EVERYTHING,
+        selection=Selection() if arguments.as_privatize else EVERYTHING,
         runs=arguments.runs,
-        features=arguments.features,
+        features=arguments.attacked_features,
         seed=arguments.seed,
     )
     with tracker("attacking") as bar:

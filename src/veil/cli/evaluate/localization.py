@@ -37,7 +37,7 @@ from veil.studies.localization.word_localization_settings import FORMS, Localiza
 
 EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
-  veil evaluate localization fox/ --words 2048 4096 --default 4096,10,2 --elsewhere bundled
+  veil evaluate localization fox/ --word-count 2048 4096 --default 4096,10,2 --elsewhere bundled
   veil evaluate localization strecha/fountain-P11 --forms raw --descriptor aliked --max-features 2000
   veil evaluate localization strecha/* --descriptor sift hardtfeat aliked xfeat --decoys-from photos/ --max-features 1000
 """
@@ -60,7 +60,10 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
-    parser.add_argument("--words", type=at_least(2), nargs="+", default=list(DEFAULTS.words), metavar="K", help="to vary K")
+    parser.add_argument(
+        "--word-count", type=at_least(2), nargs="+", default=list(DEFAULTS.words), metavar="K", help="to vary K"
+    )
+    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--epsilon", type=float, nargs="+", default=list(DEFAULTS.epsilons), help="to vary epsilon")
     parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="to vary m")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what queries send (default: all)")
@@ -68,7 +71,8 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--elsewhere", nargs="+", metavar="FILE", help="dictionaries of other photographs (default of SIFT: bundled)"
     )
-    parser.add_argument("--iterations", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
+    parser.add_argument("--word-samples", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
+    keep_old_name(parser, "--iterations", "--word-samples")
     parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
     parser.add_argument(
         "--false", type=at_least(0), default=3, metavar="N", help="photographs of elsewhere, a turn (default 3)"
@@ -104,11 +108,11 @@ def _localization(arguments: argparse.Namespace) -> int:
     descriptor = next(iter(usable(arguments.descriptor or ["sift"]).networks))
     elsewhere = arguments.elsewhere or (["bundled"] if descriptor == "sift" else [])
     settings = Tables(
-        words=tuple(arguments.words),
+        words=tuple(arguments.word_count),
         epsilons=tuple(arguments.epsilon),
         sizes=tuple(arguments.m),
         default=arguments.default,
-        most=arguments.iterations,
+        most=arguments.word_samples,
         elsewhere=tuple(elsewhere),
     ).settings()
     settings = [item for item in settings if item.form in arguments.forms]

@@ -91,7 +91,7 @@ def _rows(
     """Rows of one scene and descriptor, or the reason why there is no map to localize in."""
     _, epsilon, m = arguments.default
     settings = settings_of_forms(
-        words=len(books.codebook), epsilon=epsilon, m=m, dictionary=books.name, iterations=arguments.iterations
+        words=len(books.codebook), epsilon=epsilon, m=m, dictionary=books.name, iterations=arguments.word_samples
     )
     settings = [item for item in settings if item.form in arguments.forms]
     try:

@@ -18,6 +18,7 @@ from veil.cli.common import (
     add_json,
     at_least,
     explain,
+    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -62,7 +63,8 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders")
-    parser.add_argument("--seeds", type=at_least(1), default=5, help="draws of lines (default %(default)s)")
+    parser.add_argument("--draws", type=at_least(1), default=5, help="draws of lines (default %(default)s)")
+    keep_old_name(parser, "--seeds", "--draws")
     parser.add_argument("--gravity-noise", type=float, nargs="+", default=[0.0], metavar="DEG", help="tilts (default 0)")
     parser.add_argument(
         "--aligned-share",
@@ -200,7 +202,7 @@ def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Ite
     if not warm:  # what numba compiles once an installation is no part of a map's time
         map_lines(subject, seed=0, rule=rule)
     for noise in arguments.gravity_noise:
-        for seed in range(arguments.seeds):
+        for seed in range(arguments.draws):
             with Bar(f"{subject.name}: lines, seed {seed}") as bar:
                 yield map_lines(subject, seed=seed, gravity_noise_deg=noise, rule=rule, progress=bar)
 

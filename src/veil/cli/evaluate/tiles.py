@@ -15,6 +15,7 @@ from veil.cli.common import (
     add_json,
     at_least,
     explain,
+    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -65,12 +66,14 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
     parser.add_argument("--bytes", type=at_least(1000), nargs="+", default=[65536, 131072, 262144], help="of a tile")
-    parser.add_argument("--axes", type=at_least(2), nargs="+", default=[64], help="of descriptors (default 64)")
+    parser.add_argument("--pca-axes", type=at_least(2), nargs="+", default=[64], help="of descriptors (default 64)")
+    keep_old_name(parser, "--axes", "--pca-axes")
     parser.add_argument("--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="along each axis (default 8 4)")
     parser.add_argument("--asked", type=at_least(1), nargs="+", default=[4], help="tiles of a localization (default 4)")
     parser.add_argument(
-        "--words", type=at_least(2), nargs="+", default=[None], help="of the sketches (default: 64 a tile, 1024 to 4096)"
+        "--word-count", type=at_least(2), nargs="+", default=[None], help="of the sketches (default: 64 a tile, 1024 to 4096)"
     )
+    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument(
         "--forms",
         choices=FORMS,
@@ -100,7 +103,7 @@ def _tiles(arguments: argparse.Namespace) -> int:
     settings = [
         TileSetting(tile_bytes=size, axes=axes, bits=bits, asked=asked, words=words)
         for words, axes, bits, asked, size in product(
-            arguments.words, arguments.axes, arguments.bits, arguments.asked, arguments.bytes
+            arguments.word_count, arguments.pca_axes, arguments.bits, arguments.asked, arguments.bytes
         )
     ]
     for setting in settings:

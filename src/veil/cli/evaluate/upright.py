@@ -35,8 +35,8 @@ from veil.threads import single_blas
 
 EXAMPLES = """\
   veil evaluate upright strecha/fountain-P11 strecha/castle-P19 --json upright.json
-  veil evaluate upright lund_door --strangers photos/bsds500 --mirrored --only-false --points 1000,5,2
-  veil evaluate upright strecha/fountain-P11 --points 1000,3,2 --nearest 3
+  veil evaluate upright lund_door --strangers photos/bsds500 --mirrored --only-false --operating-points 1000,5,2
+  veil evaluate upright strecha/fountain-P11 --operating-points 1000,3,2 --nearest 3
 """
 
 
@@ -54,10 +54,18 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
     parser.add_argument(
-        "--points", type=_point, nargs="+", default=[(1000, 5.0, 2), (1000, 4.0, 2), (1000, 3.0, 2)], metavar="N,EPS,M",
+        "--operating-points",
+        type=_point,
+        nargs="+",
+        default=[(1000, 5.0, 2), (1000, 4.0, 2), (1000, 3.0, 2)],
+        metavar="N,EPS,M",
         help="features sent, epsilon of each, words of each (default 1000,5,2 1000,4,2 1000,3,2)",
-    )  # fmt: skip
-    parser.add_argument("--words", type=at_least(2), default=4096, metavar="K", help="of the dictionary (default %(default)s)")
+    )
+    keep_old_name(parser, "--points", "--operating-points")
+    parser.add_argument(
+        "--word-count", type=at_least(2), default=4096, metavar="K", help="of the dictionary (default %(default)s)"
+    )
+    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation (default 0.5)")
     parser.add_argument("--nearest", type=at_least(0), default=0, metavar="N", help="images known to be near (default 0)")
     keep_old_name(parser, "--near", "--nearest")
@@ -90,11 +98,11 @@ def _upright(arguments: argparse.Namespace) -> int:
             features=features,
             epsilon=epsilon,
             m=m,
-            words=arguments.words,
+            words=arguments.word_count,
             gravity_sigma_deg=arguments.gravity_noise,
             near=arguments.nearest,
         )
-        for features, epsilon, m in arguments.points
+        for features, epsilon, m in arguments.operating_points
     ]
     scenes = [read_scene(folder) for folder in arguments.scenes]
     strangers = list(stranger_features(arguments, most=arguments.most_strangers).items())

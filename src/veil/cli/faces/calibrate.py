@@ -35,7 +35,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
             raise InputError(f"{name} must lie between 0 and 1, got {share:g}")
     store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     faces, client = identities(read_faces(arguments.faces)), client_of(store, arguments.decoys)
-    pairs = read_pairs(arguments.pairs, faces)
+    pairs = read_pairs(arguments.face_pairs, faces)
     threshold = _threshold(client, faces, pairs, arguments.far)
     valid = [line.purpose for line in store.enrolled() if line.valid]
     counts = sorted({valid.count(purpose) for purpose in valid})

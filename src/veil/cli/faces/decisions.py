@@ -103,7 +103,7 @@ def face_vector(arguments: argparse.Namespace, scheme: TemplateScheme) -> np.nda
 
     Raises NoFace where the photograph shows no usable face, or several.
     """
-    path, name = arguments.face, arguments.name
+    path, name = arguments.face, arguments.face_name
     if not holds_faces(path):
         from veil.extraction.face_finder import SECOND_TRY, FoundFace
         from veil.extraction.faces import describe_face
@@ -120,7 +120,7 @@ def face_vector(arguments: argparse.Namespace, scheme: TemplateScheme) -> np.nda
     if faces.space != scheme.space:
         raise InputError(f"{path} holds [{faces.space}], the store [{scheme.space}]; describe both with one network")
     if name is None and len(faces) > 1:
-        raise InputError(f"{path} holds {len(faces)} faces; say which with --name")
+        raise InputError(f"{path} holds {len(faces)} faces; say which with --face-name")
     if name is not None and name not in faces.names:
         raise InputError(f"{path} has no face {name!r}; the first is {faces.names[0]!r}")
     row: np.ndarray = faces.vectors[faces.names.index(name) if name is not None else 0]

@@ -19,7 +19,7 @@ from veil.files.pictures import named_pictures, read_rgb
 DESCRIBE_EXAMPLES = """\
   veil faces describe lfw/images -o lfw.npz
   veil faces describe fairface/images --labels fairface/labels.csv -o fairface.npz
-  veil faces describe badge.jpg --only --least-px 100 -o badge.npz     as for enrollment: one face, and a large one
+  veil faces describe badge.jpg --single-face --least-px 100 -o badge.npz     as for enrollment: one face, and a large one
   veil faces describe lfw/images -o lfw.npz --model arcface.onnx       red first, pixels in -1..1
   veil faces describe lfw/images -o lfw.npz --model other.onnx --bgr --mean 0 --scale 1
 """
@@ -42,7 +42,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the .npz to write")
     keep_old_name(parser, "--out", "--output")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="CSV with a column `file` and one for each label")
-    parser.add_argument("--only", action="store_true", help="refuse photographs with several faces")
+    parser.add_argument("--single-face", action="store_true", help="refuse photographs with several faces")
+    keep_old_name(parser, "--only", "--single-face")
     parser.add_argument("--least-px", type=at_least(0), default=0, help="refuse narrower faces (default %(default)s)")
     add_json(parser)
     add_model(parser)
@@ -57,7 +58,7 @@ def _describe(arguments: argparse.Namespace) -> int:
     shown = (read_rgb(path) for _, path in progress(pictures, "describing"))
     found: dict[int, FoundFace] = {}
     vectors, refused = describe_faces(
-        shown, network, only=arguments.only, least_px=arguments.least_px, on_found=found.__setitem__
+        shown, network, only=arguments.single_face, least_px=arguments.least_px, on_found=found.__setitem__
     )
     doubtful = {pictures[row][0]: item.confidence for row, item in found.items() if item.found_by == SECOND_TRY}
     names = tuple(name for row, (name, _) in enumerate(pictures) if row not in refused)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least
+from veil.cli.common import add_command, add_json, at_least, keep_old_name
 from veil.cli.faces.calibrate import PAIRS_HELP, calibrate
 from veil.cli.faces.decisions import identify, verify
 from veil.cli.faces.enrollment import create, enroll, list_templates, revoke
@@ -16,22 +16,22 @@ from veil.cli.faces.reseal import reseal
 from veil.faces.template import COMPARISONS
 from veil.mechanisms.profile import STRATEGIES
 
-FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --name)"
+FACE_HELP = "a photograph of one face (needs veil[faces]), or descriptors (.npz, HDF5; see --face-name)"
 EXAMPLES = {
     "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n"
     "  veil faces create hall.store --decoys others.npz --by p2s        to identify as well\n"
     "  veil faces create club.store --decoys fairface.npz --balance gender\n"
     "  veil faces create club.store --decoys fairface.npz --balance gender --quota Female=2 Male=1\n",
     "enroll": "  veil faces enroll door.store alice.jpg --person alice --purpose door --decoys others.npz\n"
-    "  veil faces enroll door.store lfw.npz --name Abel_Pacheco/Abel_Pacheco_0001.jpg --person abel --decoys others.npz\n",
+    "  veil faces enroll door.store lfw.npz --face-name Abel_Pacheco/Abel_Pacheco_0001.jpg --person abel --decoys others.npz\n",
     "verify": "  veil faces verify door.store now.jpg --person alice --purpose door --decoys others.npz\n"
     "  veil faces verify hall.store now.jpg --person alice --decoys arcface-others.npz --model arcface.onnx\n",
     "identify": "  veil faces identify door.store now.jpg --purpose door --decoys others.npz --top 3\n",
     "revoke": "  veil faces revoke door.store --person alice --purpose door\n",
     "renew": "  veil faces renew door.store another.jpg --person alice --purpose door --decoys others.npz\n",
-    "calibrate": "  veil faces calibrate door.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz\n"
-    "  veil faces calibrate door.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz --far 0.01\n"
-    "  veil faces calibrate hall.store lfw.npz --pairs lfw/pairs.csv --decoys others.npz --fpir 0.001\n",
+    "calibrate": "  veil faces calibrate door.store lfw.npz --face-pairs lfw/pairs.csv --decoys others.npz\n"
+    "  veil faces calibrate door.store lfw.npz --face-pairs lfw/pairs.csv --decoys others.npz --far 0.01\n"
+    "  veil faces calibrate hall.store lfw.npz --face-pairs lfw/pairs.csv --decoys others.npz --fpir 0.001\n",
     "list": "  veil faces list door.store --json -\n",
     "reseal": "  veil faces reseal door.store --decoys others.npz                 a store of veil 0.1\n"
     "  veil faces reseal door.store --decoys others.npz --restored      a backup that you put back yourself\n",
@@ -157,7 +157,8 @@ def _register_calibrate(actions: Any) -> None:
         calibrate,
     )
     parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
-    parser.add_argument("--pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
+    parser.add_argument("--face-pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
+    keep_old_name(parser, "--pairs", "--face-pairs")
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
     parser.add_argument("--far", type=float, metavar="SHARE", help="verify: false accepts at most, for example 0.001")
     parser.add_argument(
@@ -205,7 +206,8 @@ def _with_person(parser: argparse.ArgumentParser) -> None:
 
 def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
     parser.add_argument("face", type=Path, help=FACE_HELP)
-    parser.add_argument("--name", help="which face of a file of descriptors")
+    parser.add_argument("--face-name", metavar="NAME", help="which face of a file of descriptors")
+    keep_old_name(parser, "--name", "--face-name")
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
     if person:
         _with_person(parser)

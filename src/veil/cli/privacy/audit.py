@@ -107,14 +107,21 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
         "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
     )
     parser.add_argument(
-        "--place", type=Path, nargs="+", default=[], metavar="PATH", help="raw photographs of the place that the server has"
+        "--place-photographs",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="raw photographs of the place that the server has",
     )
+    keep_old_name(parser, "--place", "--place-photographs")
     parser.add_argument("--map", type=Path, metavar="FOLDER", help="a map of the place, for what its holder learns by matching")
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="the release's codebook or dictionary; default: bundled")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="the pool that decoys came from; default: bundled")
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
-    parser.add_argument("--model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
+    parser.add_argument("--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
+    keep_old_name(parser, "--model", "--attack-model")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
 
 
@@ -124,8 +131,9 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
         "--only", nargs="+", metavar="ATTACK", help="run these attacks alone; the names are those that an audit prints"
     )
     parser.add_argument(
-        "--features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
+        "--attacked-features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
     )
+    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument(
         "--max-seconds",
         type=at_least(0),
@@ -161,7 +169,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         return audited_tiles(arguments)
     start = time.perf_counter()
     options = AuditOptions(
-        features=arguments.features,
+        features=arguments.attacked_features,
         seconds=float(arguments.max_seconds) or math.inf,
         seed=arguments.seed,
         threads=arguments.threads,
@@ -221,14 +229,15 @@ def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Ma
         others=others,
         place={str(number): item for number, item in enumerate(_read_place(arguments, releases))},
         where=Map.read(arguments.map) if arguments.map else None,
-        model=read_learned_model(arguments.model) if arguments.model else None,
+        model=read_learned_model(arguments.attack_model) if arguments.attack_model else None,
         seed=arguments.seed,
     )
 
 
 def _read_place(arguments: argparse.Namespace, releases: list[Message]) -> list[Features]:
-    """Raw features of the photographs that --place gives."""
-    return read_attackers(arguments.place, releases[0].form.space, option="--place") if arguments.place else []
+    """Raw features of the photographs that --place-photographs gives."""
+    given = arguments.place_photographs
+    return read_attackers(given, releases[0].form.space, option="--place-photographs") if given else []
 
 
 def _rules(arguments: argparse.Namespace) -> list[Rule]:

@@ -47,8 +47,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--dictionary", default=BUNDLED, metavar="FILE", help="a codebook (default: the bundled one)")
     parser.add_argument(
-        "--nearest", type=at_least(1), default=NEAREST, help="words that a descriptor is entered under (default %(default)s)"
+        "--nearest-words",
+        type=at_least(1),
+        default=NEAREST,
+        help="words that a descriptor is entered under (default %(default)s)",
     )
+    keep_old_name(parser, "--nearest", "--nearest-words")
     parser.add_argument("--threads", type=at_least(1), default=2, help="that index points (default 2)")
     keep_old_name(parser, "--workers", "--threads")
     add_json(parser)
@@ -67,7 +71,7 @@ def _index(arguments: argparse.Namespace) -> int:
     facts: dict[str, object] = {"points": len(scene.points), "images": len(scene.images)}
     if asked != "distances":
         with Bar("indexing words") as bar:
-            vocabulary = index_map(scene, book, nearest=arguments.nearest, progress=bar)
+            vocabulary = index_map(scene, book, nearest=arguments.nearest_words, progress=bar)
         folder = write_vocabulary(arguments.map, vocabulary)
         facts |= {
             "dictionary": vocabulary.dictionary,

@@ -17,6 +17,7 @@ from veil.cli.common import (
     add_json,
     add_strict,
     at_least,
+    keep_old_name,
     quiet_colmap,
     say,
     tell_skipped,
@@ -75,7 +76,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="of the queries; default: the bundled one")
     parser.add_argument("--dictionary", metavar="FILE", help="of queries in words, if the map has no index for it")
     parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
-    parser.add_argument("--iterations", type=at_least(1), default=200_000, help="samples, of words (default %(default)s)")
+    parser.add_argument("--word-samples", type=at_least(1), default=200_000, help="samples, of words (default %(default)s)")
+    keep_old_name(parser, "--iterations", "--word-samples")
     parser.add_argument(
         "--max-seconds",
         type=float,
@@ -83,11 +85,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help=f"and of the processor's time (default {WORD_SECONDS:g}, positions alone {POSITION_SECONDS:g}; 0: no limit)",
     )
     parser.add_argument(
-        "--pairs",
+        "--pair-samples",
         type=at_least(1),
         help=f"drawn, of words with gravity (default {UprightOptions().samples}) or positions alone (default "
         f"{PositionOptions().upright.samples})",
     )
+    keep_old_name(parser, "--pairs", "--pair-samples")
     parser.add_argument(
         "--near",
         type=float,
@@ -167,7 +170,7 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, netwo
         upright = PositionOptions().upright
         position_options = PositionOptions(
             max_error_px=arguments.max_error,
-            upright=replace(upright, samples=arguments.pairs or upright.samples),
+            upright=replace(upright, samples=arguments.pair_samples or upright.samples),
             max_seconds=_seconds(arguments, POSITION_SECONDS),
             seed=arguments.seed,
         )
@@ -175,8 +178,8 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, netwo
             return localize(query, where, position_options=position_options, near=_near(arguments, where), progress=bar)
     if isinstance(query.form, Subsets):
         search = GroupedOptions(
-            min_iterations=min(GroupedOptions().min_iterations, arguments.iterations),
-            max_iterations=arguments.iterations,
+            min_iterations=min(GroupedOptions().min_iterations, arguments.word_samples),
+            max_iterations=arguments.word_samples,
             max_seconds=_seconds(arguments, WORD_SECONDS),
             seed=arguments.seed,
         )
@@ -184,7 +187,7 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, netwo
             max_error_px=arguments.max_error,
             gravity_sigma_deg=arguments.gravity_sigma,
             search=search,
-            upright=UprightOptions(samples=arguments.pairs or UprightOptions().samples),
+            upright=UprightOptions(samples=arguments.pair_samples or UprightOptions().samples),
             threads=arguments.workers,
         )
         if not isinstance(where.form, Subsets):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from veil.cli.common import add_command, add_json, at_least, say_table, write_json
+from veil.cli.common import add_command, add_json, at_least, keep_old_name, say_table, write_json
 from veil.errors import InputError
 from veil.mapping.plans import MapPlan, plan_map
 from veil.matching.pair_selection import BY_TRACKS, RETRIEVED
@@ -12,9 +12,9 @@ from veil.report.tables import Name, Number, Table, Words
 from veil.threads import cores
 
 EXAMPLES = """\
-  veil plan map --images 1000
-  veil plan map --images 10000 --machines 4 --cores 16 --json plan.json
-  veil plan map --images 200 --pairs all
+  veil plan map --image-count 1000
+  veil plan map --image-count 10000 --machines 4 --cores 16 --json plan.json
+  veil plan map --image-count 200 --pairs all
 """
 
 
@@ -29,7 +29,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "1,000 features. The formulas are in docs/theory/scale.md#plans.",
         EXAMPLES,
     )
-    parser.add_argument("--images", type=at_least(2), required=True, metavar="N", help="number of images")
+    parser.add_argument("--image-count", type=at_least(2), required=True, metavar="N", help="number of images")
+    keep_old_name(parser, "--images", "--image-count")
     parser.add_argument("--features", type=at_least(1), default=1000, metavar="F", help="that each image sends (default 1000)")
     parser.add_argument(
         "--pairs", choices=("auto", "tracks", "retrieval", "all"), default="auto", help="as for veil map (default auto)"
@@ -53,15 +54,15 @@ def _plan(arguments: argparse.Namespace) -> int:
 
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
-    method = pair_choice(arguments.pairs, arguments.images).method
+    method = pair_choice(arguments.pairs, arguments.image_count).method
     paired = {"tracks": BY_TRACKS, "retrieval": RETRIEVED}.get(method)
     if paired is not None and arguments.pair_count:
         paired = arguments.pair_count
-    size = usual_size(arguments.images, arguments.features, paired, tracks=method == "tracks")
+    size = usual_size(arguments.image_count, arguments.features, paired, tracks=method == "tracks")
     costs = measured_costs(arguments.seconds)
     plan = plan_map(size, costs, machines=arguments.machines, cores=arguments.cores or cores())
     write_json(arguments.json, {"pairs_by": method, **plan.as_json()})
-    say_table(arguments, plan_table(plan, method, arguments.images))
+    say_table(arguments, plan_table(plan, method, arguments.image_count))
     return 0
 
 

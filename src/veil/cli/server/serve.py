@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, quiet_colmap, say, say_table, tell, write_json
+from veil.cli.common import add_command, add_json, at_least, keep_old_name, quiet_colmap, say, say_table, tell, write_json
 from veil.cli.server.serve_demo import add_demo
 from veil.errors import InputError
 from veil.report.tables import Name, Table, Words
@@ -19,7 +19,7 @@ FIRST = "administrator"
 EXAMPLES = """\
   veil serve store/                              listens on http://127.0.0.1:8700; the first start prints the admin token
   veil serve store/ --demo                       with maps of bundled photographs and a page for browsers
-  veil serve store/ --map lobby=map/             with a map that `veil map` wrote
+  veil serve store/ --add-map lobby=map/             with a map that `veil map` wrote
   veil serve store/ --config serve.toml          settings of a file; VEIL_SERVE_PORT=9000 and so on go before it
   veil serve token store/ --name "robot 7" --scopes localize contribute
   veil serve token store/ --list
@@ -45,8 +45,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--port", type=at_least(0), help="default 8700")
     parser.add_argument("--workers", type=at_least(1), help="processes that localize (default 2)")
     parser.add_argument(
-        "--map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
+        "--add-map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
     )
+    keep_old_name(parser, "--map", "--add-map")
     parser.add_argument(
         "--demo",
         action="store_true",
@@ -151,12 +152,12 @@ def _is_setting(name: str, value: object) -> bool:
 
 
 def _take_in(arguments: argparse.Namespace, service: Any) -> None:
-    """Take the maps of --map into the server. Raises InputError for what is no NAME=FOLDER."""
+    """Take the maps of --add-map into the server. Raises InputError for what is no NAME=FOLDER."""
     names = {item.name for item in service.records.all()}
-    for text in arguments.map:
+    for text in arguments.add_map:
         name, _, folder = text.partition("=")
         if not name or not folder:
-            raise InputError(f"--map takes NAME=FOLDER, got {text!r}")
+            raise InputError(f"--add-map takes NAME=FOLDER, got {text!r}")
         if name in names:
             tell(f"veil: the server has a map {name!r} already; {folder} was not read")
             continue

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, at_least, explain, quiet_colmap, say_table, write_json
+from veil.cli.common import add_command, add_json, at_least, explain, keep_old_name, quiet_colmap, say_table, write_json
 from veil.cli.server.plan import sized
 from veil.cli.server.tiles import DEFAULT
 from veil.errors import InputError
@@ -37,7 +37,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("map", type=Path, help="a folder that `veil tiles cut` or, from raw features, `veil map` wrote")
     parser.add_argument("--bytes", type=at_least(1), metavar="N", help=f"of a tile of a map (default {DEFAULT.tile_bytes})")
-    parser.add_argument("--axes", type=at_least(2), help=f"of its descriptors (default {DEFAULT.axes})")
+    parser.add_argument("--pca-axes", type=at_least(2), help=f"of its descriptors (default {DEFAULT.axes})")
+    keep_old_name(parser, "--axes", "--pca-axes")
     parser.add_argument("--bits", type=int, choices=(4, 8), help=f"along each axis (default {DEFAULT.bits})")
     parser.add_argument("--asked", type=at_least(1), metavar="N", help=f"tiles of a localization (default {DEFAULT.asked})")
     parser.add_argument(
@@ -77,15 +78,15 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _manifest(arguments: argparse.Namespace) -> Manifest:
     """The manifest of a folder of tiles, or of what a map would be cut to."""
-    given = {"tile_bytes": arguments.bytes, "axes": arguments.axes, "bits": arguments.bits, "asked": arguments.asked}
+    given = {"tile_bytes": arguments.bytes, "axes": arguments.pca_axes, "bits": arguments.bits, "asked": arguments.asked}
     if holds_tiles(arguments.map):
         if any(value is not None for value in given.values()):
-            raise InputError("these tiles are cut already; leave out --bytes, --axes, --bits and --asked, or give the map")
+            raise InputError("these tiles are cut already; leave out --bytes, --pca-axes, --bits and --asked, or give the map")
         return read_manifest(arguments.map)
     quiet_colmap()
     options = CutOptions(
         tile_bytes=arguments.bytes or DEFAULT.tile_bytes,
-        axes=arguments.axes or DEFAULT.axes,
+        axes=arguments.pca_axes or DEFAULT.axes,
         bits=arguments.bits or DEFAULT.bits,
         asked=arguments.asked or DEFAULT.asked,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
 from veil.files.places import read_place
 from veil.pipelines.tiles import cut_map
 from veil.tiles.cutting import CutMap, CutOptions
@@ -37,7 +37,10 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--bytes", type=at_least(1), default=DEFAULT.tile_bytes, metavar="N", help="of a tile (default %(default)s)"
     )
     parser.add_argument("--points", type=at_least(1), metavar="N", help="in a tile at most (default: as many as fit)")
-    parser.add_argument("--axes", type=at_least(2), default=DEFAULT.axes, help="of the descriptors' PCA (default %(default)s)")
+    parser.add_argument(
+        "--pca-axes", type=at_least(2), default=DEFAULT.axes, help="of the descriptors' PCA (default %(default)s)"
+    )
+    keep_old_name(parser, "--axes", "--pca-axes")
     parser.add_argument("--bits", type=int, choices=BITS, default=DEFAULT.bits, help="along each axis (default %(default)s)")
     parser.add_argument(
         "--descriptors", type=int, choices=(1, 2), default=DEFAULT.aspects, help="of a point at most (default %(default)s)"
@@ -57,11 +60,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help="tiles that every localization asks for (default %(default)s)",
     )
     parser.add_argument(
-        "--words",
+        "--word-count",
         type=at_least(2),
         metavar="N",
         help="of the manifest's sketches, by which devices choose tiles (default: 64 a tile, between 1024 and 4096)",
     )
+    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--place", type=Path, metavar="FILE", help="where on Earth the map is (`veil map align`)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="of samples and sketches (default 0)")
     add_json(parser)
@@ -73,12 +77,12 @@ def _cut(arguments: argparse.Namespace) -> int:
     options = CutOptions(
         tile_bytes=arguments.bytes,
         points=arguments.points,
-        axes=arguments.axes,
+        axes=arguments.pca_axes,
         bits=arguments.bits,
         aspects=arguments.descriptors,
         overlap=arguments.overlap,
         asked=arguments.asked,
-        words=arguments.words,
+        words=arguments.word_count,
         seed=arguments.seed,
     )
     place = read_place(arguments.place) if arguments.place else None

@@ -23,7 +23,7 @@ from veil.report.viewer.packing import (
     photograph_colors,
 )
 
-ASKS_DEVICE = "Nothing that only the device knows is in this page. Give it with --device photographs/ features.h5."
+ASKS_DEVICE = "Nothing that only the device knows is in this page. Give it with --images photographs/ features.h5."
 ASKS_ATTACK = (
     "No attack is in this page. Run one: veil audit upload/ --images features.h5 photographs/ -o audit.html, and give it with "
     "--report audit.html."

@@ -1,0 +1,303 @@
+"""What each option means that several commands have: one meaning, and which commands use it so.
+
+Options that look and read the same everywhere are not listed. Who gives a command an option that is listed here reads its
+meaning, and adds the command; who means something else takes another name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """An option, the kind of its value (see `kind_of` in test_option_meanings.py), what it means, and the commands that use
+    it so, separated by commas; `*` for all.
+    """
+
+    option: str
+    kind: str
+    text: str
+    commands: str
+
+    def covers(self, command: str) -> bool:
+        """Whether a command is among those that use the option so."""
+        return self.commands == "*" or command in self.commands.split(", ")
+
+
+# Why an option may have two meanings.
+REASONS = {
+    "--map": "the map that is meant: here it is a folder, on a server it has an id and a name",
+}
+MEANINGS = (
+    Meaning(
+        "--aligned-share",
+        "number",
+        "share of random lines that lie along gravity",
+        "privatize, client contribute, client localize, evaluate reconstruction",
+    ),
+    Meaning("--asked", "count", "tiles that a device asks for at every localization", "tiles cut, tiles plan, evaluate tiles"),
+    Meaning(
+        "--attacked-features",
+        "count",
+        "features that are attacked at most",
+        "audit, evaluate attacks, evaluate forms, evaluate learned",
+    ),
+    Meaning("--attacker", "path", "photographs that the attacker has", "audit, evaluate attacks, evaluate neighborhoods"),
+    Meaning("--balance", "text", "label of the decoys, each class of which is drawn alike", "faces create, evaluate faces"),
+    Meaning("--bits", "choice", "bits of a descriptor along each axis of its PCA", "tiles cut, tiles plan, evaluate tiles"),
+    Meaning("--bytes", "count", "bytes of a tile", "tiles cut, tiles plan, evaluate tiles"),
+    Meaning(
+        "--camera",
+        "text",
+        "COLMAP's model and intrinsics of photographs without any of their own",
+        "extract, gravity, localize, client contribute, client localize, evaluate reconstruction",
+    ),
+    Meaning(
+        "--center",
+        "flag",
+        "descriptors less the decoys' mean are lifted",
+        "faces create, evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
+    ),
+    Meaning(
+        "--codebook",
+        "path",
+        "file with the centroids, and the PCA, that releases are made by",
+        "privatize, client contribute, client localize, localize, audit, attacks train, inversion train, evaluate "
+        "homographies, evaluate localization, evaluate retrieval, evaluate defenses, evaluate inversion",
+    ),
+    Meaning("--database", "path", "descriptors that the attacker has", "audit, evaluate learned, evaluate inversion"),
+    Meaning(
+        "--decoys",
+        "path",
+        "file with descriptors that decoys are drawn from",
+        "privatize, client contribute, client localize, audit, faces create, evaluate faces, evaluate identification, "
+        "evaluate histories, evaluate protection, faces enroll, faces renew, faces verify, faces identify, faces "
+        "calibrate, faces reseal, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
+        "evaluate forms, evaluate learned",
+    ),
+    Meaning(
+        "--delta",
+        "number",
+        "delta of an image's epsilon",
+        "privatize, client contribute, client localize, budget show, budget set, budget plan",
+    ),
+    Meaning(
+        "--descriptor",
+        "choice",
+        "kind of the descriptors",
+        "extract, codebook build, client contribute, client localize, evaluate localization, evaluate homographies, "
+        "evaluate retrieval, evaluate attacks",
+    ),
+    Meaning(
+        "--dictionary",
+        "path",
+        "dictionary whose words are sent, entered or inverted",
+        "index, localize, inversion invert",
+    ),
+    Meaning("--draws", "count", "times that lines are drawn at random", "evaluate reconstruction, evaluate queries"),
+    Meaning(
+        "--epsilon",
+        "number",
+        "epsilon of each feature in words",
+        "privatize, client contribute, client localize, inversion train, evaluate homographies, evaluate localization, "
+        "evaluate retrieval, evaluate attacks",
+    ),
+    Meaning(
+        "--false",
+        "count",
+        "photographs of elsewhere that are asked, which must be refused",
+        "evaluate localization, evaluate tiles",
+    ),
+    Meaning(
+        "--features",
+        "count",
+        "features that an image sends",
+        "privatize, client contribute, client localize, budget plan, plan map",
+    ),
+    Meaning(
+        "--figure",
+        "path",
+        "picture to draw",
+        "budget plan, gravity, codebook quality, evaluate homographies, evaluate reconstruction, evaluate queries, "
+        "evaluate localization, evaluate tiles, evaluate attacks, evaluate defenses, evaluate inversion, evaluate "
+        "attributes, evaluate faces, evaluate identification, evaluate protection",
+    ),
+    Meaning(
+        "--first-octave",
+        "count",
+        "octave at which SIFT begins: -1 doubles the image",
+        "extract, budget plan, evaluate reconstruction, evaluate queries, evaluate localization, evaluate upright, "
+        "evaluate tiles, evaluate forms",
+    ),
+    Meaning(
+        "--folds",
+        "count",
+        "turns in which one part after another is held out",
+        "budget plan, evaluate queries, evaluate localization, evaluate upright, evaluate tiles, evaluate forms, evaluate "
+        "faces",
+    ),
+    Meaning(
+        "--forms",
+        "choice",
+        "forms in which photographs are sent",
+        "evaluate localization, evaluate tiles, evaluate forms",
+    ),
+    Meaning(
+        "--fpir",
+        "number",
+        "share of strangers who may be identified as somebody",
+        "faces calibrate, evaluate identification",
+    ),
+    Meaning(
+        "--gravity",
+        "path",
+        "table of gravity, image,x,y,z",
+        "privatize, client contribute, client localize, map, evaluate reconstruction",
+    ),
+    Meaning(
+        "--gravity-noise",
+        "number",
+        "degrees by which readings of gravity are off",
+        "budget plan, evaluate reconstruction, evaluate upright",
+    ),
+    Meaning("--gravity-sigma", "number", "degrees by which gravity is assumed to be off", "map, localize"),
+    Meaning("--images", "path", "originals of what was released: photographs and features", "view, audit"),
+    Meaning("--inverter", "path", "network that turns features into pictures", "audit, inversion invert, evaluate inversion"),
+    Meaning("--json", "path", "where the record is written as JSON", "*"),
+    Meaning("--labels", "path", "table of labels of photographs", "faces describe, evaluate attributes"),
+    Meaning(
+        "--license",
+        "text",
+        "license of the photographs that something is learned from",
+        "codebook build, inversion train",
+    ),
+    Meaning(
+        "--lifting",
+        "choice",
+        "way of lifting to subspaces",
+        "privatize, client contribute, client localize, faces create, evaluate identification, evaluate faces, evaluate "
+        "histories, evaluate protection",
+    ),
+    Meaning(
+        "--line-rule",
+        "choice",
+        "rule by which lines are drawn",
+        "privatize, client contribute, client localize, evaluate reconstruction",
+    ),
+    Meaning("--list", "flag", "what is there is printed", "serve token, serve backup, serve tiles"),
+    Meaning(
+        "--m",
+        "count",
+        "dimension of a subspace, or words that a feature sends",
+        "privatize, client contribute, client localize, budget plan, faces create, evaluate defenses, evaluate "
+        "identification, inversion train, evaluate localization, evaluate attacks, evaluate inversion, evaluate "
+        "attributes, evaluate faces, evaluate histories, evaluate protection",
+    ),
+    Meaning(
+        "--map",
+        "text",
+        "map of a server, by its id or name",
+        "serve place, serve suspects, client contribute, client localize",
+    ),
+    Meaning("--map", "path", "folder of a map", "audit"),
+    Meaning("--matches", "path", "folder of matches that are kept", "map, map remove"),
+    Meaning(
+        "--max-features",
+        "count",
+        "features that are extracted from an image at most",
+        "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, evaluate "
+        "upright, evaluate tiles, demo, budget plan, attacks train, evaluate retrieval, evaluate defenses, evaluate "
+        "forms, evaluate learned, evaluate neighborhoods, evaluate inversion",
+    ),
+    Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
+    Meaning("--max-seconds", "count", "seconds after which work stops", "audit"),
+    Meaning(
+        "--most-strangers",
+        "count",
+        "photographs of --strangers that are used at most",
+        "evaluate retrieval, evaluate upright",
+    ),
+    Meaning("--name", "text", "name of what is made", "serve token, serve tiles"),
+    Meaning("--nearest", "count", "images of the map that are taken to be near", "localize, evaluate upright"),
+    Meaning("--noise", "count", "queries of noise of either kind", "evaluate queries, evaluate tiles"),
+    Meaning("--normalization", "choice", "normalization of SIFT", "extract, codebook build"),
+    Meaning("--only", "text", "names of those that are run, of attacks or of defenses", "audit, evaluate defenses"),
+    Meaning(
+        "--output",
+        "path",
+        "file or folder to write",
+        "extract, privatize, gravity, codebook build, attacks train, map, map remove, map align, tiles cut, serve backup, "
+        "view, audit, demo, faces describe, inversion train, inversion invert",
+    ),
+    Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
+    Meaning("--pairs", "text", "pairs of images that are matched", "map"),
+    Meaning("--pairs", "choice", "pairs of images that are matched", "plan map"),
+    Meaning("--pca-axes", "count", "axes of the PCA of tiles' descriptors", "tiles cut, tiles plan, evaluate tiles"),
+    Meaning("--per-image", "count", "features of each photograph that are lifted", "evaluate attacks, evaluate defenses"),
+    Meaning(
+        "--photographs",
+        "count",
+        "photographs that are attacked at most",
+        "evaluate attacks, evaluate defenses, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion",
+    ),
+    Meaning(
+        "--purpose",
+        "text",
+        "purpose of templates, of which each has its own",
+        "faces enroll, faces renew, faces verify, faces revoke, faces identify",
+    ),
+    Meaning("--receipt", "path", "where receipts of deletions are written", "map remove, client delete"),
+    Meaning("--resume", "flag", "an interrupted training goes on", "attacks train, inversion train"),
+    Meaning(
+        "--same-place",
+        "text",
+        "scenes of one place, which are no strangers to each other",
+        "evaluate queries, evaluate localization, evaluate tiles",
+    ),
+    Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, codebook quality"),
+    Meaning("--seconds", "number", "seconds of a measurement", "plan map, tiles plan, doctor"),
+    Meaning(
+        "--seed",
+        "count",
+        "seed of what is drawn at random",
+        "codebook build, codebook quality, map, map align, tiles cut, localize, audit, attacks train, inversion train, "
+        "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate "
+        "attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
+    ),
+    Meaning("--skip", "count", "photographs that are left out at the beginning", "attacks train, evaluate learned"),
+    Meaning(
+        "--source",
+        "text",
+        "where the photographs come from that something is learned from",
+        "codebook build, attacks train, inversion train",
+    ),
+    Meaning("--steps", "count", "steps of a training", "attacks train, inversion train, evaluate neighborhoods"),
+    Meaning(
+        "--strangers",
+        "path",
+        "photographs of other places, which must be refused",
+        "evaluate queries, evaluate upright, evaluate tiles, evaluate retrieval, demo",
+    ),
+    Meaning("--strict", "flag", "what cannot be used is refused, not skipped", "extract, map, localize, audit"),
+    Meaning(
+        "--threads",
+        "count",
+        "threads of one process",
+        "index, serve tiles, audit, evaluate attacks, evaluate retrieval, evaluate forms, evaluate defenses, doctor",
+    ),
+    Meaning(
+        "--word-count",
+        "count",
+        "words of a dictionary",
+        "budget plan, codebook build, tiles cut, evaluate localization, evaluate upright, evaluate tiles, evaluate attacks",
+    ),
+    Meaning("--word-samples", "count", "samples of a search among candidate words", "localize, evaluate localization"),
+    Meaning(
+        "--workers",
+        "count",
+        "processes, or pairs and releases that are worked on at a time",
+        "budget plan, codebook build, match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
+        "audit, evaluate queries, evaluate localization, evaluate upright",
+    ),
+)
