@@ -21,6 +21,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.features import write_features
 from veil.mechanisms.profile import paper
 from veil.wire.message import Message
+from worlds.recorded_steps import RecordedSteps
 from worlds.releases import released, taken
 
 KNOWLEDGE = Knowledge(codebook=bundled_codebook(), decoys=bundled_codebook(), database=bundled_decoys())
@@ -53,15 +54,18 @@ def outcomes(examined: list[Examined]) -> list[tuple[str, list[tuple[str, str, l
 def test_workers_find_what_one_process_finds(releases: dict[str, Message]) -> None:
     """Second method: one release after another in this process. Attacks are the caller's, not copies of them."""
     effort = Effort(features=12, structural=6, threads=1)
-    here = examine(releases, {}, KNOWLEDGE, effort=effort, attacks=QUICK)
-    told: list[str] = []
+    alone, told = RecordedSteps(), RecordedSteps()
+    here = examine(releases, {}, KNOWLEDGE, effort=effort, attacks=QUICK, progress=alone)
+    alone.require_time_left(last=0.8)
+    assert len(alone.told) == sum(len(item.tried) for item in here)
     budget = TimeBudget(math.inf, turns=2, shares=TIME_SHARES)
     with LocalEngine(2) as engine:
-        there = examine(releases, {}, KNOWLEDGE, effort=effort, attacks=QUICK, time=budget, engine=engine, progress=told.append)
+        there = examine(releases, {}, KNOWLEDGE, effort=effort, attacks=QUICK, time=budget, engine=engine, progress=told)
     assert outcomes(there) == outcomes(here)
     assert any(isinstance(tried.outcome, Attempt) for item in there for tried in item.tried)
     assert all(tried.attack in QUICK for item in there for tried in item.tried)
-    assert sorted(told) == sorted(releases)
+    assert sorted(step for step, _, _ in told.told) == sorted(releases)
+    assert [item[1:] for item in told.told] == [(1, 2), (2, 2)]
     assert {name: spent.wanted for name, spent in budget.spent.items()} and budget.used_seconds > 0
 
 

@@ -24,6 +24,7 @@ from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import LineUpload, Message
 from worlds import generator
+from worlds.recorded_steps import RecordedSteps
 from worlds.releases import released, taken
 
 
@@ -55,7 +56,10 @@ def drawn(
     photograph: np.ndarray | None = None,
 ) -> tuple[list[Reconstruction], Mapping[Kind, Inverts]]:
     networks = networks or {"raw": Shows("raw")}
-    found = reconstructions(item, knowledge, networks, features=features, photograph=photograph, effort=Effort(threads=1))
+    steps, effort = RecordedSteps(), Effort(threads=1)
+    found = reconstructions(item, knowledge, networks, features=features, photograph=photograph, effort=effort, progress=steps)
+    if found:
+        steps.require_time_left(last=0.0)
     return found, networks
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 import time
 
 import pytest
 
-from veil.cli.common import Bar, progress
+from veil.cli.common import Bar, StepBar, progress
 from veil.cli.progress import LogLines, tracker
+from veil.progress import StepCount
 
 
 def lines_of(stream: io.StringIO, count: int) -> list[str]:
@@ -28,10 +30,51 @@ def test_long_work_says_what_it_does() -> None:
         shown.update(12)
         shown.set_description("mapping")
         said = lines_of(stream, len(stream.getvalue().splitlines()) + 2)
-        assert re.fullmatch(r"veil: mapping: 12 of 50, \d+ s", said[-1])
+        assert re.fullmatch(r"veil: mapping: 12 of 50, \d+ s, \d+ s left", said[-1])
     ended = stream.getvalue()
     time.sleep(0.06)
     assert stream.getvalue() == ended and "\r" not in ended and ended.endswith("\n")
+
+
+def test_a_log_tells_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Oracle: by hand. A quarter in 30 seconds leaves 90; nothing is told of work without a total, or that is done."""
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    lines, shares = LogLines("a", 40, stream=io.StringIO()), LogLines("a", 8.0, stream=io.StringIO(), shares=True)
+    now = 130.0
+    assert (lines._done(), shares._done()) == ("0 of 40, 30 s", "0 %, 30 s")
+    lines.update(10)
+    shares.update(2.0)
+    assert (lines._done(), shares._done()) == ("10 of 40, 30 s, 90 s left", "25 %, 30 s, 90 s left")
+    lines.update(30)
+    assert lines._done() == "40 of 40, 30 s"
+    lines.total = None
+    assert lines._done() == "40 done, 30 s"
+    for shown in (lines, shares):
+        shown.close()
+
+
+class Terminal(io.StringIO):
+    """A terminal as wide as tqdm takes one to be that tells nothing of itself."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_steps_of_different_length_show_their_name_and_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal: the share of the work, not the number of steps."""
+    monkeypatch.setattr(sys, "stderr", stream := Terminal())
+    monkeypatch.setenv("TQDM_MININTERVAL", "0")
+    with StepBar("attacking") as bar:
+        count = StepCount(bar, 8.0)
+        count.begin("short", 2.0)
+        time.sleep(0.01)
+        part = count.part(6.0, "long: ")
+        part("first", 0.0, 2.0)
+        part("second", 1.0, 2.0)
+    shown = [line for line in stream.getvalue().split("\r") if line.strip()]
+    assert any(re.match(r"long: first:  25%\|#.*\| \[00:00<00:00\]", line) for line in shown), shown
+    assert any(line.startswith("long: second:  62%|") for line in shown), shown
 
 
 def test_short_work_is_silent_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.features import features_digest, holds_features, read_features, write_features
+from veil.files.features import count_images, features_digest, holds_features, read_features, write_features
 from veil.space import Space
 from worlds import features, generator, sift_like
 from worlds.edges import outcome, truncated
@@ -44,7 +44,7 @@ def test_hlocs_half_precision_and_nested_names(tmp_path: Path) -> None:
     for name, part in parts.items():
         hloc(tmp_path / "h.h5", name, **part)
     found = dict(read_features(tmp_path / "h.h5", space=SUPERPOINT))
-    assert list(found) == sorted(parts)
+    assert list(found) == sorted(parts) and count_images(tmp_path / "h.h5") == 3
     for name, got in found.items():
         np.testing.assert_array_equal(got.keypoints, parts[name]["keypoints"].astype(np.float32) + 0.5)
         np.testing.assert_array_equal(got.descriptors, parts[name]["descriptors"].T.astype(np.float32))
@@ -90,6 +90,7 @@ def test_no_file_says_what_makes_one_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "none.h5", tmp_path):
         with pytest.raises(FileFormatError, match=r"^there is no file .*`veil extract` makes files of features$"):
             list(read_features(path))
+        assert count_images(path) is None
 
 
 def test_a_truncated_file_raises_only_veils_errors(tmp_path: Path) -> None:

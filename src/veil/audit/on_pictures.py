@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
-from veil.attacks.attack import Attempt
+from veil.attacks.attack import Attack, Attempt
 from veil.attacks.claims import Estimates
 from veil.attacks.registry import named, unbounded
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
-from veil.audit.run import Examined, StepProgress, try_attacks
+from veil.audit.run import Examined, try_attacks, work_of
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
 from veil.inversion.quality import Quality, quality, quality_facts
 from veil.mechanisms.public import publish
+from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.space import Space
 from veil.wire.message import Upload
 
@@ -26,6 +27,8 @@ from veil.wire.message import Upload
 CHEAP = ("nearest, projected", "database")
 LINES = ("line neighborhood", "line neighbors", "line density")
 UNPROTECTED = "raw features, had they been sent"
+# Work of drawing a picture, in the unit of `veil.audit.run.work_of`.
+PICTURE_WORK = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -60,7 +63,7 @@ def reconstructions(
     features: Features | None = None,
     photograph: UInt8[np.ndarray, "_ _ 3"] | None = None,
     time: TimeBudget | None = None,
-    progress: StepProgress = lambda step: None,
+    progress: StepProgress = ignore_steps,
 ) -> list[Reconstruction]:
     """Pictures of one release: of the raw features, of what attacks recovered, and by direct inversion of the release.
 
@@ -73,9 +76,12 @@ def reconstructions(
         return []
     frame = Frame(width=message.camera.width_px, height=message.camera.height_px)
     original = None if photograph is None else frame.crop(photograph)
+    again = _attacks_again(item)
+    # One picture of the raw features at most, one of what each attack recovered, and one by direct inversion.
+    count = StepCount(progress, work_of(again) + PICTURE_WORK * (2 + (len(again) or len(item.attempts))))
     pictures = []
-    for attack, sparse in _maps(item, frame, knowledge, inverters, effort or Effort(), features, progress, time):
-        progress(f"{item.name} picture")
+    for attack, sparse in _maps(item, frame, knowledge, inverters, effort or Effort(), features, count, time):
+        count.begin(f"{item.name} picture", PICTURE_WORK)
         rgb = inverters[sparse.kind].invert([sparse])[0]
         measured = None if original is None else quality(original, rgb)
         pictures.append(Reconstruction(release=item.name, attack=attack, features=len(sparse), rgb=rgb, quality=measured))
@@ -89,7 +95,7 @@ def _maps(
     inverters: Mapping[Kind, Inverts],
     effort: Effort,
     features: Features | None,
-    progress: StepProgress,
+    count: StepCount,
     time: TimeBudget | None,
 ) -> Iterator[tuple[str, SparseMap]]:
     """Names and sparse maps of all pictures of one release that `inverters` can draw."""
@@ -101,7 +107,7 @@ def _maps(
             points = as_sift(publish(features).vectors[sent].astype(np.float64), features.space, knowledge)
             yield UNPROTECTED, points_map(frame, features.keypoints[sent], points)
         everywhere = _places(item)
-        for attack, attacked, estimates in _estimates(item, rows, knowledge, effort, progress, time):
+        for attack, attacked, estimates in _estimates(item, rows, knowledge, effort, count, time):
             places = everywhere[attacked]
             placed = np.isfinite(places).all(axis=1)
             points = as_sift(estimates.points, message.form.space, knowledge)
@@ -112,12 +118,20 @@ def _maps(
             yield "direct inversion", direct
 
 
+def _attacks_again(item: Examined) -> tuple[Attack, ...]:
+    """The attacks that run again on the features of a picture; none on words, which all are attacked already."""
+    form = item.message.form
+    if isinstance(form, Subsets):
+        return ()
+    return named(*CHEAP) if form.space.codebook else named("lattice", *CHEAP)
+
+
 def _estimates(
     item: Examined,
     rows: Int64[np.ndarray, "drawn"],
     knowledge: Knowledge,
     effort: Effort,
-    progress: StepProgress,
+    count: StepCount,
     time: TimeBudget | None,
 ) -> Iterator[tuple[str, Int64[np.ndarray, "attacked"], Estimates]]:
     """Names of attacks, the rows that they attacked, and their estimates of the descriptors, for the features `rows`.
@@ -131,11 +145,12 @@ def _estimates(
             if attack.units == "word" and attempt.estimates is not None and len(attempt.rows) == len(form):
                 yield attempt.label, rows, attempt.estimates.take(rows)
         return
-    attacks = named(*CHEAP) if form.space.codebook else named("lattice", *CHEAP)
+    attacks = _attacks_again(item)
     target = Target(
         image=ReleasedImage.of(item.message), rows=rows, knowledge=knowledge, effort=effort, time=time or unbounded()
     )
-    for tried in try_attacks(target, attacks, lambda step: progress(f"{item.name} {step}, {len(rows)} features")):
+    progress = count.part(work_of(attacks), f"{item.name} ", f", {len(rows)} features")
+    for tried in try_attacks(target, attacks, progress):
         if isinstance(tried.outcome, Attempt) and tried.outcome.estimates is not None:
             yield tried.outcome.label, tried.outcome.rows, tried.outcome.estimates
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
@@ -24,10 +23,11 @@ from veil.engine import Engine
 from veil.errors import InputError
 from veil.forms import Form, Subsets
 from veil.ldp.composition import account
+from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.wire.message import Message
 
-# Callback that is given the name of the current step.
-StepProgress = Callable[[str], None]
+# Work of an attack without a share of the time, beside those that have one (`Attack.time_share`), for progress alone.
+QUICK_WORK = 0.3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,7 +62,7 @@ def examine(
     attacks: Sequence[Attack] = ATTACKS,
     time: TimeBudget | None = None,
     engine: Engine | None = None,
-    progress: StepProgress = lambda step: None,
+    progress: StepProgress = ignore_steps,
 ) -> list[Examined]:
     """Outcomes of all `attacks` on each release that gives them something to look at, with the release's originals.
 
@@ -85,7 +85,11 @@ def examine(
     sizes = {name: len(message) for name, message in releases.items()}
     work = _Work(images=images, sizes=sizes, knowledge=knowledge, effort=each, attacks=attacks, seconds=budget.seconds)
     if engine is None or len(releases) < 2:
-        tried = [try_attacks(work.target(name, budget), attacks, partial(_named, progress, name)) for name in releases]
+        sizes_of_work = {name: work_of(applicable_to(image, attacks)) for name, image in images.items()}
+        count = StepCount(progress, sum(sizes_of_work.values()))
+        tried = [
+            try_attacks(work.target(name, budget), attacks, count.part(sizes_of_work[name], f"{name} ")) for name in releases
+        ]
     else:
         tried = _tried_by(engine, work, budget, progress)
     return [
@@ -123,11 +127,11 @@ def _tried_by(engine: Engine, work: _Work, budget: TimeBudget, progress: StepPro
     found: dict[int, list[Tried]] = {}
     with engine.scatter(work) as shared:
         for position, (outcomes, spent) in engine.map(_outcomes, names, shared=(shared,)):
-            applicable = [attack for attack in work.attacks if not inapplicable(attack, work.images[names[position]])]
+            applicable = applicable_to(work.images[names[position]], work.attacks)
             own = [Tried(attack=attack, outcome=outcome) for attack, outcome in zip(applicable, outcomes, strict=True)]
             found[position] = own
             budget.add(spent)
-            progress(names[position])
+            progress(names[position], float(len(found)), float(len(names)))
     return [found[position] for position in range(len(names))]
 
 
@@ -137,14 +141,25 @@ def _outcomes(name: str, work: _Work) -> tuple[list[Attempt | Skipped], TimeBudg
     return [item.outcome for item in try_attacks(work.target(name, budget), work.attacks)], budget
 
 
-def try_attacks(target: Target, attacks: Sequence[Attack], progress: StepProgress = lambda step: None) -> list[Tried]:
+def applicable_to(image: ReleasedImage, attacks: Sequence[Attack]) -> list[Attack]:
+    """Those of `attacks` that a release gives something to look at, in their order."""
+    return [attack for attack in attacks if not inapplicable(attack, image)]
+
+
+def work_of(attacks: Iterable[Attack]) -> float:
+    """Work of `attacks` on one release, in shares of an audit's time, as far as that can be known before they run."""
+    return sum((attack.time_share or QUICK_WORK for attack in attacks), 0.0)
+
+
+def try_attacks(target: Target, attacks: Sequence[Attack], progress: StepProgress = ignore_steps) -> list[Tried]:
     """Those of `attacks` that `target` gives something to look at, in their order; those on lines know what others found of the
     descriptors. Begins a turn of the target's time."""
-    applicable = [attack for attack in attacks if not inapplicable(attack, target.image)]
+    applicable = applicable_to(target.image, attacks)
     target.time.begin_turn(attack.name for attack in applicable)
+    count = StepCount(progress, work_of(applicable))
     tried: list[Tried] = []
     for attack in applicable:
-        progress(attack.name)
+        count.begin(attack.name, work_of([attack]))
         if attack.surface == "lines" and target.knowledge.descriptors is None:
             known = _best_descriptors(target.image.form, tried)
             target = replace(target, knowledge=replace(target.knowledge, descriptors=known))
@@ -160,10 +175,6 @@ def not_looked_at(releases: Iterable[Message]) -> dict[str, str]:
     images = [ReleasedImage.of(message) for message in releases]
     reasons = {attack: [inapplicable(attack, image) for image in images] for attack in ATTACKS}
     return {f"{attack.name} ({attack.surface})": why[0] for attack, why in reasons.items() if all(why)}
-
-
-def _named(progress: StepProgress, name: str, step: str) -> None:
-    progress(f"{name} {step}")
 
 
 def _best_descriptors(form: Form, tried: Sequence[Tried]) -> Estimates | None:

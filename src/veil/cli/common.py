@@ -102,6 +102,27 @@ class Bar:
         self._shown.close()
 
 
+class StepBar:
+    """A progress bar as a callback `bar(step, done, total)` for steps that take differently long; a context manager closes it.
+
+    It shows the name of the step, the share of the work that is done, and the time that is left.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._shown = tracker(what, shares=True)
+
+    def __call__(self, step: str, done: float, total: float) -> None:
+        self._shown.total = total
+        self._shown.update(done - self._shown.n)
+        self._shown.set_description(step)
+
+    def __enter__(self) -> StepBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._shown.close()
+
+
 def quiet_colmap() -> None:
     """Silence the logs of COLMAP and Pillow; COLMAP's failures reach the user as veil's errors."""
     import pycolmap

@@ -13,33 +13,43 @@ from typing import IO, Any
 FIRST_S, EVERY_S = 10.0, 30.0
 
 
-def tracker(what: str, total: int | None = None) -> Any:
-    """A context manager that shows progress: tqdm's bar if standard error is a terminal, else `LogLines`."""
+# What tqdm shows of work that has no unit: its share, and the time that is left.
+SHARES = "{l_bar}{bar}| [{elapsed}<{remaining}]"
+
+
+def tracker(what: str, total: int | None = None, *, shares: bool = False) -> Any:
+    """A context manager that shows progress: tqdm's bar if standard error is a terminal, else `LogLines`.
+
+    With `shares`, work is counted in a unit that means nothing to people, and its share is shown.
+    """
     if not sys.stderr.isatty():
-        return LogLines(what, total)
+        return LogLines(what, total, shares=shares)
     from tqdm import tqdm
 
-    return tqdm(desc=what, total=total, unit="", file=sys.stderr, leave=False)
+    # The mean pace: that of the last step says little where steps differ.
+    told: dict[str, Any] = {"bar_format": SHARES, "smoothing": 0.0, "total": 1.0} if shares else {"total": total}
+    return tqdm(desc=what, unit="", file=sys.stderr, leave=False, **told)
 
 
 class LogLines:
-    """Progress as lines, `what: 12 of 50, 40 s`: the first after `first_s` seconds, then one every `every_s`.
+    """Progress as lines, `what: 12 of 50, 40 s, 127 s left`: the first after `first_s` seconds, then one every `every_s`.
 
-    It has the methods of tqdm's bar that veil uses. A thread writes the lines, so that a step that takes minutes by itself is
-    not silent either.
+    With `shares` a line says `24 %` in place of the numbers. It has the methods of tqdm's bar that veil uses. A thread writes
+    the lines, so that a step that takes minutes by itself is not silent either.
     """
 
     def __init__(
         self,
         what: str,
-        total: int | None = None,
+        total: float | int | None = None,
         *,
+        shares: bool = False,
         stream: IO[str] | io.StringIO | None = None,
         first_s: float = FIRST_S,
         every_s: float = EVERY_S,
     ) -> None:
-        self.total, self.n = total, 0
-        self._what, self._stream = what, stream
+        self.total, self.n = total, 0.0 if shares else 0
+        self._what, self._stream, self._shares = what, stream, shares
         self._waits = first_s, every_s
         self._begun, self._closed = time.monotonic(), Event()
         self._thread = Thread(target=self._write, daemon=True)
@@ -49,7 +59,7 @@ class LogLines:
         """Change the name of the work."""
         self._what = text
 
-    def update(self, steps: int = 1) -> None:
+    def update(self, steps: float | int = 1) -> None:
         """Count `steps` more as done."""
         self.n += steps
 
@@ -68,8 +78,14 @@ class LogLines:
         first, every = self._waits
         wait = first
         while not self._closed.wait(wait):
-            done = f"{self.n} of {self.total}, " if self.total else f"{self.n} done, " if self.n else ""
-            print(
-                f"veil: {self._what}: {done}{time.monotonic() - self._begun:.0f} s", file=self._stream or sys.stderr, flush=True
-            )
+            print(f"veil: {self._what}: {self._done()}", file=self._stream or sys.stderr, flush=True)
             wait = every
+
+    def _done(self) -> str:
+        """What is done, in what time, and the time that the rest takes at the same pace."""
+        seconds, done, total = time.monotonic() - self._begun, self.n, self.total
+        if not total:
+            return f"{done} done, {seconds:.0f} s" if done else f"{seconds:.0f} s"
+        told = f"{100 * done / total:.0f} %" if self._shares else f"{done} of {total}"
+        left = f", {seconds * (total - done) / done:.0f} s left" if 0 < done < total else ""
+        return f"{told}, {seconds:.0f} s{left}"

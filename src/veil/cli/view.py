@@ -121,7 +121,7 @@ def _view(arguments: argparse.Namespace) -> int:
 
 def _refuse_for_audits(arguments: argparse.Namespace) -> None:
     """Raise InputError for options that need a map, where the input is the page of an audit."""
-    for name in ("queries", "device", "report", "invert", "export"):
+    for name in ("queries", "images", "report", "invert", "export"):
         if getattr(arguments, name):
             raise InputError(
                 f"--{name} goes with a map, and {arguments.map} is an audit: veil view MAP --report {arguments.map}"

@@ -103,6 +103,17 @@ def read_features(
                 raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
 
 
+def count_images(path: Path) -> int | None:
+    """Number of images of a file that `read_features` reads; None where it cannot be read, and `read_features` says why."""
+    import h5py
+
+    try:
+        with h5py.File(path, "r") as file:
+            return len(_image_names(file))
+    except DAMAGE:
+        return None
+
+
 def read_one(path: Path, name: str) -> Features:
     """The raw features of one image of a file that `read_features` reads.
 

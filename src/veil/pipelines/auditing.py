@@ -31,6 +31,7 @@ from veil.inversion.maps import Inverts, Kind
 from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
 from veil.pipelines.attacker import Attacker
+from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.wire.message import Message
 
 DELTA = 1e-6
@@ -39,19 +40,21 @@ PICTURES_SHARE = 0.2
 STRUCTURAL = ("structural", "lattice", "vertex")
 LIFTED = (*STRUCTURAL, "distribution", "intersection", "nearest", "nearest, projected", "database", "clustering")
 ReadPhotograph = Callable[[str], np.ndarray | None]
-Tell = Callable[[str], None]
 
 
 @runtime_checkable
 class Steps(Protocol):
-    """Type of what shows progress: `steps("attacking")` is a context whose value is called with the name of each step."""
+    """Type of what shows progress: `steps("attacking")` is a context whose value is called as each step begins.
 
-    def __call__(self, what: str) -> AbstractContextManager[Tell]: ...
+    It is called with the step's name, the work that was done before it, and the work of all steps.
+    """
+
+    def __call__(self, what: str) -> AbstractContextManager[StepProgress]: ...
 
 
-def silent(what: str) -> AbstractContextManager[Tell]:
+def silent(what: str) -> AbstractContextManager[StepProgress]:
     """Progress that is shown nowhere."""
-    return nullcontext(lambda step: None)
+    return nullcontext(ignore_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +156,7 @@ def run_audit(
     rest = TimeBudget(left, turns=max(1, pictured), shares=TIME_SHARES)
     pictures: list[Reconstruction] = []
     with steps("pictures") as tell:
+        count = StepCount(tell, len(examined[:pictured]))
         for item in examined[:pictured]:
             original = None if originals is None or item.truth is None else item.truth.image
             pictures += reconstructions(
@@ -163,7 +167,7 @@ def run_audit(
                 features=None if originals is None or original is None else originals.get(original),
                 photograph=None if original is None else read_photograph(original),
                 time=rest,
-                progress=tell,
+                progress=count.part(1.0),
             )
     outcome = Outcome(
         messages=list(releases),
@@ -209,9 +213,10 @@ def _truths(
     """The originals behind each release, by its name. Raises InputError if a release is of another photograph."""
     truths = {}
     with steps("recognizing") as tell:
+        count = StepCount(tell, len(releases))
         for name, message in releases.items():
+            count.begin(name)
             truths[name] = find_truth(message, originals, knowledge.codebook)
-            tell(name)
     return truths
 
 

@@ -9,12 +9,15 @@ import pytest
 
 from veil.cli import main
 from veil.files.examples import lund_door
+from worlds.recorded_steps import RecordedSteps
 from worlds.schemas import validate
 
 
 @pytest.mark.slow
-def test_the_tables_have_every_form_and_attack(tmp_path: Path) -> None:
+def test_the_tables_have_every_form_and_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded on both sides: raw features localize every photograph, and words at no epsilon worth the name are attacked."""
+    steps = RecordedSteps()
+    monkeypatch.setattr("veil.cli.evaluate.forms.StepBar", steps.bar)
     forms = ("--forms", "raw", "subspaces", "words, epsilon 10, lines")
     few = ("--photographs", 1, "--others", 2, "--attacked-features", 12, "--seconds", 6, "--max-features", 800)
     files = ("--json", tmp_path / "f.json", "--markdown", tmp_path / "tables.markdown", "--record", tmp_path / "r.json")
@@ -26,6 +29,7 @@ def test_the_tables_have_every_form_and_attack(tmp_path: Path) -> None:
             (place / name).symlink_to(example.folder / name)
         arguments = ["evaluate", "forms", place, *forms, *few, *files]
         assert main([str(argument) for argument in arguments]) == 0
+    assert [item[1:] for item in steps.told] == [(number, 7) for number in range(7)]  # raw 1, the others 3 each
     record = json.loads((tmp_path / "f.json").read_text())
     validate("evaluate-forms", record)
     raw, subspaces, words = record["rows"]

@@ -18,6 +18,7 @@ from veil.files.examples import lund_door
 from veil.files.learned_models import bundled_learned_model, read_learned_model, write_learned_model
 from veil.files.training_states import read_training_state
 from worlds import unit
+from worlds.recorded_steps import RecordedSteps
 from worlds.schemas import validate
 
 
@@ -112,8 +113,12 @@ def test_an_audit_tells_that_networks_have_seen_the_photograph(model: Path, tmp_
 
 
 @pytest.mark.slow
-def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_study_prints_a_table(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Null: networks that learned nothing are no better than the nearest entry."""
+    steps = RecordedSteps()
+    monkeypatch.setattr("veil.cli.evaluate.learned.StepBar", steps.bar)
     with lund_door() as example:
         chosen = (
             "--photographs",
@@ -133,6 +138,7 @@ def test_the_study_prints_a_table(model: Path, tmp_path: Path, capsys: pytest.Ca
         assert (
             run("evaluate", "learned", example.folder, "--photographs", 1, "--max-features", 400, "--attack-model", model) == 1
         )
+    assert [item[1:] for item in steps.told] == [(number, 4) for number in range(4)]
     told = capsys.readouterr()
     assert "the networks were trained on" in told.err and "context, subs" in told.out
     record = json.loads((tmp_path / "l.json").read_text())

@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused(people: Path, capsys: pytest.CaptureFixtur
     wrong = replace(crowd("victims", 4, 1), names=("a", "b", "c", "d"), labels={})
     write_faces(people / "wrong.npz", wrong)
     for arguments, match in (
-        ((faces, "--person", "a", *decoys), "say which with --name"),
+        ((faces, "--person", "a", *decoys), "say which with --face-name"),
         ((faces, "--face-name", "nobody", "--person", "a", *decoys), "has no face 'nobody'"),
         ((faces, *face(1, 1), "--person", "a", "--decoys", people / "wrong.npz"), "not the decoys"),
         ((people / "none.npz", "--person", "a", *decoys), "none.npz"),

@@ -16,11 +16,13 @@ from veil.codebooks.dictionary import Dictionary
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.mechanisms.grain import on_eight_bit_grid
+from veil.progress import StepCount, ignore_steps
 from veil.space import Space
 from veil.studies.attacks import by_descriptor
 from veil.studies.attacks.by_descriptor import EIGHT_BITS, NO_DENSITY, NO_GRID, DescriptorRow, DescriptorStudy, attack_rows
 from veil.studies.attacks.descriptor_material import DescribedPhotographs, StudyBooks, database_of, in_eight_bits
 from worlds import features, generator, sift_like, unit
+from worlds.recorded_steps import RecordedSteps
 
 PROVENANCE = Provenance(source="planted", license="", image_count=1, descriptor_count=1)
 STUDY = DescriptorStudy(features=6, structural=2, epsilons=(12.0,), seconds=30.0)
@@ -76,7 +78,9 @@ def recovered(row: DescriptorRow) -> float:
 def test_what_is_planted_in_eight_bits_falls_and_the_hardened_form_hides_it() -> None:
     """Planted truth: 8-bit descriptors. The lattice, a second release and a second view find them in the paper's subspaces;
     the twin that hides them, the hardened form of the same descriptors, keeps them from the lattice."""
-    rows = by_name(attack_rows("sift", *planted(None), STUDY))
+    steps = RecordedSteps()
+    rows = by_name(attack_rows("sift", *planted(None), STUDY, progress=steps))
+    steps.require_time_left(last=0.9)
     for attack in ("lattice", "repeat", "matched views", "matched photographs"):
         assert recovered(rows["paper", attack]) == 1, attack
     assert recovered(rows["hardened", "lattice"]) == 0
@@ -95,7 +99,9 @@ def test_signed_descriptors_have_no_lattice_unless_they_were_rounded(monkeypatch
     Broken twin: descriptors that are said to be rounded and are not; the same attack finds none of them.
     """
     photographs, books = planted(64)
-    found = attack_rows("xfeat", photographs, books, STUDY)
+    steps = RecordedSteps()
+    found = attack_rows("xfeat", photographs, books, STUDY, progress=steps)
+    steps.require_time_left(last=0.9)
     rows = by_name(found)
     assert rows["paper", "lattice"].finding.skipped == rows["hardened", "lattice"].finding.skipped == NO_GRID
     assert "non-negative" in rows["paper", "vertex"].finding.skipped
@@ -110,7 +116,7 @@ def test_signed_descriptors_have_no_lattice_unless_they_were_rounded(monkeypatch
     monkeypatch.setattr(by_descriptor, "in_eight_bits", lambda item: item)
     monkeypatch.setattr(by_descriptor, "WORD_ATTACKS", ())
     lab = by_descriptor._Lab(
-        descriptor="xfeat", photographs=photographs, books=books.with_runs(), study=STUDY, progress=lambda step: None
+        descriptor="xfeat", photographs=photographs, books=books.with_runs(), study=STUDY, count=StepCount(ignore_steps, 1)
     )
     (twin,) = lab.eight_bits(by_descriptor.paper(4), by_descriptor.Selection(features=60, min_distance_px=0.0))
     assert recovered(twin) == 0

@@ -13,7 +13,7 @@ from veil.errors import InputError
 from veil.extraction import extract
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
-from veil.files.features import holds_features, read_features
+from veil.files.features import count_images, holds_features, read_features
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.space import Normalization, Space
@@ -88,7 +88,7 @@ def _images(sources: Sequence[Path], wanted: Wanted, network: object) -> Iterato
     options = SiftOptions(normalization=wanted.normalization or "L2", first_octave=None)
     for path in progress(sources, "extracting"):
         if holds_features(path):
-            for _, features in progress(read_features(path), f"reading {path.name}"):
+            for _, features in progress(read_features(path), f"reading {path.name}", count_images(path)):
                 yield features if len(features) else None
             continue
         try:

@@ -40,7 +40,7 @@ from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.atomic import read_bytes
-from veil.files.features import holds_features, read_features
+from veil.files.features import count_images, holds_features, read_features
 from veil.files.gravity import read_gravity
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
@@ -305,7 +305,7 @@ def _protected(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[
 def _features(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
     """Names and features of a features file, or of photographs."""
     if len(arguments.input) == 1 and arguments.input[0].is_file() and holds_features(arguments.input[0]):
-        yield from progress(read_features(arguments.input[0]), "sending")
+        yield from progress(read_features(arguments.input[0]), "sending", count_images(arguments.input[0]))
         return
     options: SiftOptions | DetectorOptions = SiftOptions(max_features=MAX_FEATURES, first_octave=None)
     if arguments.descriptor in DETECTORS:

@@ -16,7 +16,7 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.calibration import camera_from_matrix, matrix_of
 from veil.files.colmap_databases import read_colmap_database
-from veil.files.features import holds_features, read_features, write_features
+from veil.files.features import count_images, holds_features, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.intrinsics import parse, require_readable
@@ -127,7 +127,7 @@ def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[
         space = None if said is None else known_space("sift", normalization=said)
         yield from progress(read_colmap_database(first, space=space), "importing")
     elif len(arguments.input) == 1 and holds_features(first):
-        yield from progress(read_features(first, space=_imported_space(arguments)), "importing")
+        yield from progress(read_features(first, space=_imported_space(arguments)), "importing", count_images(first))
     else:
         yield from _from_photographs(arguments, skipped)
 

@@ -19,7 +19,7 @@ from veil.cli.device.asked_protection import (
 )
 from veil.errors import VeilError
 from veil.files.atomic import write_bytes
-from veil.files.features import read_features
+from veil.files.features import count_images, read_features
 from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
@@ -84,7 +84,7 @@ def _privatize(arguments: argparse.Namespace) -> int:
         what = "words with lines" if arguments.lines else "positions alone"
         notes[f"warning: {what} are localized upright only, and no gravity is sent; give it with --gravity"] = None
     try:
-        for name, features in progress(read_features(arguments.features), "privatizing"):
+        for name, features in progress(read_features(arguments.features), "privatizing", count_images(arguments.features)):
             protection = Protection(descriptors=fitting(arguments, descriptors, features))
             if arguments.lines:
                 hidden = HideInLines(gravity=gravity.get(name), options=asked_line_rule(arguments))

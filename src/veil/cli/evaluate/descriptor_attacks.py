@@ -11,10 +11,9 @@ from veil.attacks.distribution.density_training import DensityTraining
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.positions.pair_training import PairTraining
 from veil.cli.codebook.collect import Collection, Wanted
-from veil.cli.common import Bar, at_least, explain, progress, say, say_table, write_json
+from veil.cli.common import Bar, StepBar, at_least, explain, progress, say, say_table, write_json
 from veil.cli.evaluate.descriptors import Descriptors, extraction_options, usable
 from veil.cli.evaluate.photographs import chosen_photographs
-from veil.cli.progress import tracker
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, Extractor, extract, full_name
@@ -24,6 +23,7 @@ from veil.features import Features
 from veil.files.pictures import read_picture
 from veil.pipelines.descriptor_books import books_of
 from veil.pipelines.learning import train_learned_model
+from veil.progress import StepCount
 from veil.report.tables import Name, Table, numbers
 from veil.studies.attacks.by_descriptor import DescriptorRow, DescriptorStudy, attack_rows
 from veil.studies.attacks.descriptor_material import DescribedPhotographs, StudyBooks, database_of
@@ -101,13 +101,9 @@ def _record(rows: Sequence[DescriptorRow], facts: list[dict[str, Any]], named: D
 def _rows(
     name: str, photographs: DescribedPhotographs, books: StudyBooks, study: DescriptorStudy, model: LearnedModel | None
 ) -> list[DescriptorRow]:
-    with tracker(f"{name}: attacks") as bar:
-
-        def tell(step: str) -> None:
-            bar.set_description(f"{name}: {step}")
-            bar.update()
-
-        return attack_rows(name, photographs, books, study, model=model, progress=tell)
+    with StepBar(f"{name}: attacks") as bar:
+        progress = StepCount(bar, 1.0).part(1.0, f"{name}: ")
+        return attack_rows(name, photographs, books, study, model=model, progress=progress)
 
 
 def _learned(name: str, photographs: DescribedPhotographs, books: StudyBooks, arguments: argparse.Namespace) -> LearnedModel:

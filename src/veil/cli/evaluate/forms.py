@@ -10,6 +10,7 @@ from typing import Any
 
 from veil.cli.common import (
     Bar,
+    StepBar,
     add_command,
     add_json,
     at_least,
@@ -22,7 +23,6 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.evaluate.queries import extracted_features, reference_place
-from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
@@ -112,13 +112,8 @@ def _forms(arguments: argparse.Namespace) -> int:
         folds += found if arguments.all_folds else found[:1]
         metric[scene.name] = scene.metric
     rows: list[FormRow] = []
-    with tracker("attacking every form") as bar:
-
-        def tell(step: str) -> None:
-            bar.set_description(step)
-            bar.update()
-
-        for row in form_study(folds, pools, settings, options=options, metric=metric, progress=tell):
+    with StepBar("attacking every form") as bar:
+        for row in form_study(folds, pools, settings, options=options, metric=metric, progress=bar):
             rows.append(row)
             if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
                 write_json(arguments.json, {"rows": [item.as_json() for item in rows]})

@@ -9,8 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, say, say_table, write_json
-from veil.cli.progress import tracker
+from veil.cli.common import (
+    StepBar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    progress,
+    quiet_colmap,
+    say,
+    say_table,
+    write_json,
+)
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
@@ -96,13 +106,8 @@ def _learned(arguments: argparse.Namespace) -> int:
         features=arguments.attacked_features,
         seed=arguments.seed,
     )
-    with tracker("attacking") as bar:
-
-        def tell(step: str) -> None:
-            bar.set_description(step)
-            bar.update()
-
-        rows = list(learned_study(victims, setup, progress=tell))
+    with StepBar("attacking") as bar:
+        rows = list(learned_study(victims, setup, progress=bar))
     write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
     say(arguments, f"{rows[0].photographs} photographs, {rows[0].features} features")
     say_table(arguments, learned_table(rows))

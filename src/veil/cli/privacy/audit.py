@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from veil.audit.run import Examined
 from veil.cli.common import (
     EXIT_OK,
     EXIT_POLICY,
+    StepBar,
     add_command,
     add_json,
     add_strict,
@@ -34,7 +34,6 @@ from veil.cli.privacy.audit_table import say_outcome
 from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
-from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
@@ -194,7 +193,7 @@ def _audit(arguments: argparse.Namespace) -> int:
             ledger=arguments.ledger or home(),
             facts=_facts(releases, arguments.release),
             engine=None if arguments.engine == "local" and arguments.workers == 1 else engine,
-            steps=_steps,
+            steps=StepBar,
         )
     outcome = audited.outcome
     shown = _shown(list(audited.examined), originals, list(outcome.pictures))
@@ -204,18 +203,6 @@ def _audit(arguments: argparse.Namespace) -> int:
         say_outcome(arguments, outcome)
     report(arguments, arguments.output, "the report")
     return EXIT_POLICY if outcome.breaches else EXIT_OK
-
-
-@contextmanager
-def _steps(what: str) -> Iterator[Callable[[str], None]]:
-    """A progress bar that shows the name of each step and counts it."""
-    with tracker(what) as bar:
-
-        def tell(step: str) -> None:
-            bar.set_description(step)
-            bar.update()
-
-        yield tell
 
 
 def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Mapping[str, Message]) -> Attacker:

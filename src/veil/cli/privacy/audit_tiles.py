@@ -22,8 +22,8 @@ from veil.report.tile_audit import page
 
 # Options of an attacker on uploads, of which tiles need none: they are read as they are.
 FOR_UPLOADS = (
-    *("against", "place", "map", "codebook", "decoys", "secret_decoys", "database", "model", "attacker", "only", "features"),
-    *("fail_on", "policy", "ledger"),
+    *("against", "place_photographs", "map", "codebook", "decoys", "secret_decoys", "database", "attack_model", "attacker"),
+    *("only", "attacked_features", "fail_on", "policy", "ledger"),
 )
 
 

@@ -24,12 +24,13 @@ from veil.attacks.time_budget import TimeBudget
 from veil.attacks.words.cooccurrence import Photograph, learn_neighbors
 from veil.audit.finding import Finding
 from veil.audit.ground_truth import find_truth
-from veil.audit.run import examine, findings
+from veil.audit.run import examine, findings, work_of
 from veil.errors import RangeError
 from veil.features import Features
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.selection import Selection
+from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.studies.attacks.descriptor_material import DescribedPhotographs, StudyBooks, in_eight_bits, in_subspaces, in_words
 from veil.wire.message import Upload
 
@@ -42,7 +43,8 @@ NO_VIEW = "needs a second view of the photograph"
 SECRET_POOL = "the pool of decoys is the client's secret; the row below has it known"
 
 FormName = Literal["paper", "8 bits", "hardened", "words"]
-Step = Callable[[str], None]
+# Work of making the releases of one form, in the unit of `veil.audit.run.work_of`.
+RELEASE_WORK = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +97,7 @@ def attack_rows(
     study: DescriptorStudy | None = None,
     *,
     model: LearnedModel | None = None,
-    progress: Step = lambda step: None,
+    progress: StepProgress = ignore_steps,
 ) -> list[DescriptorRow]:
     """Rows of every attack on every form of one descriptor, called `descriptor`.
 
@@ -103,7 +105,8 @@ def attack_rows(
     are not run. `progress` is called with a sentence for each step.
     """
     study = study or DescriptorStudy()
-    lab = _Lab(descriptor=descriptor, photographs=photographs, books=books.with_runs(), study=study, progress=progress)
+    count = StepCount(progress, _work(photographs, study, model))
+    lab = _Lab(descriptor=descriptor, photographs=photographs, books=books.with_runs(), study=study, count=count)
     own = Selection(features=study.most, min_distance_px=0.0)
     rows = lab.subspaces(f"paper, m = {study.m}", paper(study.m), own, known_pool=True)
     rows += lab.eight_bits(paper(study.m), own)
@@ -114,6 +117,35 @@ def attack_rows(
     return rows
 
 
+def _reasons(photographs: DescribedPhotographs, known_pool: bool, model: LearnedModel | None) -> dict[str, str]:
+    """Attacks on subspaces that are not run, each with the reason."""
+    reasons = {"inliers": NO_MAP}
+    if not known_pool:
+        reasons["database"] = SECRET_POOL
+    if not photographs.is_quantized:
+        reasons["lattice"] = NO_GRID
+    if model is None:
+        reasons |= {"modes": NO_DENSITY, "context": NO_DENSITY}
+    if not photographs.views:
+        reasons |= {"matched views": NO_VIEW, "matched photographs": NO_VIEW}
+    return reasons
+
+
+def _work(photographs: DescribedPhotographs, study: DescriptorStudy, model: LearnedModel | None) -> float:
+    """Work of all attacks on all forms, and of their releases, in the unit of `veil.audit.run.work_of`."""
+
+    def on_subspaces(known_pool: bool, networks: LearnedModel | None) -> float:
+        # Without the pool the database attack is not run as it is, but once more with the pool known.
+        left_out = set(_reasons(photographs, known_pool, networks)) - {"database"}
+        return work_of(attack for attack in SUBSPACE_ATTACKS if attack.name not in left_out)
+
+    work = on_subspaces(True, None) + on_subspaces(False, model)
+    if not photographs.is_quantized:
+        work += work_of(attack for attack in SUBSPACE_ATTACKS if attack.name == "lattice")
+    work += len(study.epsilons) * work_of(attack for attack in WORD_ATTACKS if attack.name != "votes")
+    return len(photographs.attacked) * work + RELEASE_WORK * (2 + len(study.epsilons))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Lab:
     """One descriptor's photographs and books, on which attacks are run."""
@@ -122,7 +154,7 @@ class _Lab:
     photographs: DescribedPhotographs
     books: StudyBooks
     study: DescriptorStudy
-    progress: Step
+    count: StepCount
 
     def subspaces(
         self, form: str, profile: Profile, selection: Selection, *, known_pool: bool = False, model: LearnedModel | None = None
@@ -132,18 +164,10 @@ class _Lab:
         def made(features: Features, case: str) -> Upload:
             return in_subspaces(features, self.books, profile, selection=selection, case=f"{self.descriptor} {form} {case}")
 
-        self.progress(f"{form}: releasing")
+        self.count.begin(f"{form}: releasing", RELEASE_WORK)
         releases, seconds, views, others = self._released(made)
         knowledge = self._knowledge(others, known_pool=known_pool, model=model)
-        reasons = {"inliers": NO_MAP}
-        if not known_pool:
-            reasons["database"] = SECRET_POOL
-        if not self.photographs.is_quantized:
-            reasons["lattice"] = NO_GRID
-        if model is None:
-            reasons |= {"modes": NO_DENSITY, "context": NO_DENSITY}
-        if not views:
-            reasons |= {"matched views": NO_VIEW, "matched photographs": NO_VIEW}
+        reasons = _reasons(self.photographs, known_pool, model)
         own = replace(knowledge, others=seconds)
         seen = replace(knowledge, others=views, place={n: _public(item) for n, item in self.photographs.views.items()})
         alone = {"repeat": own, "matched views": seen, "matched photographs": seen}
@@ -184,7 +208,7 @@ class _Lab:
             case = f"{self.descriptor} {form} {case}"
             return in_words(features, dictionary, epsilon=epsilon, most=study.most, case=case)
 
-        self.progress(f"{form}: releasing")
+        self.count.begin(f"{form}: releasing", RELEASE_WORK)
         releases, seconds, _, others = self._released(made)
         taught = [
             Photograph(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
@@ -241,7 +265,7 @@ class _Lab:
             effort=Effort(features=study.features, structural=study.structural, seed=study.seed, threads=study.threads),
             attacks=attacks,
             time=TimeBudget(study.seconds, turns=len(releases), shares=TIME_SHARES),
-            progress=lambda step: self.progress(f"{form}: {step}"),
+            progress=self.count.part(len(releases) * work_of(attacks), f"{form}: "),
         )
         found = findings(examined, dictionary)
         return {attack.name: finding for attack, finding in zip(attacks, found, strict=True)}

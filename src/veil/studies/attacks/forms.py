@@ -8,7 +8,7 @@ descriptors of its own and the public map, but neither the client's secret nor i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from veil.audit.measured_forms import MeasuredForm, measured_attacks
 from veil.audit.run import Examined, findings
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.studies.attacks.form_releases import DELTA, FORMS, FormOptions, FormPools, FormScene, FormSetting
 from veil.studies.localization.false_acceptance import Fold
 
@@ -81,19 +82,25 @@ def form_study(
     options: FormOptions | None = None,
     attacks: Sequence[Attack] = ATTACKS,
     metric: Mapping[str, bool] | None = None,
-    progress: Callable[[str], None] = lambda step: None,
+    progress: StepProgress = ignore_steps,
 ) -> Iterator[FormRow]:
     """Rows of all forms, as each is done.
 
     `folds` are maps with held-out photographs; `metric` says by the name of a place whether its unit is the meter. `progress`
-    is called with a sentence for each step.
+    is called with a sentence for each step: the localization of a scene's photographs in a form, and each attack on one.
     """
     options = options or FormOptions()
     scenes = [
         FormScene(fold=fold, pools=pools, options=options, metric=(metric or {}).get(fold.place.name, False)) for fold in folds
     ]
+    count = StepCount(progress, sum(_steps(setting, scene) for setting in settings for scene in scenes))
     for setting in settings:
-        yield _row(setting, scenes, options, attacks, progress)
+        yield _row(setting, scenes, options, attacks, count)
+
+
+def _steps(setting: FormSetting, scene: FormScene) -> int:
+    """Number of steps of one form in one scene: all photographs are localized, and some attacked, alone and with others."""
+    return 1 if setting.descriptors == "raw" else 1 + 2 * len(scene.victims)
 
 
 def _row(
@@ -101,7 +108,7 @@ def _row(
     scenes: Sequence[FormScene],
     options: FormOptions,
     attacks: Sequence[Attack],
-    progress: Callable[[str], None],
+    count: StepCount,
 ) -> FormRow:
     errors: list[tuple[float, float] | None] = []
     sizes: list[tuple[int, int]] = []
@@ -109,7 +116,7 @@ def _row(
     epsilon: float | None = None
     for scene in scenes:
         place = scene.fold.place.name
-        progress(f"{setting.name}: {place}: localizing")
+        count.begin(f"{setting.name}: {place}: localizing")
         for name in scene.fold.held_out:
             errors.append(scene.localized(setting, name))
             sizes.append(scene.size(setting, name))
@@ -121,7 +128,7 @@ def _row(
             continue
         for name in scene.victims:
             for others, into in zip((False, True), examined, strict=True):
-                progress(f"{setting.name}: {place}: attacking {name}{' with others' if others else ''}")
+                count.begin(f"{setting.name}: {place}: attacking {name}{' with others' if others else ''}")
                 into += scene.attacked(setting, name, others, attacks)
     right = [error for error in errors if error is not None]
     public = scenes[0].public(setting)

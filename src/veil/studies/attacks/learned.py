@@ -7,7 +7,7 @@ the same then, and context has nothing to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from veil.forms import Subspaces
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.randomness import seeded
 from veil.wire.codec_subspaces import as_sent
 from veil.wire.message import Upload
@@ -83,19 +84,20 @@ class LearnedRow:
 
 
 def learned_study(
-    victims: Mapping[str, Features], setup: LearnedSetup, *, progress: Callable[[str], None] = lambda step: None
+    victims: Mapping[str, Features], setup: LearnedSetup, *, progress: StepProgress = ignore_steps
 ) -> Iterator[LearnedRow]:
     """Rows of all attacks on the photographs `victims`, and of the control. Raises InputError without any photograph."""
     if not victims:
         raise InputError("there is no photograph to attack; give one or more")
+    count = StepCount(progress, 2 * len(victims))  # each photograph is attacked twice, with about the same work
     released = {name: _released(name, item, setup) for name, item in victims.items()}
     found: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
     for name, (image, truth) in released.items():
-        progress(name)
+        count.begin(name)
         for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
             found[attack].append(errors)
     for name, (image, truth) in _mixed(released, setup.seed).items():
-        progress(f"{name}, mixed")
+        count.begin(f"{name}, mixed")
         found[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
     for attack, parts in found.items():
         yield _row(attack, parts, setup.seed)
