@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from veil.geometry.rigid import Rigid
-from veil.report.pictures import error_chart
+from veil.report.pictures import error_figure
 from veil.report.reconstruction import maps_figure
 from veil.studies.mapping.reconstruction import ErrorStatistics, Run
 from worlds import generator
@@ -28,13 +26,9 @@ from worlds import generator
         [[1e-4, 100.0]],
     ],
 )
-def test_labels_of_the_error_axis_stand_apart(errors: list[list[float]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_of_the_error_axis_stand_apart(errors: list[list[float]]) -> None:
     """Oracle: the boxes that the renderer gives the labels, and the axis around all that is drawn."""
-    drawn: list[Any] = []
-    monkeypatch.setattr(plt, "close", drawn.append)
-    error_chart([f"variant {k}" for k in range(len(errors))], errors)
-    monkeypatch.undo()
-    figure = drawn[0]
+    figure = error_figure([f"variant {k}" for k in range(len(errors))], errors)
     figure.canvas.draw()
     axis = figure.axes[0]
     low, high = axis.get_xlim()
@@ -44,7 +38,6 @@ def test_labels_of_the_error_axis_stand_apart(errors: list[list[float]], monkeyp
     boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: float(box.x0))
     inside = [box for box in boxes if axis.bbox.x0 - 1 <= (box.x0 + box.x1) / 2 <= axis.bbox.x1 + 1]
     assert len(inside) >= 2 and all(a.x1 + 2 < b.x0 for a, b in pairwise(inside))
-    plt.close(figure)
 
 
 def test_every_color_of_a_map_is_explained() -> None:
@@ -65,4 +58,3 @@ def test_every_color_of_a_map_is_explained() -> None:
         figure = maps_figure([run], {"door": reference} if reference else {})
         told = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
         assert len(told) == expected and ("reference camera" in told) == bool(reference)
-        plt.close(figure)

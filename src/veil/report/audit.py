@@ -17,6 +17,7 @@ from veil.audit.on_pictures import UNPROTECTED, Reconstruction
 from veil.audit.run import Examined
 from veil.audit.verdict import NOT_TESTED
 from veil.report import pictures
+from veil.report.figures import DASHES, GRAY, SERIES, in_style, new_figure
 
 ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 TITLES = {
@@ -30,7 +31,6 @@ TITLES = {
     "words": "Words",
     "order": "Order of the features",
 }
-COLORS = ("#b3400e", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999", "#7a5195", "#8c564b")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,23 +144,20 @@ def _curves(findings: Sequence[Finding]) -> str | None:
     scored = [f for f in findings if f.score is not None and f.score.unit != "px"]
     if not scored:
         return None
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(7.2, 4.3), constrained_layout=True)
-    for finding, color in zip(scored, COLORS * 4, strict=False):
-        assert finding.score is not None
-        errors = np.sort(np.where(np.isfinite(finding.score.errors), finding.score.errors, np.inf))
-        share = 100 * np.arange(1, len(errors) + 1) / len(errors)
-        axis.step(np.maximum(errors, 1e-6), share, where="post", color=color, label=finding.attack, linewidth=1.6)
-    axis.axvline(0.1, color="#777777", linewidth=0.8, linestyle=":")
-    axis.set(xscale="log", xlim=(1e-6, 2), ylim=(0, 101))
-    axis.set_xlabel("distance of the estimate to the descriptor (two random descriptors are about 1 apart)")
-    axis.set_ylabel("share of features, %")
-    axis.grid(alpha=0.25)
-    axis.legend(fontsize=8, loc="upper left", frameon=False)
+    with in_style():
+        figure = new_figure((8.2, 4.3))
+        axis = figure.subplots()
+        for number, finding in enumerate(scored):
+            assert finding.score is not None
+            errors = np.sort(np.where(np.isfinite(finding.score.errors), finding.score.errors, np.inf))
+            share = 100 * np.arange(1, len(errors) + 1) / len(errors)
+            color, dash = SERIES[number % len(SERIES)], DASHES[number // len(SERIES) % len(DASHES)]
+            axis.step(np.maximum(errors, 1e-6), share, where="post", color=color, linestyle=dash, label=finding.attack)
+        axis.axvline(0.1, color=GRAY, linewidth=0.8, linestyle=":")
+        axis.set(xscale="log", xlim=(1e-6, 2), ylim=(0, 101))
+        axis.set_xlabel("distance of the estimate to the descriptor (two random descriptors are about 1 apart)")
+        axis.set_ylabel("share of features, %")
+        figure.legend(loc="outside right upper")
     return pictures.figure_picture(figure)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64, UInt8
 
-from veil.files.atomic import replacing
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.vanishing_point import Vertical
+from veil.report.figures import GRAY, GREEN, VERMILION, drawn
 
-_AGREES, _OTHER, _DOWN = "#009E73", "#666666", "#D55E00"
+_AGREES, _OTHER, _DOWN = GREEN, GRAY, VERMILION
 
 
 def draw_vertical(
@@ -25,31 +25,26 @@ def draw_vertical(
 
     `segments` (segments, ends, xy) are all that were detected, in pixels; those of `vertical.rows` are marked.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
     from matplotlib.collections import LineCollection
 
     height, width = rgb.shape[:2]
-    figure, axis = plt.subplots(figsize=(7 * width / max(width, height), 7 * height / max(width, height) + 0.8))
-    axis.imshow(0.45 * rgb / 255.0 + 0.55, extent=(0, width, height, 0))
-    others = np.delete(segments, vertical.rows, axis=0)
-    axis.add_collection(LineCollection(list(others), colors=_OTHER, linewidths=0.4))
-    axis.add_collection(LineCollection(list(segments[vertical.rows]), colors=_AGREES, linewidths=1.3))
-    for start, end in _plumb_lines(camera, vertical.gravity.direction):
-        axis.annotate("", tuple(end), tuple(start), arrowprops={"arrowstyle": "-|>", "color": _DOWN, "linewidth": 1.6})
-    axis.set_xlim(0, width)
-    axis.set_ylim(height, 0)
-    axis.axis("off")
-    axis.set_title(
+    size = (max(4.5, 7 * width / max(width, height)), 7 * height / max(width, height) + 0.6)
+    title = (
         f"{vertical.lines} vertical lines (green) of {len(segments)} segments (gray)\n"
-        f"down (orange), standard deviation {vertical.gravity.sigma_deg:.1f} degrees",
-        fontsize=9,
+        f"down (orange), standard deviation {vertical.gravity.sigma_deg:.1f} degrees"
     )
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=100, bbox_inches="tight")
-    plt.close(figure)
+    with drawn(path, size=size, grid=None) as (_, axes):
+        axis = axes[0, 0]
+        axis.imshow(0.45 * rgb / 255.0 + 0.55, extent=(0, width, height, 0))
+        others = np.delete(segments, vertical.rows, axis=0)
+        axis.add_collection(LineCollection(list(others), colors=_OTHER, linewidths=0.4))
+        axis.add_collection(LineCollection(list(segments[vertical.rows]), colors=_AGREES, linewidths=1.3))
+        for start, end in _plumb_lines(camera, vertical.gravity.direction):
+            axis.annotate("", tuple(end), tuple(start), arrowprops={"arrowstyle": "-|>", "color": _DOWN, "linewidth": 1.6})
+        axis.set_xlim(0, width)
+        axis.set_ylim(height, 0)
+        axis.axis("off")
+        axis.set_title(title)
 
 
 def _plumb_lines(camera: Camera, down: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

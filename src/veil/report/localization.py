@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from veil.files.atomic import replacing
+from veil.report.figures import BLACK, drawn, legend_below, log2_axis, series
 from veil.studies.localization.word_localization_settings import LocalizationRow, Setting
-
-_COLORS = ("#1d4ed8", "#c2410c", "#0f766e", "#7c3aed", "#b91c1c", "#4d7c0f")
 
 
 def draw_localization(path: Path, rows: Sequence[LocalizationRow], *, default: tuple[int, float, int]) -> None:
@@ -20,48 +18,36 @@ def draw_localization(path: Path, rows: Sequence[LocalizationRow], *, default: t
 
     The other two parameters are those of `default` (K, epsilon, m).
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, 3, figsize=(14, 7.4), layout="constrained", sharex="col")
     k, epsilon, m = default
     panels: tuple[tuple[str, str, str, dict[str, float]], ...] = (
         ("epsilon", "epsilon of each feature", f"K = {k}, m = {m}", {"words": float(k), "m": float(m)}),
         ("words", "words in the dictionary, K", f"epsilon = {epsilon:g}, m = {m}", {"epsilon": epsilon, "m": float(m)}),
         ("m", "words sent for each feature, m", f"K = {k}, epsilon = {epsilon:g}", {"words": float(k), "epsilon": epsilon}),
     )
-    for column, (name, label, fixed, values) in enumerate(panels):
-        _panel(axes[0, column], rows, name, values, accepted=True)
-        _panel(axes[1, column], rows, name, values, accepted=False)
-        axes[0, column].set_title(fixed, fontsize=10)
-        axes[1, column].set_xlabel(label)
-    axes[0, 0].set_ylabel("localized within the strictest threshold, %")
-    axes[1, 0].set_ylabel("inliers, median of the queries")
-    figure.legend(handles=_key([row.scene for row in rows]), loc="outside lower center", ncols=9, fontsize=9, frameon=False)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=120)
-    pyplot.close(figure)
+    with drawn(path, 2, 3, size=(14, 7.4), sharex="col") as (figure, axes):
+        for column, (name, label, fixed, values) in enumerate(panels):
+            _panel(axes[0, column], rows, name, values, accepted=True)
+            _panel(axes[1, column], rows, name, values, accepted=False)
+            axes[0, column].set_title(fixed)
+            axes[1, column].set_xlabel(label)
+        axes[0, 0].set_ylabel("localized within the strictest threshold, %")
+        axes[1, 0].set_ylabel("inliers, median of the queries")
+        legend_below(figure, _key([row.scene for row in rows]), columns=9)
 
 
 def _key(scenes: Sequence[str]) -> list[Any]:
     """Handles of the legend: a color for each scene, and the meaning of markers and of thin lines."""
     from matplotlib.lines import Line2D
 
-    colors = zip(dict.fromkeys(scenes), _COLORS * len(scenes), strict=False)
     styles: tuple[tuple[str, Any, str], ...] = (
         ("o", "-", "words"),
         ("x", ":", "words, mutual nearest neighbor"),
         ("s", "--", "words with lines"),
     )
     return [
-        *(Line2D([], [], color=color, linewidth=4, label=scene) for scene, color in colors),
-        *(
-            Line2D([], [], color="black", marker=marker, linestyle=line, markersize=4, label=name)
-            for marker, line, name in styles
-        ),
-        Line2D([], [], color="black", linewidth=0.7, alpha=0.4, label="raw descriptors"),
+        *(Line2D([], [], color=color, linewidth=4, label=scene) for scene, color in series(scenes).items()),
+        *(Line2D([], [], color=BLACK, marker=marker, linestyle=line, label=name) for marker, line, name in styles),
+        Line2D([], [], color=BLACK, linewidth=0.7, alpha=0.4, label="raw descriptors"),
     ]
 
 
@@ -69,7 +55,7 @@ def _panel(axis: Any, rows: Sequence[LocalizationRow], name: str, fixed: dict[st
     """Draw curves against the parameter `name`: of localized queries if `accepted`, else of inliers."""
     chosen = [row for row in rows if row.setting.dictionary == "reference" and _on_line(row.setting, name, fixed)]
     most = max((row.setting.iterations or 0 for row in chosen), default=0)
-    for scene, color in zip(dict.fromkeys(row.scene for row in rows), _COLORS * len(rows), strict=False):
+    for scene, color in series([row.scene for row in rows]).items():
         for form, matching, style in (
             ("words", "vocabulary", "o-"),
             ("words", "mutual-nn", "x:"),
@@ -85,20 +71,17 @@ def _panel(axis: Any, rows: Sequence[LocalizationRow], name: str, fixed: dict[st
                 continue
             x = [getattr(row.setting, name) for row in line]
             y = [100 * next(iter(row.localized.values())) if accepted else max(row.median_inliers, 0.5) for row in line]
-            axis.plot(x, y, style, color=color, markersize=4, linewidth=1.2)
+            axis.plot(x, y, style, color=color)
         raw = [row for row in rows if row.scene == scene and row.setting.form == "raw"]
         for row in raw:
             level = 100 * next(iter(row.localized.values())) if accepted else row.median_inliers
             axis.axhline(level, color=color, linewidth=0.7, alpha=0.4)
     if name != "epsilon":
-        axis.set_xscale("log", base=2)
-        ticks = sorted({getattr(row.setting, name) for row in chosen})
-        axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        log2_axis(axis, sorted({getattr(row.setting, name) for row in chosen}))
     if accepted:
         axis.set_ylim(-4, 104)
     else:
         axis.set_yscale("log")
-    axis.grid(alpha=0.3)
 
 
 def _on_line(setting: Setting, name: str, fixed: dict[str, float]) -> bool:

@@ -8,22 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from veil.files.atomic import replacing
 from veil.geometry.rigid import Rigid
+from veil.report.figures import BLACK, BLUE, GRAY, VERMILION, drawn, in_style, legend_below, new_figure, series, write_figure
 from veil.studies.mapping.reconstruction import Run
 
-COLORS = {"lines": "#c2410c", "points": "#1d4ed8"}
-REFERENCE, FAINT, POINTS = "#0f172a", 0.35, "#64748b"
+COLORS = {"lines": VERMILION, "points": BLUE}
+REFERENCE, FAINT, POINTS = BLACK, 0.35, GRAY
 
 
 def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> None:
     """Write `maps_figure` (PNG or SVG by the suffix of `path`)."""
-    from matplotlib import pyplot
-
-    figure = maps_figure(runs, references)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=130)
-    pyplot.close(figure)
+    write_figure(path, maps_figure(runs, references))
 
 
 def maps_figure(runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> Any:
@@ -32,21 +27,15 @@ def maps_figure(runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid
     It shows points and cameras of the run with the median error, seen along gravity, over the reference cameras. `references`
     are reference poses by scene and image name.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     chosen = _typical(runs)
     scenes = list(dict.fromkeys(run.scene for run in chosen))
     methods = [method for method in ("points", "lines") if any(run.method == method for run in chosen)]
-    figure, axes = pyplot.subplots(
-        len(methods), len(scenes), figsize=(4.2 * len(scenes), 3.9 * len(methods)), squeeze=False, layout="constrained"
-    )
-    for run in chosen:
-        axis = axes[methods.index(run.method)][scenes.index(run.scene)]
-        _draw(axis, run, references.get(run.scene, {}))
-    _explain(figure, methods, bool(references))
+    with in_style(grid=None):
+        figure = new_figure((4.2 * len(scenes), 3.9 * len(methods)))
+        axes = figure.subplots(len(methods), len(scenes), squeeze=False)
+        for run in chosen:
+            _draw(axes[methods.index(run.method), scenes.index(run.scene)], run, references.get(run.scene, {}))
+        _explain(figure, methods, bool(references))
     return figure
 
 
@@ -60,7 +49,7 @@ def _explain(figure: Any, methods: Sequence[str], with_reference: bool) -> None:
     if with_reference:
         marks.append(Line2D([], [], color=REFERENCE, alpha=FAINT, label="reference camera", **triangle))
     marks.append(Line2D([], [], color=POINTS, marker=".", linestyle="", label="mapped point"))
-    figure.legend(handles=marks, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    legend_below(figure, marks, columns=2)
 
 
 def _typical(runs: Sequence[Run]) -> list[Run]:
@@ -95,9 +84,8 @@ def _draw(axis: Any, run: Run, reference: Mapping[str, Rigid]) -> None:
         f"mean error {run.position.mean:.2g}",
         fontsize=9,
     )
-    axis.set_xlabel("seen from above, in units of the reference", fontsize=8)
+    axis.set_xlabel("seen from above, in units of the reference")
     axis.set_aspect("equal")
-    axis.tick_params(labelsize=7)
 
 
 def _horizontal(poses: Sequence[Rigid]) -> np.ndarray:
@@ -129,27 +117,18 @@ def _camera(axis: Any, pose: Rigid, plane: np.ndarray, size: float, *, color: st
 def draw_curve(path: Path, runs: Sequence[Run]) -> None:
     """Write the figure (PNG or SVG by its suffix) of success against gravity noise, with a curve for each scene.
 
-    Success is the share of seeds with a map in which every image is registered and right.
+    Success is the share of draws with a map in which every image is registered and right.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axis = pyplot.subplots(figsize=(6.2, 3.8), layout="constrained")
     lines = [run for run in runs if run.method == "lines"]
-    scenes = list(dict.fromkeys(run.scene for run in lines))
-    for number, scene in enumerate(scenes):
-        noises = sorted({run.gravity_noise_deg for run in lines if run.scene == scene})
-        shares = [
-            np.mean([run.succeeded for run in lines if run.scene == scene and run.gravity_noise_deg == noise])
-            for noise in noises
-        ]
-        # Curves that coincide stay visible.
-        axis.plot(noises, 100 * np.array(shares) - 0.8 * number, marker="o", label=scene)
-    axis.set(xlabel="gravity noise, degrees about each axis", ylabel="seeds with a right map, %", ylim=(-6, 104))
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=130)
-    pyplot.close(figure)
+    with drawn(path, size=(6.2, 3.8)) as (_, axes):
+        axis = axes[0, 0]
+        for number, (scene, color) in enumerate(series([run.scene for run in lines]).items()):
+            noises = sorted({run.gravity_noise_deg for run in lines if run.scene == scene})
+            shares = [
+                np.mean([run.succeeded for run in lines if run.scene == scene and run.gravity_noise_deg == noise])
+                for noise in noises
+            ]
+            # Curves that coincide stay visible.
+            axis.plot(noises, 100 * np.array(shares) - 0.8 * number, marker="o", color=color, label=scene)
+        axis.set(xlabel="gravity noise, degrees about each axis", ylabel="draws with a right map, %", ylim=(-6, 104))
+        axis.legend()

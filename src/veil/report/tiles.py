@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from veil.files.atomic import replacing
-from veil.report.pictures import log_ticks
+from veil.report.figures import BLACK, BLUE, DASHES, GRAY, GREEN, PURPLE, VERMILION, drawn, legend_below, log_ticks
 from veil.studies.localization.tile_forms import FormRow
 from veil.studies.localization.tile_localization import TileRow
 
-_COLORS = {(64, 8): "#1d4ed8", (64, 4): "#c2410c", (48, 8): "#15803d", (48, 4): "#7e22ce"}
+_COLORS = {(64, 8): BLUE, (64, 4): VERMILION, (48, 8): GREEN, (48, 4): PURPLE}
 _MARKERS = "osD^vP*X<>"
-_DASHES = ("-", "--", ":", "-.")
 # What a localization from tiles must reach beside the whole raw map.
 NEEDED_SHARE, ALLOWED_RATIO = 0.99, 1.1
 LABELS = (
@@ -29,14 +27,16 @@ def draw_tiles(path: Path, rows: Sequence[TileRow], forms: Sequence[FormRow] = (
     With `forms` a further part shows the ratio of errors against the bytes of a localization for each of them and for tiles, of
     all scenes together.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     parts = 4 if forms else 3
-    figure, axes = pyplot.subplots(1, parts, figsize=(5 * parts, 4.2), layout="constrained")
-    axes = list(axes)
+    with drawn(path, 1, parts, size=(5 * parts, 4.4)) as (figure, axes):
+        _draw_tiles(list(axes[0]), rows)
+        if forms:
+            _draw_forms(axes[0, 3], rows, forms)
+        legend_below(figure)
+
+
+def _draw_tiles(axes: Sequence[Any], rows: Sequence[TileRow]) -> None:
+    """Draw the three panels against the bytes of a tile."""
     scenes = list(dict.fromkeys(row.scene for row in rows))
     asked = sorted({row.setting.asked for row in rows}, reverse=True)
     for coding in dict.fromkeys((row.setting.axes, row.setting.bits, row.setting.asked) for row in rows):
@@ -44,24 +44,21 @@ def draw_tiles(path: Path, rows: Sequence[TileRow], forms: Sequence[FormRow] = (
             own = [row for row in rows if row.scene == scene and row.beside.error_ratio is not None]
             own = [row for row in own if (row.setting.axes, row.setting.bits, row.setting.asked) == coding]
             own = sorted(own, key=lambda row: row.setting.tile_bytes)
-            _draw(axes, own, number, alone=len(scenes) == 1, dash=_DASHES[asked.index(coding[2]) % len(_DASHES)])
-    axes[0].axhline(ALLOWED_RATIO, color="black", linewidth=1, linestyle="--")
-    axes[1].axhline(100 * NEEDED_SHARE, color="black", linewidth=1, linestyle="--")
+            _draw(axes, own, number, alone=len(scenes) == 1, dash=DASHES[asked.index(coding[2]) % len(DASHES)])
+    axes[0].axhline(ALLOWED_RATIO, color=BLACK, linewidth=1, linestyle="--")
+    axes[1].axhline(100 * NEEDED_SHARE, color=BLACK, linewidth=1, linestyle="--")
     axes[1].set_ylim(min(90.0, axes[1].get_ylim()[0]), 100.5)
     axes[2].set_yscale("log")
+    fetched = [row.fetched_bytes / 1000 for row in rows]
+    ticks = log_ticks(min(fetched), max(fetched))
+    axes[2].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[2].minorticks_off()
     for axis, label in zip(axes, LABELS, strict=False):
         axis.set_xscale("log", base=2)
         axis.set_xticks(sorted({row.setting.tile_bytes for row in rows}))
         axis.xaxis.set_major_formatter(lambda value, _: f"{value / 1024:g}")
         axis.set_xlabel("KiB of a tile")
         axis.set_ylabel(label)
-        axis.grid(alpha=0.3)
-    if forms:
-        _draw_forms(axes[3], rows, forms)
-    figure.legend(fontsize=8, frameon=False, ncols=4, loc="outside lower center")
-    with replacing(path) as temporary:
-        figure.savefig(temporary, dpi=130)
-    pyplot.close(figure)
 
 
 def _draw(axes: Sequence[Any], own: Sequence[TileRow], number: int, *, alone: bool, dash: str) -> None:
@@ -69,7 +66,7 @@ def _draw(axes: Sequence[Any], own: Sequence[TileRow], number: int, *, alone: bo
     if not own:
         return
     setting, thick = own[0].setting, alone or own[0].scene == "all"
-    color = _COLORS.get((setting.axes, setting.bits), "#6b7280")
+    color = _COLORS.get((setting.axes, setting.bits), GRAY)
     style = {
         "color": color,
         "marker": _MARKERS[number % len(_MARKERS)],
@@ -93,9 +90,9 @@ def _draw_forms(axis: Any, rows: Sequence[TileRow], forms: Sequence[FormRow]) ->
         axis.plot(*place, "ks", markersize=5)
         axis.annotate(form.form, place, xytext=(0, 6), textcoords="offset points", ha="center", fontsize=8)
     for row in (item for item in rows if item.scene == last and item.beside.error_ratio is not None):
-        color = _COLORS.get((row.setting.axes, row.setting.bits), "#6b7280")
+        color = _COLORS.get((row.setting.axes, row.setting.bits), GRAY)
         axis.plot((row.up_bytes + row.down_bytes) / 1000, row.beside.error_ratio, "o", color=color, markersize=6)
-    axis.axhline(ALLOWED_RATIO, color="black", linewidth=1, linestyle="--")
+    axis.axhline(ALLOWED_RATIO, color=BLACK, linewidth=1, linestyle="--")
     axis.set_xscale("log")
     known = [*(form.upload_bytes for form in forms), *(row.up_bytes + row.down_bytes for row in rows)]
     ticks = log_ticks(min(known) / 1000, 2 * max(known) / 1000)  # names stand to the right of what they name
@@ -104,4 +101,3 @@ def _draw_forms(axis: Any, rows: Sequence[TileRow], forms: Sequence[FormRow]) ->
     axis.minorticks_off()
     axis.set_xlabel("kB of a localization, up and down (circles: tiles from two servers)")
     axis.set_ylabel(LABELS[0])
-    axis.grid(alpha=0.3)
