@@ -25,6 +25,14 @@ Item = TypeVar("Item")
 Commands = Any  # argparse keeps the type of its subparsers private
 
 
+class Help(argparse.RawDescriptionHelpFormatter):
+    """The help of a command, in which a number is N (an integer) or X, not the name of its option in capitals."""
+
+    def _get_default_metavar_for_optional(self, action: argparse.Action) -> str:
+        known = {int: "N", float: "X"}.get(action.type) if isinstance(action.type, type) else None
+        return getattr(action.type, "metavar", known) or super()._get_default_metavar_for_optional(action)
+
+
 def add_command(commands: Commands, name: str, summary: str, description: str, examples: str) -> argparse.ArgumentParser:
     """Add a subcommand, with its examples at the end of --help, and return its parser."""
     return commands.add_parser(
@@ -32,7 +40,7 @@ def add_command(commands: Commands, name: str, summary: str, description: str, e
         help=summary,
         description=description,
         epilog=f"examples:\n{examples}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=Help,
     )
 
 
@@ -226,4 +234,5 @@ def at_least(low: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"must be an integer of at least {low}, got {text!r}")
         return int(text)
 
+    parse.metavar = "N"  # type: ignore[attr-defined]
     return parse

@@ -33,10 +33,17 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "page with the errors, the uploads, pictures of the matches and a plain statement of what is not protected.",
         EXAMPLES,
     )
-    parser.add_argument("-o", "--output", type=Path, default=Path("veil-demo"), metavar="FOLDER", help="default veil-demo")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        default=Path("veil-demo"),
+        metavar="FOLDER",
+        help="where to write the report (default veil-demo)",
+    )
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of another place, to be refused")
-    parser.add_argument("--max-features", type=int, default=1536, help="per image (default %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
+    parser.add_argument("--max-features", type=int, default=1536, help="features per image at most (default %(default)s)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
     add_json(parser)
     parser.set_defaults(run=_demo)
 

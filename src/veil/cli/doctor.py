@@ -39,13 +39,13 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         commands,
         "doctor",
         "what this machine offers",
-        "Says which backends compute distances here and which will serve, which extras are installed, and measures the one\n"
+        "Say which backends compute distances here and which will serve, and which extras are installed, and measure the one\n"
         "that serves for two seconds against the matrix product that distances contain: 100 % is as fast as that alone.",
         EXAMPLES,
     )
-    parser.add_argument("--backend", choices=distances.BACKENDS, default="auto", help="which to measure (default auto)")
-    parser.add_argument("--threads", type=at_least(1), help="default: as many as there are cores")
-    parser.add_argument("--seconds", type=float, default=2.0, help="to measure (default %(default)g; 0: do not)")
+    parser.add_argument("--backend", choices=distances.BACKENDS, default="auto", help="backend to measure (default auto)")
+    parser.add_argument("--threads", type=at_least(1), help="threads (default: as many as there are cores)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of the measurement (default %(default)g; 0: none)")
     add_json(parser)
     parser.set_defaults(run=_doctor)
 

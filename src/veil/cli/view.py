@@ -59,7 +59,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("map", type=Path, metavar="MAP|REPORT", help="a folder that `veil map` wrote, or an audit's page")
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="PATH", help="default view.html, or map.ply, map.glb, or a folder map-colmap"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="what to write (default view.html, or map.ply, map.glb, or a folder map-colmap)",
     )
     parser.add_argument(
         "--queries",
@@ -73,16 +77,30 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--images", type=Path, nargs="+", default=[], metavar="PATH", help="photographs and features.h5: they enter the page"
     )
     keep_old_name(parser, "--device", "--images")
-    parser.add_argument("--report", type=Path, metavar="HTML", help="the page of `veil audit`, for what attacks drew")
-    parser.add_argument("--invert", type=at_least(0), default=0, metavar="N", help="images of a public map to invert")
+    parser.add_argument("--report", type=Path, metavar="HTML", help="page of `veil audit`, for the pictures that attacks drew")
+    parser.add_argument(
+        "--invert",
+        type=at_least(0),
+        default=0,
+        metavar="N",
+        help="invert so many images of a public map, and show what its raw descriptors give away",
+    )
     parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --images")
-    parser.add_argument("--title", help="of the page (default: the name of the map's folder)")
+    parser.add_argument("--title", help="title of the page (default: the name of the map's folder)")
     limits = Limits()
     parser.add_argument(
-        "--most-points", type=at_least(1), default=limits.points, metavar="N", help="of the page (default %(default)s)"
+        "--most-points",
+        type=at_least(1),
+        default=limits.points,
+        metavar="N",
+        help="points in the page at most (default %(default)s)",
     )
     parser.add_argument(
-        "--most-pictures", type=at_least(1), default=limits.pictures, metavar="N", help="of each kind (default %(default)s)"
+        "--most-pictures",
+        type=at_least(1),
+        default=limits.pictures,
+        metavar="N",
+        help="pictures of each kind at most (default %(default)s)",
     )
     add_json(parser)
     parser.set_defaults(run=_view)

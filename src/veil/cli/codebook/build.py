@@ -103,7 +103,8 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
     build.add_argument(
         "--word-count",
         type=at_least(2),
-        help=f"words (default {CENTROIDS}; for --decoy-pool {DECOYS} or as many as there are; the paper's 256k are 256000)",
+        help=f"number of words (default {CENTROIDS}; for --decoy-pool {DECOYS} or as many as there are; the "
+        "paper's 256k are 256000)",
     )
     keep_old_name(build, "--words", "--word-count")
     build.add_argument(
@@ -117,8 +118,14 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
         action="store_true",
         help="keep float words in 8 bits, dithered as they are read: a quarter of the bytes",
     )
-    build.add_argument("--descriptor", type=full_name, choices=EXTRACTORS, help="default sift, or that of the features")
-    build.add_argument("--normalization", choices=("L2", "L1_ROOT"), help="of the SIFT (default L2, or that of the features)")
+    build.add_argument(
+        "--descriptor", type=full_name, choices=EXTRACTORS, help="kind of descriptor (default sift, or that of the features)"
+    )
+    build.add_argument(
+        "--normalization",
+        choices=("L2", "L1_ROOT"),
+        help="normalization of SIFT descriptors (default L2, or that of the features)",
+    )
     add_clustering(build)
     build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
     build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")

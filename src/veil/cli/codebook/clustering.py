@@ -30,8 +30,9 @@ def add_clustering(build: argparse.ArgumentParser) -> None:
         "--method",
         choices=("auto", *METHODS, "sharded"),
         default="auto",
-        help=f"of k-means: auto is flat up to {FLAT_WORDS} words and hierarchical, in two levels, above; sharded is flat, by "
-        "tasks of --engine, and gives the same words whatever --engine and --workers are",
+        help=f"method of k-means: auto is flat up to {FLAT_WORDS} words and hierarchical, in two levels, above;"
+        " sharded is flat, by tasks of --engine, and gives the same words whatever --engine and --workers"
+        " are",
     )
     build.add_argument(
         "--sample",
@@ -46,9 +47,9 @@ def add_clustering(build: argparse.ArgumentParser) -> None:
         help=f"keep each N-th photograph out and measure the words with it; 0: measure with the photographs they are made from "
         f"(default 0 for --method flat, {HOLDOUT} for others)",
     )
-    build.add_argument("--iterations", type=at_least(1), default=15, help="of k-means (default %(default)s)")
-    build.add_argument("--seed", type=at_least(0), default=0, help="of the sample and of k-means (default %(default)s)")
-    build.add_argument("--workers", type=at_least(1), default=2, help="of --method sharded: processes (default %(default)s)")
+    build.add_argument("--iterations", type=at_least(1), default=15, help="iterations of k-means (default %(default)s)")
+    build.add_argument("--seed", type=at_least(0), default=0, help="seed of the sample and of k-means (default %(default)s)")
+    build.add_argument("--workers", type=at_least(1), default=2, help="processes of --method sharded (default %(default)s)")
     add_engine_arguments(build)
 
 

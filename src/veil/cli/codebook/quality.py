@@ -51,7 +51,7 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--sample", type=at_least(2), default=MEASURED, help="descriptors to measure, drawn at random (default %(default)s)"
     )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the sample (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of the sample (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw the distances (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_quality)

@@ -21,26 +21,42 @@ from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideI
 
 def add_descriptors(parser: argparse.ArgumentParser) -> None:
     """Add the options of descriptors in subspaces, then of those in words."""
-    parser.add_argument("--profile", choices=("hardened", "paper"), default=None, help="default hardened")
+    parser.add_argument(
+        "--profile",
+        choices=("hardened", "paper"),
+        default=None,
+        help="hardened (default); or paper, as published, for comparison: it is broken for SIFT",
+    )
     parser.add_argument(
         "--m",
         type=int,
         default=None,
-        help=f"subspace dimension (paper profile only; default 4), or with --words how many to send (default {SUBSET_SIZE})",
+        help="dimension of the subspaces (paper profile only; default 4), or with --words how many words a "
+        f"feature sends (default {SUBSET_SIZE})",
     )
-    parser.add_argument("--lifting", choices=STRATEGIES, default=None, help="paper profile only (default sub-hybrid)")
+    parser.add_argument(
+        "--lifting",
+        choices=STRATEGIES,
+        default=None,
+        help="how the directions of subspaces are chosen (paper profile only; default sub-hybrid)",
+    )
     parser.add_argument(
         "--codebook",
         type=Path,
         metavar="FILE",
-        help="default: the bundled SIFT codebook; of others, its PCA is applied if it has one",
+        help="codebook with the words of the paper profile and the PCA of the hardened one (default: the bundled one)",
     )
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="decoy pool; default: the bundled, public one")
+    parser.add_argument(
+        "--decoys",
+        type=Path,
+        metavar="FILE",
+        help="decoy pool of `veil codebook build` (default: the bundled, public one)",
+    )
     parser.add_argument("--words", metavar="FILE", help="send words of this dictionary (.npz, or 'bundled'), not subspaces")
     parser.add_argument(
         "--no-descriptors", action="store_true", help="send positions alone; random words take the place of descriptors"
     )
-    parser.add_argument("--epsilon", type=float, metavar="E", help="of each feature, with --words ('inf': no privacy)")
+    parser.add_argument("--epsilon", type=float, metavar="E", help="with --words: epsilon of each feature ('inf': no privacy)")
     parser.add_argument(
         "--features",
         type=_count,
@@ -55,7 +71,9 @@ def add_descriptors(parser: argparse.ArgumentParser) -> None:
         metavar="PX",
         help="send no two features nearer to each other than this (default 10; paper profile 0; not with --words)",
     )
-    parser.add_argument("--delta", type=float, default=DELTA, help="with --words: of the image's epsilon (default %(default)g)")
+    parser.add_argument(
+        "--delta", type=float, default=DELTA, help="with --words: delta of the image's epsilon (default %(default)g)"
+    )
 
 
 def _count(text: str) -> int | Literal["all"]:
@@ -70,12 +88,15 @@ def add_lines(parser: argparse.ArgumentParser) -> None:
         "--line-rule",
         choices=RULE_NAMES,
         default=None,
-        help="with --lines: random angles (default), or by the half of the picture convergent to an anchor or parallel",
+        help="with --lines: random directions (default), or one rule for each half of the picture: convergent "
+        "in an anchor, or parallel",
     )
     parser.add_argument(
         "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
     )
-    parser.add_argument("--aligned-share", type=float, metavar="Q", help="of random lines along gravity (default 0.5)")
+    parser.add_argument(
+        "--aligned-share", type=float, metavar="Q", help="share of random lines that lie along gravity (default 0.5)"
+    )
 
 
 def _chosen_profile(arguments: argparse.Namespace, usual: Profile) -> Profile:

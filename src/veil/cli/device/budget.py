@@ -43,7 +43,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "over features holds with delta 0. Releases of subspaces have no epsilon and are listed as no proof.",
         SHOW_EXAMPLES,
     )
-    show.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
+    show.add_argument("--delta", type=float, default=DELTA, help="delta at which epsilons are told (default %(default)g)")
     show.add_argument("--object", type=at_least(1), default=50, metavar="G", help="features of an object (default 50)")
     add_json(show)
     show.set_defaults(run=_show)
@@ -61,11 +61,11 @@ def _register_set(actions) -> None:  # type: ignore[no-untyped-def]
         SET_EXAMPLES,
     )
     one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument("--image", type=float, metavar="EPS", help="of each image")
-    one.add_argument("--point", type=float, metavar="EPS", help="of a point that every photograph in the ledger shows")
-    one.add_argument("--session", type=float, metavar="EPS", help="of everything in the ledger")
+    one.add_argument("--image", type=float, metavar="EPS", help="limit for each image")
+    one.add_argument("--point", type=float, metavar="EPS", help="limit for a point that every photograph in the ledger shows")
+    one.add_argument("--session", type=float, metavar="EPS", help="limit for everything in the ledger")
     one.add_argument("--clear", choices=UNITS, help="remove the budget of images, points or the session")
-    parser.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
+    parser.add_argument("--delta", type=float, default=DELTA, help="delta at which epsilons are told (default %(default)g)")
     add_json(parser)
     parser.set_defaults(run=_set)
 

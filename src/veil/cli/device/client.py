@@ -61,7 +61,7 @@ EXAMPLES_OF = {
     "  veil client localize photo.jpg --map lobby --words bundled --epsilon 5 --features 1000 --gravity g.csv\n"
     "  veil client localize photo.jpg --map lobby --descriptor aliked --codebook aliked.npz --decoys aliked-pool.npz\n",
     "send": "  veil client send\n",
-    "status": "  veil client status\n",
+    "status": "  veil client status\n  veil client status j0123456789abcdef     a job\n",
     "delete": "  veil client delete c0123456789abcdef --receipt gone.json\n",
     "verify": "  veil client verify gone.json\n",
 }
@@ -81,23 +81,25 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     _add_action(actions, "maps", "list the maps that the token may use", _maps)
     for name, summary, run in (
-        ("contribute", "give photographs to a map", _contribute),
+        ("contribute", "extract, protect and send photographs to a map", _contribute),
         ("localize", "have photographs localized; exit code 3 if one has no pose", _localize),
     ):
         action = _add_action(actions, name, summary, run)
         action.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, or a features file (.h5)")
         action.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
-        action.add_argument("--camera", metavar="MODEL,P1,...", help="of all photographs (default: K.txt beside them)")
+        action.add_argument(
+            "--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs (default: K.txt beside them)"
+        )
         add_extractor(action)
         add_descriptors(action)
         add_lines(action)
         action.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
         action.set_defaults(allow_private_dictionary=False, output=Path())
         if name == "contribute":
-            action.add_argument("--wait", action="store_true", help="until the messages are in the map or left out")
+            action.add_argument("--wait", action="store_true", help="wait until the messages are in the map or left out")
     _add_action(actions, "send", "send what waited for the server", _send)
-    action = _add_action(actions, "status", "contributions of this token, or a job", _status)
-    action.add_argument("job", nargs="?", help="id of a job")
+    action = _add_action(actions, "status", "list the contributions of this token, or say how far a job is", _status)
+    action.add_argument("job", nargs="?", help="id of a job (default: list contributions)")
     action = _add_action(actions, "delete", "delete contributions, with verified receipts", _delete)
     action.add_argument("contributions", nargs="+", metavar="CONTRIBUTION", help="ids, as `veil client status` shows them")
     action.add_argument("--receipt", type=Path, metavar="FILE", help="write the receipts here (JSON)")
@@ -107,8 +109,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _add_action(actions, name: str, summary: str, run) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
     action = add_command(actions, name, summary, summary[0].upper() + summary[1:] + ".", EXAMPLES_OF[name])
-    action.add_argument("--server", default=os.environ.get("VEIL_SERVER"), help="address (default: $VEIL_SERVER)")
-    action.add_argument("--token-file", type=Path, metavar="FILE", help="that holds the token (default: $VEIL_TOKEN)")
+    action.add_argument("--server", default=os.environ.get("VEIL_SERVER"), help="address of the server (default: $VEIL_SERVER)")
+    action.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token (default: $VEIL_TOKEN)")
     action.add_argument("--plain", action="store_true", help="allow http to another machine; the token is then readable")
     add_json(action)
     action.set_defaults(run=run)

@@ -53,8 +53,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="S",
         help="least score of ALIKED's or XFeat's keypoints, 0 to 1 (default as published: 0.2 and 0.05)",
     )
-    parser.add_argument("--normalization", choices=("L2", "L1_ROOT"), default=None, help="of SIFT (default L2)")
-    parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
+    parser.add_argument(
+        "--normalization", choices=("L2", "L1_ROOT"), default=None, help="normalization of SIFT descriptors (default L2)"
+    )
+    parser.add_argument(
+        "--max-features", type=int, default=MAX_FEATURES, help="features per image at most (default %(default)s)"
+    )
     parser.add_argument(
         "--first-octave",
         type=_octave,
@@ -63,7 +67,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help="0, -1 to double the image first, or auto: -1 where 0 gives less than half of --max-features (default auto)",
     )
     parser.add_argument(
-        "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
+        "--camera",
+        metavar="MODEL,P1,...",
+        help="intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)",
     )
     parser.add_argument(
         "--imported",
@@ -82,7 +88,7 @@ def add_extractor(parser: argparse.ArgumentParser) -> None:
         type=full_name,
         choices=EXTRACTORS,
         default="sift",
-        help="default sift; aliked: aliked-n16rot",
+        help="kind of descriptor (default sift; aliked stands for aliked-n16rot)",
     )
     parser.add_argument(
         "--weights", type=Path, metavar="FILE", help="other weights of a learned descriptor's network (.npz, or PyTorch's .pth)"

@@ -58,12 +58,19 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         dest="source",
         choices=SOURCES,
         default="auto",
-        help="auto: exif or --readings, checked against vertical edges; else these",
+        help="where gravity comes from: one source alone, or auto (default): exif or --readings, checked "
+        "against vertical edges, which also serve where there is neither",
     )
-    parser.add_argument("--readings", type=Path, metavar="CSV", help="accelerometer readings of the photographs, or gravity")
-    parser.add_argument("--axes", metavar="AXES", help="of --readings: ios, android or as +x-y-z; default: by vertical edges")
     parser.add_argument(
-        "--camera", metavar="MODEL,P1,...", help="of all photographs, COLMAP's models (default: K.txt beside them)"
+        "--readings", type=Path, metavar="CSV", help="table of accelerometer readings of the photographs, or of gravity"
+    )
+    parser.add_argument(
+        "--axes", metavar="AXES", help="axes of --readings: ios, android, or as +x-y-z (default: told by vertical edges)"
+    )
+    parser.add_argument(
+        "--camera",
+        metavar="MODEL,P1,...",
+        help="intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)",
     )
     parser.add_argument(
         "--figure", type=picture, metavar="FILE", help="draw the vertical edges of one photograph (.png or .svg)"

@@ -58,22 +58,45 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
         "and gravity. All plans are asked the photographs of the first turn, the better third those of the others.",
         EXAMPLES,
     )
-    parser.add_argument("--epsilon-image", type=float, required=True, metavar="E", help="of an image, at delta")
-    parser.add_argument("--delta", type=float, default=DELTA, help="default %(default)g")
-    parser.add_argument("--features", type=at_least(1), nargs="+", metavar="N", help="sent of an image")
-    parser.add_argument("--word-count", type=at_least(2), nargs="+", metavar="K", help="dictionary sizes")
-    keep_old_name(parser, "--words", "--word-count")
-    parser.add_argument("--m", type=at_least(1), nargs="+", metavar="M", help="words sent of a feature")
     parser.add_argument(
-        "--map-features", type=at_least(1), default=Place().map_features, metavar="F", help="of the map (default %(default)s)"
+        "--epsilon-image", type=float, required=True, metavar="E", help="epsilon that an image may spend, at --delta"
+    )
+    parser.add_argument("--delta", type=float, default=DELTA, help="delta of that epsilon (default %(default)g)")
+    parser.add_argument(
+        "--features", type=at_least(1), nargs="+", metavar="N", help="numbers of features that an image sends, to try"
+    )
+    parser.add_argument(
+        "--word-count", type=at_least(2), nargs="+", metavar="K", help="numbers of words in the dictionary, to try"
+    )
+    keep_old_name(parser, "--words", "--word-count")
+    parser.add_argument("--m", type=at_least(1), nargs="+", metavar="M", help="numbers of words that a feature sends, to try")
+    parser.add_argument(
+        "--map-features",
+        type=at_least(1),
+        default=Place().map_features,
+        metavar="F",
+        help="features of the map (default %(default)s)",
     )
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw true words against epsilon (.png or .svg)")
     parser.add_argument("--scene", type=Path, metavar="SCENE", help="folder with reference cameras, as of `veil evaluate`")
-    parser.add_argument("--gravity-noise", type=float, default=0.5, metavar="DEG", help="of --scene (default 0.5)")
-    parser.add_argument("--folds", type=at_least(2), default=3, help="of --scene: turns of holding photographs out (default 3)")
-    parser.add_argument("--max-features", type=at_least(100), default=4096, help="of --scene, in the map (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="of --scene (default 0)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="of --scene: processes (default 2)")
+    parser.add_argument(
+        "--gravity-noise",
+        type=float,
+        default=0.5,
+        metavar="DEG",
+        help="with --scene: standard deviation of gravity (default 0.5)",
+    )
+    parser.add_argument(
+        "--folds", type=at_least(2), default=3, help="with --scene: turns of holding photographs out (default 3)"
+    )
+    parser.add_argument(
+        "--max-features",
+        type=at_least(100),
+        default=4096,
+        help="with --scene: features of a mapped photograph at most (default %(default)s)",
+    )
+    parser.add_argument("--first-octave", type=int, default=0, help="with --scene: octave at which SIFT begins (default 0)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="with --scene: processes (default 2)")
     add_json(parser)
     parser.set_defaults(run=_plan)
 

@@ -38,7 +38,9 @@ def map_or_tiles(text: str) -> Path | str:
 
 def add_tile_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of localization in tiles."""
-    parser.add_argument("--camera", metavar="MODEL,P1,...", help="tiles: of all photographs (default: K.txt beside them)")
+    parser.add_argument(
+        "--camera", metavar="MODEL,P1,...", help="tiles: intrinsics of all photographs (default: K.txt beside them)"
+    )
     parser.add_argument(
         "--fix", type=float, nargs=2, metavar=("LAT", "LON"), help="tiles: where the device is about on Earth (degrees)"
     )

@@ -66,21 +66,36 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="the victims: photographs that are attacked")
     parser.add_argument("--attacker", type=Path, nargs="+", required=True, metavar="PHOTOS", help="the attacker's photographs")
-    parser.add_argument("--photographs", type=at_least(2), default=80, help="attacked at most, half as uploads (default 80)")
     parser.add_argument(
-        "--attacked-features", type=at_least(10), default=400, help="descriptors attacked (default %(default)s)"
+        "--photographs",
+        type=at_least(2),
+        default=80,
+        help="photographs attacked at most, half of them as further uploads (default %(default)s)",
+    )
+    parser.add_argument(
+        "--attacked-features", type=at_least(10), default=400, help="features that are attacked (default %(default)s)"
     )
     keep_old_name(parser, "--features", "--attacked-features")
-    parser.add_argument("--per-image", type=at_least(10), help="lifted of each photograph (default 120; --descriptor: 1000)")
-    parser.add_argument("--m", type=at_least(2), nargs="+", help="dimensions (default 2 4 8 16; --descriptor: 4)")
     parser.add_argument(
-        "--word-count", type=at_least(64), default=16384, help="words that decoys come from (default %(default)s)"
+        "--per-image", type=at_least(10), help="features of each photograph that are lifted (default 120; --descriptor: 1000)"
+    )
+    parser.add_argument(
+        "--m", type=at_least(2), nargs="+", help="dimensions of the subspaces (default 2 4 8 16; --descriptor: 4)"
+    )
+    parser.add_argument(
+        "--word-count", type=at_least(64), default=16384, help="number of words that decoys come from (default %(default)s)"
     )
     keep_old_name(parser, "--words", "--word-count")
-    parser.add_argument("--public", type=at_least(64), default=65536, help="entries of the database (default %(default)s)")
-    parser.add_argument("--line-photographs", type=at_least(1), default=20, help="whose lines are attacked (default 20)")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="of the structural attacks (default %(default)s)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="which features are drawn (default %(default)s)")
+    parser.add_argument(
+        "--public", type=at_least(64), default=65536, help="descriptors in the attacker's database (default %(default)s)"
+    )
+    parser.add_argument(
+        "--line-photographs", type=at_least(1), default=20, help="photographs whose lines are attacked (default %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=at_least(1), default=2, help="threads of the structural attacks (default %(default)s)"
+    )
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed by which features are drawn (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw errors of positions (.png or .svg)")
     add_descriptor_attacks(parser)
     add_json(parser)

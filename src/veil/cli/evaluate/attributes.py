@@ -38,13 +38,23 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("folder", type=Path, help="photographs of one face each, or descriptors with labels (.npz, HDF5)")
     parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help="of photographs: CSV with a column `file` and the attributes"
+        "--labels", type=Path, metavar="FILE", help="labels of photographs: CSV with a column `file` and one for each attribute"
     )
-    parser.add_argument("--attributes", nargs="+", required=True, metavar="NAME", help="columns of it")
-    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions (default 2 4 8 16)")
-    parser.add_argument("--neighbors", type=at_least(1), default=NEIGHBORS, help="that vote (default %(default)s)")
+    parser.add_argument(
+        "--attributes",
+        nargs="+",
+        required=True,
+        metavar="NAME",
+        help="attributes to infer, columns of --labels or labels of the descriptors",
+    )
+    parser.add_argument(
+        "--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions of the subspaces (default 2 4 8 16)"
+    )
+    parser.add_argument(
+        "--neighbors", type=at_least(1), default=NEIGHBORS, help="nearest neighbors that vote (default %(default)s)"
+    )
     add_center(parser)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the parts and of lifting (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of the parts and of lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_attributes)

@@ -54,16 +54,34 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--victims", type=Path, nargs="+", required=True, metavar="PHOTOS", help="photographs that are attacked"
     )
-    parser.add_argument("--photographs", type=at_least(1), default=8, help="of them (default %(default)s)")
-    parser.add_argument("--per-image", type=at_least(10), default=60, help="features of each (default %(default)s)")
-    parser.add_argument("--structural", type=at_least(1), default=200, help="of these for structural attacks behind a PCA")
-    parser.add_argument("--tours", type=at_least(0), help="of the lattice attack behind a PCA (default: its own, minutes each)")
-    parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the defenses")
-    parser.add_argument("--max-features", type=at_least(100), default=600, help="for matching (default %(default)s)")
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="centroids; default: the bundled ones")
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="real descriptors; default: the bundled pool")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="of matching and attacks (default 2)")
+    parser.add_argument(
+        "--photographs",
+        type=at_least(1),
+        default=8,
+        help="photographs of --victims that are used at most (default %(default)s)",
+    )
+    parser.add_argument(
+        "--per-image", type=at_least(10), default=60, help="features of each photograph that are lifted (default %(default)s)"
+    )
+    parser.add_argument(
+        "--structural",
+        type=at_least(1),
+        default=200,
+        help="of these features, so many for structural attacks behind a PCA (default %(default)s)",
+    )
+    parser.add_argument(
+        "--tours", type=at_least(0), help="tours of the lattice attack behind a PCA (default: its own, minutes each)"
+    )
+    parser.add_argument("--m", type=at_least(2), default=4, help="dimension of the subspaces (default %(default)s)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="defenses to measure (default: all)")
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=600, help="features per image for matching (default %(default)s)"
+    )
+    parser.add_argument(
+        "--codebook", type=Path, metavar="FILE", help="codebook whose words are the centroids (default: the bundled one)"
+    )
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool of real descriptors (default: the bundled one)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching and attacks (default 2)")
     keep_old_name(parser, "--workers", "--threads")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw recovery against matching (.png or .svg)")
     add_json(parser)

@@ -47,13 +47,17 @@ def add_descriptor_attacks(parser: argparse.ArgumentParser) -> None:
         help=f"one table of all attacks on releases of each of these ({', '.join(EXTRACTORS)}; aliked: aliked-n16rot)",
     )
     parser.add_argument(
-        "--epsilon", type=float, nargs="+", default=[4.0], metavar="E", help="of a feature in words (default 4)"
+        "--epsilon", type=float, nargs="+", default=[4.0], metavar="E", help="epsilon of a feature in words (default 4)"
     )
     parser.add_argument(
-        "--max-seconds", type=float, default=SECONDS, help="of the processor for the attacks on a form (default %(default)g)"
+        "--max-seconds", type=float, default=SECONDS, help="processor time of the attacks on a form (default %(default)g)"
     )
     parser.add_argument(
-        "--learn", type=at_least(0), default=0, metavar="STEPS", help="train `modes` and `context` so long (default: leave out)"
+        "--learn",
+        type=at_least(0),
+        default=0,
+        metavar="STEPS",
+        help="train `modes` and `context` for so many steps (default: leave them out)",
     )
 
 

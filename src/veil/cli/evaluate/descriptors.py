@@ -37,7 +37,7 @@ def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="words and PCA, a file for each descriptor (default of SIFT and ALIKED: bundled)",
+        help="codebooks with words and PCA, a file for each descriptor (default of SIFT and ALIKED: bundled)",
     )
     parser.add_argument(
         "--decoys",
@@ -45,7 +45,7 @@ def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="pools, a file for each descriptor (default of SIFT and ALIKED: bundled)",
+        help="decoy pools, a file for each descriptor (default of SIFT and ALIKED: bundled)",
     )
     parser.add_argument(
         "--decoys-from",
@@ -56,7 +56,11 @@ def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
         help="other photographs, to make words and decoys of each descriptor that no file is given for",
     )
     parser.add_argument(
-        "--book-words", type=at_least(2), default=WORDS, metavar="K", help="words to make of them (default %(default)s)"
+        "--book-words",
+        type=at_least(2),
+        default=WORDS,
+        metavar="K",
+        help="words to make of --decoys-from (default %(default)s)",
     )
 
 

@@ -25,9 +25,9 @@ def add_liftings(
     parser: argparse.ArgumentParser, *, dimensions: Sequence[int] = DIMENSIONS, liftings: Sequence[Strategy] = LIFTINGS
 ) -> None:
     """Add the dimensions and the liftings to compare, with these as defaults."""
-    text = f"dimensions (default {' '.join(map(str, dimensions))})"
+    text = f"dimensions of the templates (default {' '.join(map(str, dimensions))})"
     parser.add_argument("--m", type=at_least(2), nargs="+", default=list(dimensions), help=text)
-    text = "default: all" if tuple(liftings) == LIFTINGS else f"default {' '.join(liftings)}"
+    text = f"ways of lifting (default {'all' if tuple(liftings) == LIFTINGS else ' '.join(liftings)})"
     parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(liftings), help=text)
 
 

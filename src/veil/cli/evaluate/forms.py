@@ -56,27 +56,58 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="scenes: folders with reference cameras")
     parser.add_argument(
-        "--forms", nargs="+", choices=NAMES, default=list(NAMES), metavar="FORM", help=f"of: {'; '.join(NAMES)}"
+        "--forms",
+        nargs="+",
+        choices=NAMES,
+        default=list(NAMES),
+        metavar="FORM",
+        help=f"forms to compare (default: all): {'; '.join(NAMES)}",
     )
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool for decoys and database; default: the bundled one")
-    keep_old_name(parser, "--pool", "--decoys")
-    parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
-    parser.add_argument("--all-folds", action="store_true", help="hold out every photograph once; default: the first turn only")
-    parser.add_argument("--photographs", type=at_least(1), default=2, help="attacked of each map (default %(default)s)")
-    parser.add_argument("--others", type=at_least(1), default=4, help="uploads beside the attacked one (default %(default)s)")
     parser.add_argument(
-        "--attacked-features", type=at_least(10), default=200, help="attacked of each photograph (default %(default)s)"
+        "--decoys", type=Path, metavar="FILE", help="pool for decoys and the attacker's database (default: the bundled one)"
+    )
+    keep_old_name(parser, "--pool", "--decoys")
+    parser.add_argument(
+        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
+    )
+    parser.add_argument("--all-folds", action="store_true", help="hold out every photograph once; default: the first turn only")
+    parser.add_argument(
+        "--photographs", type=at_least(1), default=2, help="photographs attacked of each map (default %(default)s)"
+    )
+    parser.add_argument(
+        "--others",
+        type=at_least(1),
+        default=4,
+        help="further uploads that the attacker has beside the attacked one (default %(default)s)",
+    )
+    parser.add_argument(
+        "--attacked-features",
+        type=at_least(10),
+        default=200,
+        help="features of each photograph that are attacked (default %(default)s)",
     )
     keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument(
-        "--max-seconds", type=float, default=60.0, help="of the processor, a photograph and run (default %(default)g)"
+        "--max-seconds",
+        type=float,
+        default=60.0,
+        help="processor time of each run of all attacks on a photograph (default %(default)g)",
     )
     keep_old_name(parser, "--seconds", "--max-seconds")
-    parser.add_argument("--max-features", type=at_least(100), default=4096, help="extracted per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="of matching (default 2)")
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first-octave",
+        type=int,
+        default=0,
+        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
+    )
+    parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching (default 2)")
     keep_old_name(parser, "--workers", "--threads")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="which features are attacked (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, help="seed by which attacked features are chosen (default %(default)s)"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/choose.md and README")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the record that README and `veil inspect` quote")
     add_json(parser)

@@ -74,16 +74,34 @@ def register(protocols: Any) -> None:
     parser.add_argument("folder", type=Path, help="sequences NAME/1.jpg ... and NAME/H_1_2 ...")
     add_descriptors(parser, "to compare in every form (default: every lifting of SIFT)")
     parser.add_argument("--liftings", action="store_true", help="with --descriptor: every lifting in place of the forms")
-    parser.add_argument("--dims", type=int, nargs="+", default=[2, 4, 8, 16], help="m for p2s (default 2 4 8 16)")
-    parser.add_argument("--s2s-dims", type=int, nargs="+", default=[2, 4, 8], help="m for s2s (default 2 4 8)")
     parser.add_argument(
-        "--epsilon", type=float, default=EPSILON, help=f"of each feature in compared words (default %(default)g, m {M})"
+        "--dims",
+        type=int,
+        nargs="+",
+        default=[2, 4, 8, 16],
+        help="dimensions m for p2s, a point against a subspace (default 2 4 8 16)",
     )
-    parser.add_argument("--max-features", type=at_least(1), default=2048, help="per image (default %(default)s)")
-    parser.add_argument("--study", default="homographies", help="name that seeds the study (default %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
+    parser.add_argument(
+        "--s2s-dims", type=int, nargs="+", default=[2, 4, 8], help="dimensions m for s2s, two subspaces (default 2 4 8)"
+    )
+    parser.add_argument(
+        "--epsilon",
+        type=float,
+        default=EPSILON,
+        help=f"epsilon of each feature in words that are compared (default %(default)g, m {M})",
+    )
+    parser.add_argument(
+        "--max-features", type=at_least(1), default=2048, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument("--study", default="homographies", help="name that seeds all random draws (default %(default)s)")
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw the curves (.png or .svg)")
-    parser.add_argument("--calibrate", type=Path, metavar="FILE", help="write the best ratio of each case (JSON)")
+    parser.add_argument(
+        "--calibrate",
+        type=Path,
+        metavar="FILE",
+        help="write the best ratio of each case (JSON), which the automatic ratio test reads",
+    )
     add_json(parser)
     parser.set_defaults(run=_homographies)
 

@@ -32,12 +32,14 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     add_files(parser)
-    parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
-    parser.add_argument("--lifting", choices=LIFTINGS, default="hybrid", help="default %(default)s")
+    parser.add_argument("--m", type=at_least(2), default=4, help="dimension of the templates (default %(default)s)")
+    parser.add_argument("--lifting", choices=LIFTINGS, default="hybrid", help="way of lifting (default %(default)s)")
     add_center(parser)
-    parser.add_argument("--fpir", type=float, default=0.01, metavar="SHARE", help="asked (default %(default)s)")
-    parser.add_argument("--splits", type=at_least(1), default=20, help="of the people (default %(default)s)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of splits and lifting (default %(default)s)")
+    parser.add_argument(
+        "--fpir", type=float, default=0.01, metavar="SHARE", help="share of strangers who may be accepted (default %(default)s)"
+    )
+    parser.add_argument("--splits", type=at_least(1), default=20, help="random splits of the people (default %(default)s)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of splits and lifting (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw both rates (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_identification)

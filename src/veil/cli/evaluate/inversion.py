@@ -67,18 +67,26 @@ def register(protocols: Any) -> None:
     parser.add_argument("--inverter", type=Path, metavar="FILE", help="network for raw descriptors (default: the bundled one)")
     keep_old_name(parser, "--weights", "--inverter")
     parser.add_argument("--direct", type=Path, metavar="FILE", help="network for subspaces (default: no direct inversion)")
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="words that decoys come from (default: the bundled ones)")
-    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's (default: the bundled pool)")
-    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(DIMS), help="dimensions (default 2 4 8 16)")
-    parser.add_argument("--photographs", type=at_least(1), metavar="N", help="so many of them, evenly taken (default: all)")
+    parser.add_argument(
+        "--codebook", type=Path, metavar="FILE", help="codebook whose words are the decoys (default: the bundled one)"
+    )
+    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors (default: the bundled pool)")
+    parser.add_argument(
+        "--m", type=at_least(2), nargs="+", default=list(DIMS), help="dimensions of the subspaces (default 2 4 8 16)"
+    )
+    parser.add_argument(
+        "--photographs", type=at_least(1), metavar="N", help="photographs to invert, evenly taken (default: all)"
+    )
     keep_old_name(parser, "--limit", "--photographs")
-    parser.add_argument("--max-features", type=at_least(10), default=1000, help="of each (default %(default)s)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of lifting and attacks (default %(default)s)")
+    parser.add_argument(
+        "--max-features", type=at_least(10), default=1000, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of lifting and attacks (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
     parser.add_argument("--reconstructions", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
     keep_old_name(parser, "--pictures", "--reconstructions")
-    parser.add_argument("--shown", type=at_least(1), default=4, help="photographs of --reconstructions (default %(default)s)")
-    parser.add_argument("--shown-m", type=at_least(2), help="dimension of --reconstructions (default: the second of --m)")
+    parser.add_argument("--shown", type=at_least(1), default=4, help="photographs in --reconstructions (default %(default)s)")
+    parser.add_argument("--shown-m", type=at_least(2), help="dimension in --reconstructions (default: the second of --m)")
     add_json(parser)
     parser.set_defaults(run=_inversion)
 

@@ -50,28 +50,39 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photos that are attacked")
-    parser.add_argument("--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
+    parser.add_argument(
+        "--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train` (default: the bundled ones)"
+    )
     keep_old_name(parser, "--model", "--attack-model")
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="the client's pool; default: one half of the bundled one")
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="the client's pool (default: one half of the bundled one)")
     keep_old_name(parser, "--pool", "--decoys")
-    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors; default: the other half")
-    parser.add_argument("--as-privatize", action="store_true", help="send what `veil privatize` sends; else all")
+    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors (default: the other half)")
+    parser.add_argument(
+        "--as-privatize", action="store_true", help="send the features that `veil privatize` sends (default: all)"
+    )
     keep_old_name(parser, "--default", "--as-privatize")
     parser.add_argument(
-        "--runs", type=at_least(1), metavar="S", help="use the pool in S runs; default: as `veil privatize` does"
-    )
-    parser.add_argument("--max-features", type=at_least(10), default=8192, help="extracted (default %(default)s)")
-    parser.add_argument(
-        "--largest", type=at_least(10), metavar="N", help="keep the N features of largest scale before anything"
+        "--runs", type=at_least(1), metavar="S", help="use the pool in S runs (default: as `veil privatize` does)"
     )
     parser.add_argument(
-        "--attacked-features", type=at_least(1), metavar="N", help="attack so many of each photograph (default all)"
+        "--max-features", type=at_least(10), default=8192, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--largest",
+        type=at_least(10),
+        metavar="N",
+        help="keep the N features of largest scale of each photograph, before anything else",
+    )
+    parser.add_argument(
+        "--attacked-features", type=at_least(1), metavar="N", help="features of each photograph that are attacked (default all)"
     )
     keep_old_name(parser, "--features", "--attacked-features")
-    parser.add_argument("--photographs", type=at_least(1), default=8, help="attacked at most (default %(default)s)")
+    parser.add_argument("--photographs", type=at_least(1), default=8, help="photographs attacked at most (default %(default)s)")
     parser.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
     parser.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the choice of features (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, help="seed by which attacked features are chosen (default %(default)s)"
+    )
     add_json(parser)
     parser.set_defaults(run=_learned)
 

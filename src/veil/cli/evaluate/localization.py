@@ -61,30 +61,64 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
     parser.add_argument(
-        "--word-count", type=at_least(2), nargs="+", default=list(DEFAULTS.words), metavar="K", help="to vary K"
+        "--word-count",
+        type=at_least(2),
+        nargs="+",
+        default=list(DEFAULTS.words),
+        metavar="K",
+        help="values of K, the number of words, to try",
     )
     keep_old_name(parser, "--words", "--word-count")
-    parser.add_argument("--epsilon", type=float, nargs="+", default=list(DEFAULTS.epsilons), help="to vary epsilon")
-    parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="to vary m")
+    parser.add_argument("--epsilon", type=float, nargs="+", default=list(DEFAULTS.epsilons), help="values of epsilon to try")
+    parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="values of m to try")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what queries send (default: all)")
-    parser.add_argument("--default", type=_point, default=DEFAULTS.default, metavar="K,EPS,M", help="default 4096,10,2")
     parser.add_argument(
-        "--elsewhere", nargs="+", metavar="FILE", help="dictionaries of other photographs (default of SIFT: bundled)"
+        "--default",
+        type=_point,
+        default=DEFAULTS.default,
+        metavar="K,EPS,M",
+        help="values of those that do not vary (default 4096,10,2)",
+    )
+    parser.add_argument(
+        "--elsewhere",
+        nargs="+",
+        metavar="FILE",
+        help="dictionaries made from other photographs, to try (default of SIFT: bundled)",
     )
     parser.add_argument("--word-samples", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
     keep_old_name(parser, "--iterations", "--word-samples")
-    parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
     parser.add_argument(
-        "--false", type=at_least(0), default=3, metavar="N", help="photographs of elsewhere, a turn (default 3)"
+        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
+    )
+    parser.add_argument(
+        "--false", type=at_least(0), default=3, metavar="N", help="photographs of elsewhere in each turn (default %(default)s)"
     )
     keep_old_name(parser, "--strangers", "--false")
     parser.add_argument(
-        "--same-place", nargs="+", action="append", default=[], metavar="NAME", help="scenes not asked of each other"
+        "--same-place",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="scenes that show one place, which are not asked about each other (may be repeated)",
     )
-    parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first-octave",
+        type=int,
+        default=0,
+        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
+    )
     add_descriptors(parser, "default sift; several are compared, networks without a least score")
-    parser.add_argument("--retrieval-words", type=at_least(2), default=16384, metavar="K", help="of the joint dictionary")
+    parser.add_argument(
+        "--retrieval-words",
+        type=at_least(2),
+        default=16384,
+        metavar="K",
+        help="words of the dictionary of all scenes, for retrieval (default %(default)s)",
+    )
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw shares and inliers (.png or .svg)")
     add_json(parser)

@@ -61,14 +61,22 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="the victims: photographs that are attacked")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--attacker", type=Path, nargs="+", metavar="PHOTOS", help="train a network on these photographs")
-    source.add_argument("--network", type=Path, metavar="FILE", help="a network; default: the bundled one")
+    source.add_argument(
+        "--attacker", type=Path, nargs="+", metavar="PHOTOS", help="the attacker's photographs, to train a network on"
+    )
+    source.add_argument("--network", type=Path, metavar="FILE", help="network of --write-network (default: the bundled one)")
     parser.add_argument("--write-network", type=Path, metavar="FILE", help="with --attacker: keep the network (.npz)")
-    parser.add_argument("--steps", type=at_least(1), default=PairTraining().steps, help="of training (default %(default)s)")
-    parser.add_argument("--photographs", type=at_least(1), default=20, help="attacked at most (default %(default)s)")
-    parser.add_argument("--max-features", type=at_least(100), default=1000, help="per photograph (default %(default)s)")
-    parser.add_argument("--rules", nargs="+", choices=tuple(RULES), default=tuple(RULES), help="of lines (default: all)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the training and of what is drawn (default 0)")
+    parser.add_argument(
+        "--steps", type=at_least(1), default=PairTraining().steps, help="steps of the training (default %(default)s)"
+    )
+    parser.add_argument(
+        "--photographs", type=at_least(1), default=20, help="photographs attacked at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=1000, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument("--rules", nargs="+", choices=tuple(RULES), default=tuple(RULES), help="rules of lines (default: all)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of the training and of what is drawn (default 0)")
     add_json(parser)
     parser.set_defaults(run=_neighborhoods)
 

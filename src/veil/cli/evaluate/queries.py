@@ -65,23 +65,34 @@ def register(protocols: Any) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="scenes that show the same building, which are not asked about each other (may be repeated)",
+        help="scenes that show one place, which are not asked about each other (may be repeated)",
     )
     parser.add_argument(
-        "--folds", type=at_least(2), default=3, help="photographs are held out in this many turns (default %(default)s)"
+        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
     )
-    parser.add_argument("--draws", type=at_least(1), default=3, help="of lines, a true query (default %(default)s)")
-    parser.add_argument("--noise", type=at_least(0), default=10, help="noise queries of either kind, a scene (default 10)")
-    parser.add_argument("--strain-draws", type=at_least(1), default=5, help="of matches, a load (default %(default)s)")
-    parser.add_argument("--forged", type=at_least(1), metavar="DRAWS", help="ask forgeries too, so many of each kind")
+    parser.add_argument("--draws", type=at_least(1), default=3, help="draws of lines for each true query (default %(default)s)")
+    parser.add_argument(
+        "--noise", type=at_least(0), default=10, help="noise queries of either kind for each scene (default %(default)s)"
+    )
+    parser.add_argument(
+        "--strain-draws", type=at_least(1), default=5, help="draws of matches at each share of wrong ones (default %(default)s)"
+    )
+    parser.add_argument("--forged", type=at_least(1), metavar="DRAWS", help="ask forgeries too, so many draws of each kind")
     parser.add_argument("--only-forged", action="store_true", help="ask nothing but forgeries and their true counterparts")
     parser.add_argument(
-        "--forged-features", type=at_least(100), default=800, help="of a forged query at most (default %(default)s)"
+        "--forged-features", type=at_least(100), default=800, help="features of a forged query at most (default %(default)s)"
     )
     parser.add_argument("--forged-figure", type=picture, metavar="FILE", help="draw the evidence of forgeries (.png or .svg)")
-    parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first-octave",
+        type=int,
+        default=0,
+        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
+    )
+    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default %(default)s)")
     add_engine_arguments(parser)
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw errors and evidence (.png or .svg)")
     add_json(parser)

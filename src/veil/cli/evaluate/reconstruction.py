@@ -62,24 +62,44 @@ def register(protocols: Any) -> None:
         "Gravity is the table's where there is one, else exact.",
         EXAMPLES,
     )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders")
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of scenes")
     parser.add_argument("--draws", type=at_least(1), default=5, help="draws of lines (default %(default)s)")
     keep_old_name(parser, "--seeds", "--draws")
-    parser.add_argument("--gravity-noise", type=float, nargs="+", default=[0.0], metavar="DEG", help="tilts (default 0)")
+    parser.add_argument(
+        "--gravity-noise",
+        type=float,
+        nargs="+",
+        default=[0.0],
+        metavar="DEG",
+        help="standard deviations of gravity about each axis, to try (default 0)",
+    )
     parser.add_argument(
         "--aligned-share",
         type=float,
         default=0.5,
         metavar="Q",
-        help="of lines along gravity: more, and seeds need fewer tracks",
+        help="share of random lines that lie along gravity (default 0.5): with more, a map can begin with fewer tracks",
     )
     parser.add_argument("--line-rule", choices=RULE_NAMES, default="random", help="how lines are drawn (default random)")
-    parser.add_argument("--gravity", type=Path, metavar="CSV", help="readings image,x,y,z instead of the scenes' own")
+    parser.add_argument("--gravity", type=Path, metavar="CSV", help="table image,x,y,z in place of the scenes' own gravity")
     parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of scenes without reference cameras")
-    parser.add_argument("--methods", nargs="+", choices=("lines", "points"), default=["lines", "points"], help="default both")
-    parser.add_argument("--max-features", type=int, default=MAX_FEATURES, help="per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=-1, help="-1 doubles the image first, as COLMAP does (default)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        choices=("lines", "points"),
+        default=["lines", "points"],
+        help="what maps are made from (default both)",
+    )
+    parser.add_argument(
+        "--max-features", type=int, default=MAX_FEATURES, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first-octave",
+        type=int,
+        default=-1,
+        help="octave at which SIFT begins: -1 doubles the image first, as COLMAP does (default)",
+    )
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw cameras and points of each scene (.png or .svg)")
     parser.add_argument("--curve", type=Path, metavar="FILE", help="draw success against gravity noise (.png or .svg)")
     add_json(parser)

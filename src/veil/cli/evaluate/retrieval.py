@@ -63,12 +63,21 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
     parser.add_argument("--strangers", type=Path, nargs="+", default=[], metavar="FOLDER", help="photographs of other places")
-    parser.add_argument("--most-strangers", type=at_least(1), metavar="N", help="of each folder at most, evenly (default all)")
+    parser.add_argument(
+        "--most-strangers",
+        type=at_least(1),
+        metavar="N",
+        help="photographs of each folder of strangers at most, evenly taken (default all)",
+    )
     add_descriptors(parser, "compare these (default: SIFT alone)")
-    parser.add_argument("--epsilon", type=float, default=4.0, metavar="E", help="of a feature in words (default %(default)g)")
-    parser.add_argument("--max-features", type=at_least(100), default=2000, help="of an extraction (default %(default)s)")
-    parser.add_argument("--study", default="retrieval", help="name that seeds the study (default %(default)s)")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="of matching (default 2)")
+    parser.add_argument(
+        "--epsilon", type=float, default=4.0, metavar="E", help="epsilon of a feature in words (default %(default)g)"
+    )
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=2000, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument("--study", default="retrieval", help="name that seeds all random draws (default %(default)s)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching (default 2)")
     keep_old_name(parser, "--workers", "--threads")
     add_json(parser)
     parser.set_defaults(run=_retrieval)

@@ -65,13 +65,29 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
-    parser.add_argument("--bytes", type=at_least(1000), nargs="+", default=[65536, 131072, 262144], help="of a tile")
-    parser.add_argument("--pca-axes", type=at_least(2), nargs="+", default=[64], help="of descriptors (default 64)")
-    keep_old_name(parser, "--axes", "--pca-axes")
-    parser.add_argument("--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="along each axis (default 8 4)")
-    parser.add_argument("--asked", type=at_least(1), nargs="+", default=[4], help="tiles of a localization (default 4)")
     parser.add_argument(
-        "--word-count", type=at_least(2), nargs="+", default=[None], help="of the sketches (default: 64 a tile, 1024 to 4096)"
+        "--bytes",
+        type=at_least(1000),
+        nargs="+",
+        default=[65536, 131072, 262144],
+        help="bytes of a tile, to try (default 65536 131072 262144)",
+    )
+    parser.add_argument(
+        "--pca-axes", type=at_least(2), nargs="+", default=[64], help="axes of the descriptors' PCA, to try (default 64)"
+    )
+    keep_old_name(parser, "--axes", "--pca-axes")
+    parser.add_argument(
+        "--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="bits along each axis, to try (default 8 4)"
+    )
+    parser.add_argument(
+        "--asked", type=at_least(1), nargs="+", default=[4], help="tiles that every localization asks for, to try (default 4)"
+    )
+    parser.add_argument(
+        "--word-count",
+        type=at_least(2),
+        nargs="+",
+        default=[None],
+        help="words of the sketches, to try (default: 64 a tile, 1024 to 4096)",
     )
     keep_old_name(parser, "--words", "--word-count")
     parser.add_argument(
@@ -79,19 +95,35 @@ def register(protocols: Any) -> None:
         choices=FORMS,
         nargs="*",
         default=list(FORMS),
-        help="in which the same photographs are sent to a server (default: all; none: --forms alone)",
+        help="forms in which the same photographs are sent to a server (default: all; none: --forms alone)",
     )
-    parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
+    parser.add_argument(
+        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
+    )
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
     parser.add_argument(
-        "--false", type=at_least(0), default=12, metavar="N", help="photographs of elsewhere, a map (default %(default)s)"
+        "--false", type=at_least(0), default=12, metavar="N", help="photographs of elsewhere for each map (default %(default)s)"
     )
-    parser.add_argument("--noise", type=at_least(0), default=3, help="noise queries of either kind, a map (default 3)")
     parser.add_argument(
-        "--same-place", nargs="+", action="append", default=[], metavar="NAME", help="scenes not asked of each other"
+        "--noise", type=at_least(0), default=3, help="noise queries of either kind for each map (default %(default)s)"
     )
-    parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument(
+        "--same-place",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="scenes that show one place, which are not asked about each other (may be repeated)",
+    )
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first-octave",
+        type=int,
+        default=0,
+        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
+    )
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracy against bytes (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_tiles)

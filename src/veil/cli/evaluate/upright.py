@@ -48,8 +48,8 @@ def register(protocols: Any) -> None:
         "words with positions and gravity, at small epsilons of the image",
         "Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones from\n"
         "words, keypoint positions and a gravity that is off by some tenths of a degree; ask about strangers and mirrored\n"
-        "photographs, too, which must be refused. Strangers are spread over the scenes. One thread a query; some three\n"
-        "seconds a query and point.",
+        "photographs, too, which must be refused. Strangers are spread over the scenes. A query takes one thread, and\n"
+        "some three seconds for each operating point.",
         EXAMPLES,
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
@@ -59,23 +59,42 @@ def register(protocols: Any) -> None:
         nargs="+",
         default=[(1000, 5.0, 2), (1000, 4.0, 2), (1000, 3.0, 2)],
         metavar="N,EPS,M",
-        help="features sent, epsilon of each, words of each (default 1000,5,2 1000,4,2 1000,3,2)",
+        help="features sent, epsilon of each, and words of each (default 1000,5,2 1000,4,2 1000,3,2)",
     )
     keep_old_name(parser, "--points", "--operating-points")
     parser.add_argument(
-        "--word-count", type=at_least(2), default=4096, metavar="K", help="of the dictionary (default %(default)s)"
+        "--word-count",
+        type=at_least(2),
+        default=4096,
+        metavar="K",
+        help="number of words in the dictionary (default %(default)s)",
     )
     keep_old_name(parser, "--words", "--word-count")
-    parser.add_argument("--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation (default 0.5)")
-    parser.add_argument("--nearest", type=at_least(0), default=0, metavar="N", help="images known to be near (default 0)")
+    parser.add_argument(
+        "--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation of gravity (default 0.5)"
+    )
+    parser.add_argument(
+        "--nearest", type=at_least(0), default=0, metavar="N", help="images of the map that are known to be near (default 0)"
+    )
     keep_old_name(parser, "--near", "--nearest")
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
-    parser.add_argument("--most-strangers", type=at_least(1), default=400, help="of them at most, evenly (default 400)")
+    parser.add_argument(
+        "--most-strangers", type=at_least(1), default=400, help="strangers at most, evenly taken (default %(default)s)"
+    )
     parser.add_argument("--mirrored", action="store_true", help="ask mirrored photographs of each scene")
     parser.add_argument("--only-false", action="store_true", help="ask nothing but strangers and mirrored photographs")
-    parser.add_argument("--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default 3)")
-    parser.add_argument("--max-features", type=at_least(100), default=4096, help="per image (default %(default)s)")
-    parser.add_argument("--first-octave", type=int, default=0, help="-1 doubles the image first (default %(default)s)")
+    parser.add_argument(
+        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
+    )
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first-octave",
+        type=int,
+        default=0,
+        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
+    )
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
     add_json(parser)
     parser.set_defaults(run=_upright)

@@ -18,11 +18,14 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     """Add the option --model and those that go with it."""
     group = parser.add_argument_group("a network of your own in place of dlib's")
     group.add_argument("--model", type=Path, metavar="FILE", help="ONNX network of the ArcFace kind (veil ships none)")
-    group.add_argument("--bgr", action="store_true", help="it takes blue first (default: red first)")
+    group.add_argument("--bgr", action="store_true", help="the network takes blue first (default: red first)")
     group.add_argument(
-        "--mean", type=float, default=DEFAULT.mean, help="it takes (x - mean) / scale, x in 0..255 (default %(default)s)"
+        "--mean",
+        type=float,
+        default=DEFAULT.mean,
+        help="the network takes (x - mean) / scale of pixels x in 0..255 (default %(default)s)",
     )
-    group.add_argument("--scale", type=float, default=DEFAULT.scale, help="as above (default %(default)s)")
+    group.add_argument("--scale", type=float, default=DEFAULT.scale, help="see --mean (default %(default)s)")
     parser.add_argument(
         "--frontal-only",
         action="store_true",

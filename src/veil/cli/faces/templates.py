@@ -47,7 +47,13 @@ def register(actions: Any) -> None:
     _register_identify(actions)
     _register_revoke(actions)
     _register_calibrate(actions)
-    _action(actions, "list", "who is enrolled", "Revoked templates are listed, their numbers are gone.", list_templates)
+    _action(
+        actions,
+        "list",
+        "who is enrolled",
+        "List who is enrolled, and for what. Revoked templates are listed, their numbers are gone.",
+        list_templates,
+    )
     _register_reseal(actions)
 
 
@@ -56,12 +62,18 @@ def _register_create(actions: Any) -> None:
         actions,
         "create",
         "an empty store",
-        "Say how its templates are made and compared; thresholds are fitted to that.",
+        "Make an empty store, and say how its templates are made and compared; thresholds are fitted to that.",
         create,
     )
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
-    parser.add_argument("--lifting", choices=STRATEGIES[:3], default="hybrid", help="default %(default)s")
-    parser.add_argument("--m", type=at_least(2), default=4, help="dimension (default %(default)s)")
+    parser.add_argument(
+        "--decoys",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="descriptors of other people, the same for every command on the store",
+    )
+    parser.add_argument("--lifting", choices=STRATEGIES[:3], default="hybrid", help="way of lifting (default %(default)s)")
+    parser.add_argument("--m", type=at_least(2), default=4, help="dimension of the templates (default %(default)s)")
     parser.add_argument(
         "--by",
         choices=COMPARISONS,
@@ -94,7 +106,13 @@ def _register_create(actions: Any) -> None:
 
 
 def _register_enroll(actions: Any) -> None:
-    parser = _action(actions, "enroll", "store a person's template", "One template of a person and purpose is valid.", enroll)
+    parser = _action(
+        actions,
+        "enroll",
+        "store a person's template",
+        "Make the template of a person for a purpose. One is valid at a time: `veil faces renew` replaces it.",
+        enroll,
+    )
     _with_face(parser)
     _with_label(parser)
 
@@ -104,8 +122,8 @@ def _register_renew(actions: Any) -> None:
         actions,
         "renew",
         "replace a person's template",
-        "The old template is erased, and verifies nobody. Renew from another photograph: two templates of one photograph meet\n"
-        "in its descriptor, for whoever kept the old one.",
+        "Replace the template of a person: the old one is erased, and verifies nobody. Renew from another photograph: two\n"
+        "templates of one photograph meet in its descriptor, for whoever kept the old one.",
         enroll,
     )
     _with_face(parser)
@@ -118,7 +136,7 @@ def _register_verify(actions: Any) -> None:
         actions,
         "verify",
         "is this the person?",
-        "Compares a face with one template. Exit code 0: accepted. Exit code 3: no, whatever the reason: too far, nobody of\n"
+        "Compare a face with one template. Exit code 0: accepted. Exit code 3: no, whatever the reason: too far, nobody of\n"
         "that name, revoked, no face found, several, or one too small; --json says which. 1: the question could not be asked\n"
         "(no threshold, other decoys, a damaged store, an unreadable photograph).",
         verify,
@@ -131,7 +149,7 @@ def _register_identify(actions: Any) -> None:
         actions,
         "identify",
         "who is this?",
-        "Compares a face with all templates of a purpose, at the threshold that was calibrated for so many: the more there\n"
+        "Compare a face with all templates of a purpose, at the threshold that was calibrated for so many: the more there\n"
         "are, the nearer a face must be, or strangers get in. Exit code 3 where nobody is accepted, whatever the reason, as\n"
         "for verify. Refused where the calibration had too few people to speak for so many templates.",
         identify,
@@ -141,7 +159,13 @@ def _register_identify(actions: Any) -> None:
 
 
 def _register_revoke(actions: Any) -> None:
-    parser = _action(actions, "revoke", "erase a person's template", "It verifies nobody from now on.", revoke)
+    parser = _action(
+        actions,
+        "revoke",
+        "erase a person's template",
+        "Erase the template of a person for a purpose: it verifies nobody from now on.",
+        revoke,
+    )
     _with_person(parser)
 
 
@@ -150,16 +174,22 @@ def _register_calibrate(actions: Any) -> None:
         actions,
         "calibrate",
         "fit the threshold",
-        "On pairs of faces, by this store's lifting, m and distance: with the most right decisions, or the most accepts at a\n"
-        "given share of false ones. Nothing is verified before. Stores that can identify get thresholds by size of the\n"
-        "gallery as well, from all people among the faces, each a stranger to the others: at most --fpir of strangers are\n"
-        "accepted, by the upper end of a 95 % interval.",
+        "Fit the threshold on pairs of faces, by this store's lifting, m and distance: that of the most right decisions, or\n"
+        "of the most accepts at a given share of false ones. Nothing is verified before. Stores that can identify get\n"
+        "thresholds by size of the gallery as well, from all people among the faces, each a stranger to the others: at most\n"
+        "--fpir of strangers are accepted, by the upper end of a 95 % interval.",
         calibrate,
     )
     parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
     parser.add_argument("--face-pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
     keep_old_name(parser, "--pairs", "--face-pairs")
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
+    parser.add_argument(
+        "--decoys",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="descriptors of other people, the same for every command on the store",
+    )
     parser.add_argument("--far", type=float, metavar="SHARE", help="verify: false accepts at most, for example 0.001")
     parser.add_argument(
         "--fpir",
@@ -181,7 +211,13 @@ def _register_reseal(actions: Any) -> None:
         "what was revoked since verifies again. A store of format 2 that somebody changed is never sealed.",
         reseal,
     )
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
+    parser.add_argument(
+        "--decoys",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="descriptors of other people, the same for every command on the store",
+    )
     parser.add_argument("--restored", action="store_true", help="accept an older copy that you put back yourself")
     parser.add_argument(
         "--without", nargs="+", default=[], metavar="PERSON", help="people whose templates are erased, as the store spells them"
@@ -200,19 +236,25 @@ def _action(
 
 
 def _with_person(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--person", required=True, help="a pseudonym is enough")
-    parser.add_argument("--purpose", default="default", help="what the template is for (default %(default)s)")
+    parser.add_argument("--person", required=True, help="whose template it is; a pseudonym is enough")
+    parser.add_argument("--purpose", default="default", help="what the template is for (default '%(default)s')")
 
 
 def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
     parser.add_argument("face", type=Path, help=FACE_HELP)
     parser.add_argument("--face-name", metavar="NAME", help="which face of a file of descriptors")
     keep_old_name(parser, "--name", "--face-name")
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="those of the store")
+    parser.add_argument(
+        "--decoys",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="descriptors of other people, the same for every command on the store",
+    )
     if person:
         _with_person(parser)
     else:
-        parser.add_argument("--purpose", default="default", help="what the templates are for (default %(default)s)")
+        parser.add_argument("--purpose", default="default", help="what the template is for (default '%(default)s')")
     add_model(parser)
 
 

@@ -45,16 +45,21 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     train.add_argument("photos", type=Path, nargs="+", metavar="PATH", help="photographs, folders of these, or features.h5")
     train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
-    train.add_argument("--codebook", type=Path, metavar="FILE", help="the codebook that releases name; default: bundled")
+    train.add_argument("--codebook", type=Path, metavar="FILE", help="codebook that releases name (default: the bundled one)")
     train.add_argument(
-        "--steps", type=at_least(1), default=DensityTraining().steps, help="of the density (default %(default)s)"
+        "--steps", type=at_least(1), default=DensityTraining().steps, help="training steps of the density (default %(default)s)"
     )
     train.add_argument(
-        "--pair-steps", type=at_least(1), default=PairTraining().steps, help="of the neighbors' network (default %(default)s)"
+        "--pair-steps",
+        type=at_least(1),
+        default=PairTraining().steps,
+        help="training steps of the neighbors' network (default %(default)s)",
     )
     train.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
-    train.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin with the photograph after the first K")
-    train.add_argument("--max-features", type=at_least(10), default=2000, help="of a photograph (default %(default)s)")
+    train.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")
+    train.add_argument(
+        "--max-features", type=at_least(10), default=2000, help="features of a photograph at most (default %(default)s)"
+    )
     train.add_argument(
         "--copies",
         type=int,
@@ -63,7 +68,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help="learn from so many altered copies of each photograph too: mirrored, smaller, larger (default %(default)s)",
     )
     train.add_argument("--source", default="", help="where the photographs come from; stored with the networks")
-    train.add_argument("--seed", type=at_least(0), default=0, help="of the training (default %(default)s)")
+    train.add_argument("--seed", type=at_least(0), default=0, help="seed of the training (default %(default)s)")
     train.add_argument("--resume", action="store_true", help="go on from what an interrupted run left beside --output")
     add_json(train)
     train.set_defaults(run=_train)

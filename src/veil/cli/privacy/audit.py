@@ -85,16 +85,24 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("release", type=Path, help="a message (.veil) or a folder of them, or a folder of tiles")
     parser.add_argument(
-        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="originals: features.h5, photographs"
+        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="the originals: features.h5 and photographs"
     )
     _add_attacker(parser)
     _add_effort(parser)
-    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE", help="exit with code 4 if a rule is broken")
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="rules, one a line")
+    parser.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="exit with code 4 if this rule is broken (may be repeated; rules are below)",
+    )
+    parser.add_argument("--policy", type=Path, metavar="FILE", help="file of rules, one a line")
     parser.add_argument(
         "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
     )
-    parser.add_argument("-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="default audit.html")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="page to write (default audit.html)"
+    )
     add_strict(parser)
     add_json(parser)
     parser.set_defaults(run=_audit)
@@ -103,7 +111,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def _add_attacker(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what the attacker has, which `_attacker` reads."""
     parser.add_argument(
-        "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases the server has seen"
+        "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases that the server has seen"
     )
     parser.add_argument(
         "--place-photographs",
@@ -115,11 +123,15 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
     )
     keep_old_name(parser, "--place", "--place-photographs")
     parser.add_argument("--map", type=Path, metavar="FOLDER", help="a map of the place, for what its holder learns by matching")
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="the release's codebook or dictionary; default: bundled")
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="the pool that decoys came from; default: bundled")
+    parser.add_argument(
+        "--codebook", type=Path, metavar="FILE", help="codebook or dictionary of the release (default: the bundled one)"
+    )
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool that the decoys came from (default: the bundled one)")
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
-    parser.add_argument("--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train`; default: bundled")
+    parser.add_argument(
+        "--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train` (default: the bundled ones)"
+    )
     keep_old_name(parser, "--model", "--attack-model")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
 
@@ -130,18 +142,24 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
         "--only", nargs="+", metavar="ATTACK", help="run these attacks alone; the names are those that an audit prints"
     )
     parser.add_argument(
-        "--attacked-features", type=at_least(1), help="attacked at most, over all (default 400, or as many as the rules need)"
+        "--attacked-features",
+        type=at_least(1),
+        help="features attacked at most, over all releases (default 400, or as many as the rules need)",
     )
     keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument(
         "--max-seconds",
         type=at_least(0),
         default=AUDIT_SECONDS,
-        help="of the processor, shared out among the attacks: what is cut short is said (default %(default)s; 0: no limit)",
+        help="processor time that the attacks share; what is cut short is said (default %(default)s; 0: no limit)",
     )
     keep_old_name(parser, "--seconds", "--max-seconds")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="which features those are (default %(default)s)")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="of the structural attacks (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=at_least(0), default=0, help="seed by which attacked features are chosen (default %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=at_least(1), default=2, help="threads of the structural attacks (default %(default)s)"
+    )
     parser.add_argument(
         "--workers",
         type=at_least(1),

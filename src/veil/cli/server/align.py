@@ -36,8 +36,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "positions", type=Path, help="CSV with columns image, latitude, longitude, height (above the ellipsoid)"
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the place (JSON)")
-    parser.add_argument("--seed", type=int, default=0, help="of the search (default 0)")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write the place (JSON)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the search (default 0)")
     add_json(parser)
     parser.set_defaults(run=_align)
 

@@ -45,15 +45,17 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         choices=("words", "distances", "both"),
         help=f"queries to index the map for (default: words where it is public, distances from {INDEXED_FROM} images on)",
     )
-    parser.add_argument("--dictionary", default=BUNDLED, metavar="FILE", help="a codebook (default: the bundled one)")
+    parser.add_argument(
+        "--dictionary", default=BUNDLED, metavar="FILE", help="dictionary of the queries in words (default: the bundled one)"
+    )
     parser.add_argument(
         "--nearest-words",
         type=at_least(1),
         default=NEAREST,
-        help="words that a descriptor is entered under (default %(default)s)",
+        help="nearest words that a descriptor is entered under (default %(default)s)",
     )
     keep_old_name(parser, "--nearest", "--nearest-words")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="that index points (default 2)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="threads that index points (default 2)")
     keep_old_name(parser, "--workers", "--threads")
     add_json(parser)
     parser.set_defaults(run=_index)

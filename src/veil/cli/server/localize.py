@@ -73,22 +73,25 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5); in tiles photographs or raw features"
     )
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="of the queries; default: the bundled one")
-    parser.add_argument("--dictionary", metavar="FILE", help="of queries in words, if the map has no index for it")
+    parser.add_argument("--codebook", type=Path, metavar="FILE", help="codebook of the queries (default: the bundled one)")
+    parser.add_argument("--dictionary", metavar="FILE", help="words: dictionary of the queries, if the map has no index for it")
     parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
-    parser.add_argument("--word-samples", type=at_least(1), default=200_000, help="samples, of words (default %(default)s)")
+    parser.add_argument(
+        "--word-samples", type=at_least(1), default=200_000, help="words: samples of a search (default %(default)s)"
+    )
     keep_old_name(parser, "--iterations", "--word-samples")
     parser.add_argument(
         "--max-seconds",
         type=float,
         metavar="S",
-        help=f"and of the processor's time (default {WORD_SECONDS:g}, positions alone {POSITION_SECONDS:g}; 0: no limit)",
+        help=f"words, positions: processor time of a search (default {WORD_SECONDS:g}, positions alone "
+        f"{POSITION_SECONDS:g}; 0: no limit)",
     )
     parser.add_argument(
         "--pair-samples",
         type=at_least(1),
-        help=f"drawn, of words with gravity (default {UprightOptions().samples}) or positions alone (default "
-        f"{PositionOptions().upright.samples})",
+        help="words with gravity, positions: pairs of candidates that are drawn (default "
+        f"{UprightOptions().samples}, positions alone {PositionOptions().upright.samples})",
     )
     keep_old_name(parser, "--pairs", "--pair-samples")
     parser.add_argument(
@@ -100,12 +103,19 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words, positions: images of the map that are near")
     parser.add_argument("--nearest", type=at_least(1), default=3, metavar="N", help="images that --near takes (default 3)")
-    parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of words with lines (default 0.5)")
+    parser.add_argument(
+        "--gravity-sigma",
+        type=float,
+        default=0.5,
+        metavar="DEG",
+        help="words with lines: standard deviation of gravity (default 0.5)",
+    )
     parser.add_argument(
         "--search",
         choices=("index", "all"),
         default="index",
-        help="by distance: match the images that the map's index names, or all (default index, where the map has one)",
+        help="subspaces and raw features: match the images that the map's index names, or all (default index, "
+        "where the map has one)",
     )
     parser.add_argument(
         "--retrieved",
@@ -115,7 +125,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="N",
         help=f"images of the index to match, more while there is no pose (default {' '.join(map(str, RETRIEVED))})",
     )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC (default 0)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of RANSAC (default 0)")
     add_tile_arguments(parser)
     add_strict(parser)
     add_matching(parser)

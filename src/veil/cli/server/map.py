@@ -89,11 +89,20 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
     add_strict(parser)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of RANSAC and mapping (default 0)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of RANSAC and mapping (default 0)")
     parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map to add the images to; it stays as it is")
-    parser.add_argument("--gravity-sigma", type=float, default=0.5, metavar="DEG", help="of lines' gravity (default 0.5)")
     parser.add_argument(
-        "--gravity", type=Path, metavar="CSV", help="of a map of positions, to check it and to serve words with lines"
+        "--gravity-sigma",
+        type=float,
+        default=0.5,
+        metavar="DEG",
+        help="standard deviation of gravity in messages with lines (default 0.5)",
+    )
+    parser.add_argument(
+        "--gravity",
+        type=Path,
+        metavar="CSV",
+        help="gravity of the photographs of a map of positions, to check it and to serve queries in words with lines",
     )
     parser.add_argument(
         "--max-seconds", type=float, metavar="S", help="stop the mapper after so long (default: only where it hangs)"
@@ -114,8 +123,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def add_matching(parser: argparse.ArgumentParser) -> None:
     """Add the options --matcher, --matcher-weights, --ratio and --workers."""
     add_matcher_arguments(parser)
-    parser.add_argument("--ratio", metavar="R", help="ratio test: none, auto, or a number (default none; of maps auto)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time (default 2)")
+    parser.add_argument(
+        "--ratio",
+        metavar="R",
+        help="ratio test: none, auto, or a number up to 1 (default: auto in `veil map`, else none)",
+    )
+    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
 
 
 def matching_options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # type: ignore[no-untyped-def]

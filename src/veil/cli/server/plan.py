@@ -31,9 +31,14 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--image-count", type=at_least(2), required=True, metavar="N", help="number of images")
     keep_old_name(parser, "--images", "--image-count")
-    parser.add_argument("--features", type=at_least(1), default=1000, metavar="F", help="that each image sends (default 1000)")
     parser.add_argument(
-        "--pairs", choices=("auto", "tracks", "retrieval", "all"), default="auto", help="as for veil map (default auto)"
+        "--features", type=at_least(1), default=1000, metavar="F", help="features that each image sends (default 1000)"
+    )
+    parser.add_argument(
+        "--pairs",
+        choices=("auto", "tracks", "retrieval", "all"),
+        default="auto",
+        help="which pairs are matched, as for `veil map` (default auto)",
     )
     parser.add_argument(
         "--pair-count",
@@ -41,9 +46,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="N",
         help=f"images that each is paired with (default {BY_TRACKS} by tracks, {RETRIEVED} by retrieval)",
     )
-    parser.add_argument("--machines", type=at_least(1), default=1, metavar="M", help="that match pairs (default 1)")
-    parser.add_argument("--cores", type=at_least(1), metavar="C", help="of each machine (default: those of this one)")
-    parser.add_argument("--seconds", type=float, default=6.0, metavar="S", help="for the measurement (default %(default)s)")
+    parser.add_argument("--machines", type=at_least(1), default=1, metavar="M", help="machines that match pairs (default 1)")
+    parser.add_argument("--cores", type=at_least(1), metavar="C", help="cores of each machine (default: those of this one)")
+    parser.add_argument(
+        "--seconds", type=float, default=6.0, metavar="S", help="seconds of the measurement (default %(default)s)"
+    )
     add_json(parser)
     parser.set_defaults(run=_plan)
 

@@ -19,11 +19,17 @@ FIRST = "administrator"
 EXAMPLES = """\
   veil serve store/                              listens on http://127.0.0.1:8700; the first start prints the admin token
   veil serve store/ --demo                       with maps of bundled photographs and a page for browsers
-  veil serve store/ --add-map lobby=map/             with a map that `veil map` wrote
+  veil serve store/ --add-map lobby=map/         with a map that `veil map` wrote
   veil serve store/ --config serve.toml          settings of a file; VEIL_SERVE_PORT=9000 and so on go before it
+"""
+PLACE_EXAMPLES = """\
+  veil map align map/ positions.csv -o place.json
+  veil serve place store/ place.json --map lobby
+"""
+TOKEN_EXAMPLES = """\
   veil serve token store/ --name "robot 7" --scopes localize contribute
   veil serve token store/ --list
-  veil serve place store/ place.json --map lobby
+  veil serve token store/ --revoke t0123456789abcdef     the id that --list shows
 """
 
 
@@ -39,10 +45,10 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "encryption: beyond this machine, put it behind a server that speaks TLS. Needs `pip install 'veil[serve]'`.",
         EXAMPLES,
     )
-    parser.add_argument("folder", type=Path, help="of the server; made where it is missing")
+    parser.add_argument("folder", type=Path, help="folder of the server; made where it is missing")
     add_config(parser)
-    parser.add_argument("--host", help="default 127.0.0.1")
-    parser.add_argument("--port", type=at_least(0), help="default 8700")
+    parser.add_argument("--host", help="address to listen at (default 127.0.0.1)")
+    parser.add_argument("--port", type=at_least(0), help="port to listen at (default 8700)")
     parser.add_argument("--workers", type=at_least(1), help="processes that localize (default 2)")
     parser.add_argument(
         "--add-map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
@@ -61,9 +67,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "serve place",
         "say where on Earth a server's map is",
         "Give a map of a server the place that `veil map align` found; its answers then hold a GeoPose.",
-        EXAMPLES,
+        PLACE_EXAMPLES,
     )
-    parser.add_argument("folder", type=Path, help="of the server")
+    parser.add_argument("folder", type=Path, help="folder of the server")
     parser.add_argument("place", type=Path, help="a file that `veil map align` wrote")
     parser.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
     add_config(parser)
@@ -74,17 +80,26 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "serve token",
         "make, list or revoke tokens of a server",
         "Make a token, whose secret is printed this once, list all, or revoke one.",
-        EXAMPLES,
+        TOKEN_EXAMPLES,
     )
-    parser.add_argument("folder", type=Path, help="of the server")
-    parser.add_argument("--name", help="of whom the new token is for")
-    parser.add_argument("--scopes", nargs="+", choices=SCOPES, default=["localize"], help="default localize")
-    parser.add_argument("--maps", nargs="+", metavar="ID", help="that it may use (default: all)")
-    parser.add_argument("--requests-per-minute", type=at_least(0), default=600, help="default %(default)s")
-    parser.add_argument("--bytes-per-day", type=at_least(0), default=10 << 30, help="default %(default)s")
+    parser.add_argument("folder", type=Path, help="folder of the server")
+    parser.add_argument("--name", help="name of the new token: whom it is for")
+    parser.add_argument(
+        "--scopes", nargs="+", choices=SCOPES, default=["localize"], help="what the token allows (default localize)"
+    )
+    parser.add_argument("--maps", nargs="+", metavar="ID", help="maps that the token may use (default: all)")
+    parser.add_argument(
+        "--requests-per-minute",
+        type=at_least(0),
+        default=600,
+        help="requests in a minute that the token allows (default %(default)s)",
+    )
+    parser.add_argument(
+        "--bytes-per-day", type=at_least(0), default=10 << 30, help="bytes in a day that the token allows (default %(default)s)"
+    )
     parser.add_argument("--list", action="store_true", help="print all tokens")
     add_config(parser)
-    parser.add_argument("--revoke", metavar="TOKEN", help="id of a token that is to allow nothing any more")
+    parser.add_argument("--revoke", metavar="TOKEN", help="revoke the token of this id: it allows nothing any more")
     add_json(parser)
     parser.set_defaults(run=_token)
 

@@ -13,6 +13,8 @@ from veil.errors import InputError
 EXAMPLES = """\
   veil serve backup store/ -o backups/monday.backup              while the server runs
   veil serve backup store/ --list                                the backups that the server knows
+"""
+RESTORE_EXAMPLES = """\
   veil serve restore backups/monday.backup store2/
   veil serve restore monday-copy.backup store2/ --newer store/veil.sqlite      with all deletions until then
 """
@@ -29,10 +31,10 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "where it was written. A copy elsewhere is not known (docs/reference/service.md#backups).",
         EXAMPLES,
     )
-    parser.add_argument("folder", type=Path, help="of the server")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file")
+    parser.add_argument("folder", type=Path, help="folder of the server")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="a new file for the backup")
     parser.add_argument("--list", action="store_true", help="print the backups that the server knows")
-    parser.add_argument("--forget", metavar="ID", help="of a backup whose file you deleted")
+    parser.add_argument("--forget", metavar="ID", help="forget the backup of this id, whose file you deleted")
     add_config(parser)
     parser.set_defaults(run=_backup)
 
@@ -42,10 +44,10 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "a server's folder from a backup",
         "Make a server's folder from a backup, which is checked as a whole before. A folder that holds anything is never\n"
         "overwritten. The settings name the storage of the new server, which may be of another kind.",
-        EXAMPLES,
+        RESTORE_EXAMPLES,
     )
     parser.add_argument("backup", type=Path, help="a file that `veil serve backup` wrote")
-    parser.add_argument("folder", type=Path, help="that is missing or empty")
+    parser.add_argument("folder", type=Path, help="folder of the new server, missing or empty")
     parser.add_argument(
         "--newer", type=Path, metavar="FILE", help="a later veil.sqlite or backup of the server: its deletions are done, too"
     )

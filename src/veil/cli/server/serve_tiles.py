@@ -33,20 +33,25 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "under others. The exit by one server needs a matrix as large as the tiles, and a hint, which are computed here.",
         EXAMPLES,
     )
-    parser.add_argument("folder", type=Path, help="of the server")
+    parser.add_argument("folder", type=Path, help="folder of the server")
     parser.add_argument("tiles", type=Path, nargs="?", help="a folder that `veil tiles cut` wrote")
-    parser.add_argument("--name", help="by which devices ask for them")
-    parser.add_argument("--list", action="store_true", help="print what the server has")
-    parser.add_argument("--remove", metavar="NAME", help="serve these tiles no more")
-    parser.add_argument("--no-one-server", action="store_true", help="no matrix and no hint: two servers, or all tiles at once")
+    parser.add_argument("--name", help="name by which devices ask for the tiles")
+    parser.add_argument("--list", action="store_true", help="print the tiles that the server has")
+    parser.add_argument("--remove", metavar="NAME", help="serve the tiles of this name no more")
+    parser.add_argument(
+        "--no-one-server",
+        action="store_true",
+        help="compute no matrix and no hint: devices fetch from two servers, or all tiles at once",
+    )
     parser.add_argument(
         "--localizations",
         type=at_least(1),
         default=LOCALIZATIONS,
         metavar="N",
-        help="of a device, for which the exit by one server is laid out (default %(default)s; see `veil tiles plan`)",
+        help="localizations of a device, for which fetching from one server is laid out (default %(default)s; "
+        "see `veil tiles plan`)",
     )
-    parser.add_argument("--threads", type=at_least(1), default=1, help="that compute the hint (default %(default)s)")
+    parser.add_argument("--threads", type=at_least(1), default=1, help="threads that compute the hint (default %(default)s)")
     add_json(parser)
     parser.set_defaults(run=_tiles)
 

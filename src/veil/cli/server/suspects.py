@@ -28,7 +28,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "does that, and a revoked token gives no more (`veil serve token`). Honest contributions can be listed, too.",
         EXAMPLES,
     )
-    parser.add_argument("folder", type=Path, help="of the server")
+    parser.add_argument("folder", type=Path, help="folder of the server")
     parser.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
     add_config(parser)
     add_json(parser)

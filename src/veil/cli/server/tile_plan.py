@@ -30,23 +30,31 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         commands,
         "tiles plan",
         "what private fetching of tiles costs",
-        "Print what a device downloads once and exchanges a localization, and what servers compute, for each way to\n"
-        "fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest bytes.\n"
-        "Seconds of servers are of one core, measured on this machine.",
+        "Print what a device downloads once and exchanges for each localization, and what servers compute, for each way\n"
+        "to fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest\n"
+        "bytes. Seconds of servers are of one core, measured on this machine.",
         EXAMPLES,
     )
     parser.add_argument("map", type=Path, help="a folder that `veil tiles cut` or, from raw features, `veil map` wrote")
-    parser.add_argument("--bytes", type=at_least(1), metavar="N", help=f"of a tile of a map (default {DEFAULT.tile_bytes})")
-    parser.add_argument("--pca-axes", type=at_least(2), help=f"of its descriptors (default {DEFAULT.axes})")
-    keep_old_name(parser, "--axes", "--pca-axes")
-    parser.add_argument("--bits", type=int, choices=(4, 8), help=f"along each axis (default {DEFAULT.bits})")
-    parser.add_argument("--asked", type=at_least(1), metavar="N", help=f"tiles of a localization (default {DEFAULT.asked})")
     parser.add_argument(
-        "--queries-a-day", type=at_least(1), default=100, metavar="N", help="localizations of a device (default 100)"
+        "--bytes", type=at_least(1), metavar="N", help=f"bytes of a tile of a map (default {DEFAULT.tile_bytes})"
     )
-    parser.add_argument("--days", type=at_least(1), default=7, metavar="D", help="that a version of the map lasts (default 7)")
-    parser.add_argument("--mbit", type=float, default=20.0, metavar="M", help="10^6 bits a second of its link (default 20)")
-    parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="of each measurement (default 2)")
+    parser.add_argument("--pca-axes", type=at_least(2), help=f"axes of the descriptors' PCA (default {DEFAULT.axes})")
+    keep_old_name(parser, "--axes", "--pca-axes")
+    parser.add_argument("--bits", type=int, choices=(4, 8), help=f"bits along each axis (default {DEFAULT.bits})")
+    parser.add_argument(
+        "--asked", type=at_least(1), metavar="N", help=f"tiles that every localization asks for (default {DEFAULT.asked})"
+    )
+    parser.add_argument(
+        "--queries-a-day", type=at_least(1), default=100, metavar="N", help="localizations of a device in a day (default 100)"
+    )
+    parser.add_argument(
+        "--days", type=at_least(1), default=7, metavar="D", help="days that a version of the map lasts (default 7)"
+    )
+    parser.add_argument(
+        "--mbit", type=float, default=20.0, metavar="M", help="speed of the device's link, in 10^6 bits a second (default 20)"
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, metavar="S", help="seconds of each measurement (default 2)")
     add_json(parser)
     parser.set_defaults(run=_plan)
 

@@ -34,23 +34,29 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("map", type=Path, help="a folder that `veil map` wrote from raw features")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="a new folder for the tiles")
     parser.add_argument(
-        "--bytes", type=at_least(1), default=DEFAULT.tile_bytes, metavar="N", help="of a tile (default %(default)s)"
+        "--bytes", type=at_least(1), default=DEFAULT.tile_bytes, metavar="N", help="bytes of a tile (default %(default)s)"
     )
-    parser.add_argument("--points", type=at_least(1), metavar="N", help="in a tile at most (default: as many as fit)")
+    parser.add_argument("--points", type=at_least(1), metavar="N", help="points in a tile at most (default: as many as fit)")
     parser.add_argument(
-        "--pca-axes", type=at_least(2), default=DEFAULT.axes, help="of the descriptors' PCA (default %(default)s)"
+        "--pca-axes", type=at_least(2), default=DEFAULT.axes, help="axes of the descriptors' PCA (default %(default)s)"
     )
     keep_old_name(parser, "--axes", "--pca-axes")
-    parser.add_argument("--bits", type=int, choices=BITS, default=DEFAULT.bits, help="along each axis (default %(default)s)")
     parser.add_argument(
-        "--descriptors", type=int, choices=(1, 2), default=DEFAULT.aspects, help="of a point at most (default %(default)s)"
+        "--bits", type=int, choices=BITS, default=DEFAULT.bits, help="bits along each axis (default %(default)s)"
+    )
+    parser.add_argument(
+        "--descriptors",
+        type=int,
+        choices=(1, 2),
+        default=DEFAULT.aspects,
+        help="descriptors of a point at most (default %(default)s)",
     )
     parser.add_argument(
         "--overlap",
         type=float,
         default=DEFAULT.overlap,
         metavar="SHARE",
-        help="of its number of cameras that a cell takes from around it (default %(default)s)",
+        help="cameras that a cell takes from around it, as a share of its own (default %(default)s)",
     )
     parser.add_argument(
         "--asked",
@@ -63,11 +69,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--word-count",
         type=at_least(2),
         metavar="N",
-        help="of the manifest's sketches, by which devices choose tiles (default: 64 a tile, between 1024 and 4096)",
+        help="words of the manifest's sketches, by which devices choose tiles (default: 64 a tile, between 1024 and 4096)",
     )
     keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--place", type=Path, metavar="FILE", help="where on Earth the map is (`veil map align`)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of samples and sketches (default 0)")
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of samples and sketches (default 0)")
     add_json(parser)
     parser.set_defaults(run=_cut)
 
