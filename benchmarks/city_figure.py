@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from city_material import SCENES, material, posed_images
 from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 
+from veil.report.figures import BLACK, LIGHT, ORANGE, SERIES, VERMILION, drawn
 from worlds.city.images import City, CityImage, CityOptions
 from worlds.city.plan import PITCH_M
 from worlds.city.tracks import PosedImage, TrackPairs, joined, track_pairs
@@ -87,12 +87,17 @@ def _chosen(pairs: TrackPairs, low: float, high: float) -> np.ndarray:
 
 def draw(city: City, walks: list[list[CityImage]], real: TrackPairs, simulated: TrackPairs, path: Path) -> None:
     """Plan with cameras and facades, one image's features, and the distributions of distances."""
-    figure = Figure(figsize=(12, 8.6), layout="constrained")
-    plan, image, angles, distances = figure.subplots(2, 2).ravel()
-    _draw_plan(plan, city, walks)
-    _draw_image(image, walks[0][10])
+    with drawn(path, 2, 2, size=(12, 8.6), grid=None) as (_, axes):
+        plan, image, angles, distances = axes.ravel()
+        _draw_plan(plan, city, walks)
+        _draw_image(image, walks[0][10])
+        _draw_tracks(angles, distances, {"real": (real, BLACK), "simulated": (simulated, VERMILION)})
+
+
+def _draw_tracks(angles, distances, sides: Mapping[str, tuple[TrackPairs, str]]) -> None:
     far = angles.twinx()
-    for pairs, color, name in ((real, "black", "real"), (simulated, "tab:red", "simulated")):
+    far.spines.right.set_visible(True)
+    for name, (pairs, color) in sides.items():
         rows = [(_chosen(pairs, low, high), (low + high) / 2) for low, high in ANGLES]
         enough = [(own, middle) for own, middle in rows if own.sum() >= 50]
         axis = [middle for _, middle in enough]
@@ -105,18 +110,17 @@ def draw(city: City, walks: list[list[CityImage]], real: TrackPairs, simulated: 
         distances.hist(pairs.other, bins, density=True, histtype="step", color=color, ls="--", label=f"{name}, nearest other")
     angles.set(xlabel="angle between two views (degrees)", ylabel="points found again (%)", ylim=(0, 100), xlim=(0, 52))
     far.set(ylabel="distance of descriptors (512ths)", ylim=(0, 600))
-    angles.set_title("Repeatability (dots) and distance within tracks (lines)", fontsize=10)
+    angles.set_title("Repeatability (dots) and distance within tracks (lines)")
     angles.legend(loc="upper left", fontsize=7)
-    far.legend(loc="lower right", fontsize=7)
+    far.legend(loc="upper right", fontsize=7)
     distances.set(xlabel="distance of descriptors (512ths)", yticks=[])
-    distances.set_title("All pairs: to the same point, and to the nearest other", fontsize=10)
-    distances.legend(fontsize=8)
-    figure.savefig(path, dpi=80)
+    distances.set_title("All pairs: to the same point, and to the nearest other")
+    distances.legend()
 
 
 def _draw_plan(axes, city: City, walks: list[list[CityImage]]) -> None:
     cells = [(x, y) for x in (-1, 0, 1) for y in (-1, 0, 1)]
-    for wanted, color, label in ((False, "0.55", "facade"), (True, "tab:orange", "copy of a template")):
+    for wanted, color, label in ((False, LIGHT, "facade"), (True, ORANGE, "copy of a template")):
         facades = [f for cell in cells for f in city.facades(cell) if f.is_copy == wanted]
         ends = [np.array([f.corner, f.corner + f.along * f.width_m])[:, :2] for f in facades]
         axes.add_collection(LineCollection(ends, colors=color, linewidths=3, label=label))
@@ -124,12 +128,12 @@ def _draw_plan(axes, city: City, walks: list[list[CityImage]]) -> None:
     for number, walk in enumerate(walks):
         centers = np.array([image.cam_from_world.center for image in walk])
         looks = np.array([image.cam_from_world.rotation[2] for image in walk])
-        color = f"C{number % 10}"
+        color = SERIES[number % len(SERIES)]
         axes.plot(*centers[:, :2].T, ".", ms=2, color=color)
         axes.quiver(*centers[::4, :2].T, *looks[::4, :2].T, color=color, width=0.003, scale=28)
     reach = 1.5 * PITCH_M
     axes.set(aspect="equal", xlim=(-reach, reach), ylim=(-reach, reach), xlabel="m", title=f"{len(walks)} walks, from above")
-    axes.legend(fontsize=8, loc="upper left")
+    axes.legend(loc="upper left")
 
 
 def _draw_image(axes, image: CityImage) -> None:
@@ -138,8 +142,8 @@ def _draw_image(axes, image: CityImage) -> None:
     facade = np.where(image.landmarks >= 0, (image.landmarks >> 16) % 7, -1)
     for value in np.unique(facade):
         own = facade == value
-        color = "0.75" if value < 0 else f"C{value}"
+        color = LIGHT if value < 0 else SERIES[value]
         axes.scatter(*features.keypoints[own].T, s=features.scales[own] ** 1.2, facecolors="none", edgecolors=color, lw=0.7)
     camera = features.camera
     axes.set(xlim=(0, camera.width_px), ylim=(camera.height_px, 0), aspect="equal")
-    axes.set_title(f"{len(features)} features of one image (gray: clutter)", fontsize=10)
+    axes.set_title(f"{len(features)} features of one image (gray: clutter)")

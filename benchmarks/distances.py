@@ -42,6 +42,7 @@ from veil.files.codebooks import bundled_decoys
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.mechanisms.public import publish
+from veil.report.figures import BLACK, BLUE, GRAY, GREEN, PURPLE, VERMILION, drawn, legend_below
 from worlds import generator
 
 try:
@@ -190,35 +191,27 @@ def _set(random: np.random.Generator, side: list[np.ndarray], count: int, m: int
 
 def _draw(path: Path, records: list[dict[str, object]], threads: int) -> None:
     """Draw the shares by dimension, one panel for each size and distance."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     cells = list(dict.fromkeys((r["features"], r["distance"]) for r in records if "floor_ms" in r))
-    figure, panels = pyplot.subplots(1, len(cells), figsize=(3.4 * len(cells), 3.2), sharey=True, squeeze=False)
     names = {"s2s": "subspace to subspace", "p2s": "point to subspace"}
-    for panel, (count, name) in zip(panels[0], cells, strict=True):
-        rows = [r for r in records if (r["features"], r["distance"]) == (count, name) and "floor_ms" in r]
-        for key, label, color in (
-            ("float_share", "all pairs, single precision", "#0072B2"),
-            ("fixed_share", "all pairs, 16 bits", "#CC79A7"),
-            ("search_share", "as searched (pruned where it pays)", "#009E73"),
-            ("whole_share", "with packing and float64", "#D55E00"),
-            ("numpy_share", "NumPy planes", "#999999"),
-        ):
-            values = [100 * float(r.get(key, np.nan)) for r in rows]  # type: ignore[arg-type]
-            panel.plot(range(len(rows)), values, "o-", color=color, label=label, markersize=4)
-        panel.axhline(100, color="black", linewidth=0.8, linestyle=":")
-        panel.set_xticks(range(len(rows)), [str(r["m"]) for r in rows])
-        panel.set_xlabel("m")
-        panel.set_title(f"{names[str(name)]}\n{count} x {count}", fontsize=9)
-        panel.grid(axis="y", linewidth=0.3)
-    panels[0, 0].set_ylim(bottom=0)  # of all, as they share it
-    panels[0, 0].set_ylabel(f"% of the speed of the matrix\nproduct alone, {threads} thread(s)")
-    figure.legend(*panels[0, 0].get_legend_handles_labels(), loc="lower center", ncols=5, fontsize=7, frameon=False)
-    figure.tight_layout(rect=(0, 0.08, 1, 1))
-    figure.savefig(path, dpi=150)
+    with drawn(path, 1, len(cells), size=(3.4 * len(cells), 3.4), grid="y", sharey=True) as (figure, panels):
+        for panel, (count, name) in zip(panels[0], cells, strict=True):
+            rows = [r for r in records if (r["features"], r["distance"]) == (count, name) and "floor_ms" in r]
+            for key, label, color in (
+                ("float_share", "all pairs, single precision", BLUE),
+                ("fixed_share", "all pairs, 16 bits", PURPLE),
+                ("search_share", "as searched (pruned where it pays)", GREEN),
+                ("whole_share", "with packing and float64", VERMILION),
+                ("numpy_share", "NumPy planes", GRAY),
+            ):
+                values = [100 * float(r.get(key, np.nan)) for r in rows]  # type: ignore[arg-type]
+                panel.plot(range(len(rows)), values, "o-", color=color, label=label)
+            panel.axhline(100, color=BLACK, linewidth=0.8, linestyle=":")
+            panel.set_xticks(range(len(rows)), [str(r["m"]) for r in rows])
+            panel.set_xlabel("m")
+            panel.set_title(f"{names[str(name)]}\n{count} x {count}")
+        panels[0, 0].set_ylim(bottom=0)  # of all, as they share it
+        panels[0, 0].set_ylabel(f"% of the speed of the matrix\nproduct alone, {threads} thread(s)")
+        legend_below(figure, columns=5)
 
 
 def _head(side: FeatureSet, count: int) -> FeatureSet:

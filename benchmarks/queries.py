@@ -50,6 +50,7 @@ from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage
 from veil.randomness import seeded
+from veil.report.figures import drawn, series
 from veil.scene import MappedImage, Scene
 from veil.threads import settle
 from worlds.city.images import PHONE
@@ -264,21 +265,17 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
 
 def draw(rows: list[dict], path: Path) -> None:
     """Seconds of a query against images of the map, by the index and by all images."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    for color, kind in zip(("tab:blue", "tab:green", "tab:orange"), dict.fromkeys(row["kind"] for row in rows), strict=False):
-        own = [row for row in rows if row["kind"] == kind]
-        sizes = [row["images"] for row in own]
-        axes.plot(sizes, [row["mean_s"] for row in own], "o-", color=color, label=f"{kind}, by the index")
-        slow = [(row["images"], row["exhaustive"]["mean_s"]) for row in own if "exhaustive" in row]
-        if slow:
-            axes.plot(*zip(*slow, strict=True), "s--", color=color, label=f"{kind}, all images")
-    axes.set(xscale="log", yscale="log", xlabel="images of the map", ylabel="seconds a query, one thread, mean")
-    axes.grid(alpha=0.3, which="both")
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    with drawn(path, size=(6.4, 4.0)) as (_, panels):
+        axes = panels[0, 0]
+        for kind, color in series([row["kind"] for row in rows]).items():
+            own = [row for row in rows if row["kind"] == kind]
+            sizes = [row["images"] for row in own]
+            axes.plot(sizes, [row["mean_s"] for row in own], "o-", color=color, label=f"{kind}, by the index")
+            slow = [(row["images"], row["exhaustive"]["mean_s"]) for row in own if "exhaustive" in row]
+            if slow:
+                axes.plot(*zip(*slow, strict=True), "s--", color=color, label=f"{kind}, all images")
+        axes.set(xscale="log", yscale="log", xlabel="images of the map", ylabel="seconds a query, one thread, mean")
+        axes.legend()
 
 
 def main() -> None:

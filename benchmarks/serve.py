@@ -39,6 +39,7 @@ from veil.pipelines.demo import HELD_OUT
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
+from veil.report.figures import BLUE, GREEN, drawn
 from veil.server.service import Service
 from veil.threads import settle, single_blas
 from veil.wire import decode
@@ -232,21 +233,15 @@ def told(pid: int, what: str) -> Iterator[str]:
 
 def draw(path: Path, latencies: list[tuple[float, float]], memory: list[tuple[float, float]]) -> None:
     """Latencies and memory over time."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (top, bottom) = plt.subplots(2, 1, figsize=(8, 5), sharex=True)
-    top.plot(*np.array(latencies).T, ".", markersize=2, color="tab:blue")
-    top.set_ylabel("seconds of a query")
-    top.set_ylim(bottom=0)
-    bottom.plot(*(np.array(memory) / [1, 1e6]).T, color="tab:green")
-    bottom.set_ylabel("memory, MB")
-    bottom.set_ylim(0, 1.1e-6 * max(size for _, size in memory))
-    bottom.set_xlabel("seconds")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    with drawn(path, 2, 1, size=(8, 5), sharex=True) as (_, axes):
+        top, bottom = axes[:, 0]
+        top.plot(*np.array(latencies).T, ".", markersize=2, color=BLUE)
+        top.set_ylabel("seconds of a query")
+        top.set_ylim(bottom=0)
+        bottom.plot(*(np.array(memory) / [1, 1e6]).T, color=GREEN)
+        bottom.set_ylabel("memory, MB")
+        bottom.set_ylim(0, 1.1e-6 * max(size for _, size in memory))
+        bottom.set_xlabel("seconds")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from veil.report.figures import LIFTINGS, SERIES, drawn, legend_below, series
 from worlds.figure_rows import FIGURES
 
 REPORT = Path(figures.__file__).parent
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # Marks of a style of one's own, outside of the module that has it.
 OWN_STYLE = r"savefig|pyplot|matplotlib\.use|#[0-9A-Fa-f]{6}\b|frameon|constrained_layout|\bdpi="
 
@@ -77,7 +78,7 @@ def test_what_lies_over_something_is_seen(tmp_path: Path) -> None:
 def test_no_module_has_a_style_of_its_own() -> None:
     own = {
         path.name: found
-        for path in sorted(REPORT.glob("*.py"))
+        for path in sorted([*REPORT.glob("*.py"), *BENCHMARKS.glob("*.py")])
         if path.name != "figures.py" and (found := re.findall(OWN_STYLE, path.read_text()))
     }
     assert own == {}
