@@ -247,6 +247,41 @@ def test_the_switch_shows_what_each_has(browser: Browser, view: View, tmp_path: 
     assert "--images" in browser.run("return document.getElementById('caption').textContent")
 
 
+@pytest.mark.parametrize("kind", ["positions", "lines"])
+def test_two_images_are_joined_by_the_points_that_both_see(kind: str, browser: Browser, tmp_path: Path) -> None:
+    """Oracle: the intersection of the map's rows. Strokes join keypoints; of lines nothing is joined, as no place is known."""
+    scene, _ = planted_map("pairs", kind, images=4, points=60)
+    made = view_of_scene(scene, "pairs")
+    opened(browser, page(made).html, tmp_path)
+    first, second = made.images[0], made.images[2]
+    both = np.intersect1d(*(item.point_rows[item.point_rows >= 0] for item in (first, second)))
+    assert len(both) > 5
+    browser.run("veilView.choose({ image: veilView.view.images[0] })")
+    told = browser.run("return [...document.getElementById('other').options].map(({ value, text }) => [value, text])")
+    assert ["2", f"{second.name} ({len(both)})"] in told and len(told) == 4  # "3 images ..." and these
+    caption = "return document.getElementById('caption').textContent"
+    alone = browser.run(caption)
+    browser.run("veilView.compare(veilView.view.images[2])")
+    assert f"{len(both)} points of the map are seen by both" in browser.run(caption)
+    assert ("Lines of one color" in browser.run(caption)) == (kind == "lines")
+    drawn = browser.run(
+        "const canvas = document.getElementById('picture');"
+        "const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);"
+        "const { images } = veilView.view; const factor = canvas.width / images[0].size[0];"
+        "return veilView.shared(images[0], images[2]).map(([row]) => veilView.pixels(images[0], [row])[0]).map(([x, y]) =>"
+        " data[4 * (Math.round(y * factor) * canvas.width + Math.round(x * factor)) + 3])"
+    )
+    share = np.mean(np.array(drawn) > 0)
+    assert share == 1 if kind == "positions" else share < 1
+    browser.run("document.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape' }))")
+    browser.run("veilView.choose({ image: veilView.view.images[0] })")
+    for count in (1, 2, 3):  # M: the next; after the last one none
+        browser.run("document.dispatchEvent(new KeyboardEvent('keydown', { key: 'm' }))")
+        assert browser.run("return document.getElementById('other').selectedIndex") == count
+    browser.run("document.dispatchEvent(new KeyboardEvent('keydown', { key: 'm' }))")
+    assert browser.run(caption) == alone and complaints(browser) == []
+
+
 def test_an_audit_alone_is_a_gallery(browser: Browser, view: View, tmp_path: Path) -> None:
     """A page without points or poses draws no scene, and still switches."""
     bare = replace(view, points=np.zeros((0, 3)), images=[replace(image, cam_from_world=None) for image in view.images])

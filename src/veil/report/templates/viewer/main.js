@@ -3,8 +3,8 @@
 import { arrayOf } from "./arrays.js";
 import { Drawing } from "./drawing.js";
 import { Orbit } from "./orbit.js";
-import { drawPicture, pictureLines } from "./picture.js";
-import { cornersOf, ellipsoid, planesOf, pyramid, rays } from "./sketches.js";
+import { drawPair, drawPicture, pictureLines } from "./picture.js";
+import { cornersOf, ellipsoid, evenly, planesOf, pyramid, rays } from "./sketches.js";
 import { minus, norm, plus, projected, scaled, unit } from "./vectors.js";
 
 const NONE = 0xffffffff;
@@ -15,13 +15,14 @@ const MOST_FITTED = 4000;
 const LEAST_DRAWN = 20000;
 const NEAR_PX = 12;
 const MOST_NAMES = 12;
+const MOST_MATCHES = 120;
 
 const part = (id) => document.getElementById(id);
 const view = JSON.parse(part("view").textContent);
 const [places, keypoints, seen, lines, aligned, known] = ["places", "keypoints", "seen", "lines", "aligned", "known"].map(arrayOf);
 const colors = { device: arrayOf("device"), server: null, attack: arrayOf("attack") };
 const { low, stride } = view.points;
-const state = { mode: "server", image: null, point: null, attack: 0, shown: view.points.count, changed: 0, from: null };
+const state = { mode: "server", image: null, other: null, point: null, attack: 0, shown: view.points.count, changed: 0, from: null };
 let drawing = null;
 let orbit = null;
 let asked = false;
@@ -39,6 +40,19 @@ function pointsOf({ first, count }) {
     }
   }
   return rows;
+}
+
+/** Of the points that both images see, the row of each in the one and in the other. */
+function shared(image, other) {
+  const rows = new Map(pointsOf(image).map((row) => [seen[row], row]));
+  return pointsOf(other).filter((row) => rows.has(seen[row])).map((row) => [rows.get(seen[row]), row]);
+}
+
+/** The images that see points of an image, with the number of these, the most first. */
+function partners(image) {
+  const own = new Set(pointsOf(image).map((row) => seen[row]));
+  const counted = view.images.map((other) => [other, other === image ? 0 : pointsOf(other).filter((row) => own.has(seen[row])).length]);
+  return counted.filter(([, count]) => count > 0).sort((a, b) => b[1] - a[1]);
 }
 
 /** The images that see a point. */
@@ -170,7 +184,7 @@ function outline() {
   const planes = [];
   const seeing = state.point === null ? [] : seers(state.point).filter((image) => image.pose !== null);
   for (const image of view.images) {
-    if (image.pose !== null && image !== state.image && !seeing.includes(image) && layer(image.query ? "queries" : "cameras")) {
+    if (image.pose !== null && image !== state.image && image !== state.other && !seeing.includes(image) && layer(image.query ? "queries" : "cameras")) {
       strokes.push(...pyramid(image, view.pyramid * (image.query ? 1.3 : 1), image.query ? palette.query : palette.camera, view.images.length > 100 ? 0.5 : 0.75, image.query ? 2 : 1.3));
       if (image.uncertainty !== null) {
         strokes.push(...ellipsoid(image, view.enlarged, palette.query));
@@ -180,7 +194,8 @@ function outline() {
   let marked = [];
   if (state.image !== null && state.image.pose !== null) {
     const { image } = state;
-    const rows = pointsOf(image);
+    const both = state.other === null ? null : shared(image, state.other);
+    const rows = both === null ? pointsOf(image) : both.map(([row]) => row);
     marked = rows.map((row) => seen[row]);
     strokes.push(...pyramid(image, 1.35 * view.pyramid, palette.chosen, 1, 2.6));
     if (image.uncertainty !== null) {
@@ -188,6 +203,12 @@ function outline() {
     }
     if (layer("links")) {
       link(image, rows, strokes, planes);
+    }
+    if (both !== null && state.other.pose !== null) {
+      strokes.push(...pyramid(state.other, 1.2 * view.pyramid, palette.chosen, 0.9, 2));
+      if (layer("links")) {
+        link(state.other, both.map(([, row]) => row), strokes, planes);
+      }
     }
   }
   if (state.point !== null) {
@@ -220,15 +241,37 @@ function link(image, rows, strokes, planes) {
 
 /** Choose an image, a point, or nothing. */
 function choose({ image = null, point = null }) {
-  [state.image, state.point, state.attack] = [image, point, 0];
+  [state.image, state.other, state.point, state.attack] = [image, null, point, 0];
   part("panel").hidden = image === null && point === null;
   document.body.classList.toggle("chosen", !part("panel").hidden);
   part("choose").value = image === null ? "" : String(view.images.indexOf(image));
+  const others = image === null ? [] : partners(image);
+  part("other-choice").hidden = others.length === 0;
+  part("other").replaceChildren(new Option(`${others.length} images …`, ""));
+  part("other").append(...others.map(([other, count]) => new Option(`${other.name} (${count})`, String(view.images.indexOf(other)))));
   showPanel();
   if (drawing !== null) {
     outline();
     layOut();
   }
+}
+
+/** Show the points that the chosen image and another one both see, or (null) those of the chosen image. */
+function compare(other) {
+  state.other = other;
+  part("other").value = other === null ? "" : String(view.images.indexOf(other));
+  showPanel();
+  if (drawing !== null) {
+    outline();
+    layOut();
+  }
+}
+
+/** Compare with the next of the images that share points, after the last with none. */
+function comparedNext() {
+  const options = [...part("other").options].map(({ value }) => value);
+  const next = options[(options.indexOf(part("other").value) + 1) % options.length];
+  compare(next === "" ? null : view.images[Number(next)]);
 }
 
 /** Tell the eye what the panels cover, so that the middle of what is free is the middle of what is seen. */
@@ -283,49 +326,83 @@ function named(images) {
   return images.length > MOST_NAMES ? `${names} and ${images.length - MOST_NAMES} more` : names;
 }
 
-/** Draw the chosen image as the present mode has it, and say what it is. */
-function showPicture(image) {
+/** What the present mode has of an image, to be drawn, and a sentence that says what it is. */
+function pictured(image) {
   const all = range(image.first, image.count);
   const matched = pointsOf(image);
   const others = all.filter((row) => seen[row] === NONE);
   const { css } = palette;
-  const told = { size: image.size, pictures: [], lines: [], dots: [] };
-  const recovered = image.recovered[state.attack];
-  const dotted = (rows, color, radius) => told.dots.push({ places: pixels(keypoints, image, rows), color: css(color), radius });
-  let caption = view.absent.device;
+  const found = { size: image.size, pictures: [], lines: [], dots: [], caption: view.absent.device };
+  const recovered = image.recovered[image === state.image ? state.attack : 0];
+  const dotted = (rows, color, radius) => found.dots.push({ places: pixels(keypoints, image, rows), color: css(color), radius });
   if (state.mode === "device") {
     const whole = [0, 0, ...image.size];
     if (image.photograph !== null) {
-      told.pictures.push({ image: pictures[image.photograph], place: whole });
-      caption = "The photograph, which stays on the device.";
+      found.pictures.push({ image: pictures[image.photograph], place: whole });
+      found.caption = "The photograph, which stays on the device.";
     }
     if (image.knownCount > 0) {
-      told.dots.push({ places: pixels(known, image, range(image.known, image.knownCount)), color: css("device"), radius: 1.7 });
-      caption = `${image.photograph === null ? "" : "The photograph and "}its keypoints where they truly are: both stay on the device.`;
+      found.dots.push({ places: pixels(known, image, range(image.known, image.knownCount)), color: css("device"), radius: 1.7 });
+      found.caption = `${image.photograph === null ? "" : "The photograph and "}its keypoints where they truly are: both stay on the device.`;
     }
   } else if (state.mode === "attack" && recovered !== undefined) {
-    told.pictures.push({ image: pictures[recovered.picture], place: squareOf(image) });
-    caption = recovered.title;
+    found.pictures.push({ image: pictures[recovered.picture], place: squareOf(image) });
+    found.caption = recovered.title;
   } else if (state.mode === "attack" && image.lines !== null && matched.length > 0) {
     dotted(matched, "attack", 1.8);
-    caption = "No attack is needed for these: each is where a point of the map projects to, and so near the keypoint that its line hid.";
+    found.caption = "No attack is needed for these: each is where a point of the map projects to, and so near the keypoint that its line hid.";
   } else if (state.mode === "attack") {
-    caption = view.absent.attack;
+    found.caption = view.absent.attack;
   } else if (image.sent !== null) {
-    told.pictures.push({ image: pictures[image.sent], place: [0, 0, ...image.size] });
-    caption = "What was sent, as the audit drew it.";
+    found.pictures.push({ image: pictures[image.sent], place: [0, 0, ...image.size] });
+    found.caption = "What was sent, as the audit drew it.";
   } else if (image.lines !== null) {
-    told.lines = pictureLines(image, all.map((row) => lineOf(image, row)), (k) => css(aligned[image.lines + k] ? "upright" : "quiet"));
-    caption = "A line through each keypoint, not where on it. Blue: along gravity. Drawn without lens distortion.";
+    found.lines = pictureLines(image, all.map((row) => lineOf(image, row)), (k) => css(aligned[image.lines + k] ? "upright" : "quiet"));
+    found.caption = "A line through each keypoint, not where on it. Blue: along gravity. Drawn without lens distortion.";
   } else {
     dotted(others, "quiet", 1.3);
     dotted(matched, image.query ? "query" : "server", 1.8);
-    caption = image.query ? "Positions of keypoints; orange: inliers of the pose." : "Positions of keypoints that see points of the map.";
+    found.caption = image.query ? "Positions of keypoints; orange: inliers of the pose." : "Positions of keypoints that see points of the map.";
   }
-  part("caption").textContent = caption;
+  return found;
+}
+
+/** Draw the chosen image as the present mode has it, alone or joined with another one, and say what it is. */
+function showPicture(image) {
   const phone = matchMedia("(max-width: 63rem)").matches;
   const most = part("panel").clientWidth - 28;
-  drawPicture(part("picture"), [most, innerHeight * (view.gallery ? 0.55 : phone ? 0.24 : 0.4)], told);
+  const high = view.gallery ? 0.55 : phone ? 0.24 : 0.4;
+  if (state.other !== null) {
+    showPair([image, state.other], [most, innerHeight * Math.max(high, phone ? 0.34 : 0.62)]);
+    return;
+  }
+  const found = pictured(image);
+  part("caption").textContent = found.caption;
+  drawPicture(part("picture"), [most, innerHeight * high], found);
+}
+
+/** Draw two images with the points that both see: joined places, or lines of one color where the server has lines alone. */
+function showPair(images, box) {
+  const all = shared(...images);
+  const both = evenly(all, MOST_MATCHES);
+  const color = (k) => `hsl(${Math.round((360 * k) / both.length)} 80% 50%)`;
+  const isHidden = images.map((image) => image.lines !== null && state.mode === "server");
+  const drawn = images.map((image, side) => {
+    const lined = isHidden[side] ? pictureLines(image, both.map((pair) => lineOf(image, pair[side])), color) : [];
+    return { size: image.size, pictures: pictured(image).pictures, lines: lined, dots: [] };
+  });
+  const ends = images.map((image, side) => pixels(keypoints, image, both.map((pair) => pair[side])));
+  drawn.forEach(({ dots }, side) => {
+    if (!isHidden[side]) {
+      dots.push(...ends[side].map((place, k) => ({ places: [place], color: color(k), radius: 2.2 })));
+    }
+  });
+  const links = isHidden.some(Boolean) ? [] : both.map((_, k) => ({ from: ends[0][k], to: ends[1][k], color: color(k) }));
+  const some = both.length < all.length ? `; ${both.length} of them are drawn` : "";
+  const means = isHidden.some(Boolean) ? "Lines of one color hide keypoints of one point. " : "";
+  const said = all.length === 1 ? "1 point of the map is" : `${all.length} points of the map are`;
+  part("caption").textContent = `${means}${said} seen by both images${some}.`;
+  drawPair(part("picture"), box, ...drawn, links);
 }
 
 /** Show everything as the device, the server or an attack has it. */
@@ -424,7 +501,7 @@ function standAt({ pose, ahead, first, count }) {
   orbit.stand(pose.center, ahead, away);
 }
 
-const KEYS = { f: () => drawing && fit(), n: () => walk(1), p: () => walk(-1), Escape: () => choose({}), 1: () => setMode("device"), 2: () => setMode("server"), 3: () => setMode("attack") };
+const KEYS = { f: () => drawing && fit(), n: () => walk(1), p: () => walk(-1), m: comparedNext, Escape: () => choose({}), 1: () => setMode("device"), 2: () => setMode("server"), 3: () => setMode("attack") };
 
 function listen() {
   const toggles = [...document.querySelectorAll("#switch button")];
@@ -447,6 +524,7 @@ function listen() {
   part("size").addEventListener("input", redraw);
   part("facts").addEventListener("toggle", () => drawing && layOut());
   part("choose").addEventListener("change", () => choose(part("choose").value === "" ? {} : { image: view.images[Number(part("choose").value)] }));
+  part("other").addEventListener("change", () => compare(part("other").value === "" ? null : view.images[Number(part("other").value)]));
   part("attacks").addEventListener("change", () => {
     state.attack = Number(part("attacks").value);
     showPicture(state.image);
@@ -536,6 +614,9 @@ globalThis.veilView = {
   state,
   placeOf,
   choose,
+  compare,
+  shared,
+  pixels: (image, rows) => pixels(keypoints, image, rows),
   setMode,
   fit,
   pick,
