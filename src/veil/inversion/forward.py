@@ -105,7 +105,8 @@ class PlainInverter:
             self._arrays[f"{name}.1.{part}"] for part in ("weight", "bias", "running_mean", "running_var")
         )
         factor = gain / np.sqrt(variance + np.float32(BATCH_NORM_EPSILON))
-        return convolved(planes, self._arrays[f"{name}.0.weight"] * factor[:, None, None, None], stride) + (bias - mean * factor)
+        kernel = self._arrays[f"{name}.0.weight"] * factor[:, None, None, None]
+        return convolved(planes, kernel, stride) + (bias - mean * factor)
 
     def _pointwise(self, name: str, planes: Planes) -> Planes:
         """Planes after a 1x1 convolution."""
