@@ -20,7 +20,7 @@ except ImportError as error:
     raise InputError(f"image inversion needs torch ({error}); install veil[inversion]") from None
 
 EMBEDDED = 128  # channels of a keypoint
-# Channels, and residual blocks on the way down and up, at 128, 64, 32, 16 and 8 px; features enter at the first `ENTRIES` of them.
+# At 128, 64, 32, 16 and 8 px: channels, residual blocks on the way down and up. Features enter at the first `ENTRIES` of them.
 CHANNELS, DOWN, UP, ENTRIES = (48, 96, 128, 160, 192), (0, 1, 2, 2, 2), (1, 2, 2, 2, 0), 3
 SHUFFLED, FINE, DETAIL = 16, 15, 32  # channels at full resolution: of the planes below, of keypoints, and of both together
 PROBES = 256
