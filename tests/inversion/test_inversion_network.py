@@ -54,27 +54,45 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_weights_fit_into_15_megabytes(torch: Any) -> None:
     for kind in ("raw", "subspaces", "words"):
         parameters = sum(array.numel() for array in made(kind).state_dict().values())
-        assert 3_000_000 < parameters < 7_000_000 and 2 * parameters < 15e6
+        assert 3_000_000 < parameters < 7_300_000 and 2 * parameters < 15e6
 
 
-def test_the_sparse_layer_is_a_dense_convolution(torch: Any) -> None:
-    """Defining equation, Eq. 6: a 2x2 convolution of stride 2 over the dense map of keypoints, with a bias at these."""
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_features_enter_by_a_dense_convolution(torch: Any, level: int) -> None:
+    """Defining equation, Eq. 6: a convolution over the dense map of keypoints whose kernel is constant in each quarter.
+
+    Its size and stride are those of a cell, and its bias stands at keypoints only.
+    """
     from veil.inversion.network import batched
 
     network, maps = made("raw"), [sparse("first"), sparse("second", count=150)]
-    batch = batched(maps)
+    batch, size = batched(maps), 2 << level
     with torch.inference_mode():
         rows = network.embedding(batch.values)
-        found = network._halved(batch, rows)
+        found = network._entering(batch, rows, level)
         dense = torch.zeros(2, rows.shape[1] + 1, SIDE * SIDE)
         dense[batch.image, :, batch.cells] = torch.cat([rows, torch.ones(len(rows), 1)], dim=1)
-        weight = network.coarse.weight.reshape(4, -1, rows.shape[1]).permute(1, 2, 0)
-        bias = network.coarse.bias.reshape(4, -1).T[:, None]
+        entry = network.entries[level]
+        weight = entry.weight.reshape(4, -1, rows.shape[1]).permute(1, 2, 0)
+        bias = entry.bias.reshape(4, -1).T[:, None]
         kernel = torch.cat([weight, bias], dim=1).reshape(len(weight), -1, 2, 2)
-        expected = torch.nn.functional.conv2d(dense.reshape(2, -1, SIDE, SIDE), kernel, stride=2)
+        kernel = kernel.repeat_interleave(size // 2, dim=2).repeat_interleave(size // 2, dim=3)
+        expected = torch.nn.functional.conv2d(dense.reshape(2, -1, SIDE, SIDE), kernel, stride=size)
     torch.testing.assert_close(found[:, :-1], expected, atol=1e-5, rtol=1e-4)
-    counts = np.stack([item.mask.reshape(128, 2, 128, 2).sum(axis=(1, 3)) for item in maps])
+    side = SIDE // size
+    counts = np.stack([item.mask.reshape(side, size, side, size).sum(axis=(1, 3)) for item in maps])
     np.testing.assert_array_equal(found[:, -1].numpy(), counts)
+
+
+def test_an_untrained_residual_block_changes_nothing(torch: Any) -> None:
+    """Its second convolution is zero, so that a deep network begins as a shallow one; after a change it is no longer so."""
+    from veil.inversion.network import Residual
+
+    block, planes = Residual(4), torch.from_numpy(generator("planes").normal(size=(1, 4, 8, 8))).float()
+    with torch.no_grad():
+        torch.testing.assert_close(block(planes), planes)
+        block.second[1].weight.fill_(0.1)
+        assert (block(planes) - planes).abs().max() > 0.01
 
 
 def test_neither_the_basis_nor_the_order_of_words_matters(torch: Any) -> None:
@@ -127,16 +145,18 @@ def constant_source(step: int) -> tuple[list[SparseMap], np.ndarray]:
 
 
 def test_one_picture_is_learned(torch: Any) -> None:
-    """Broken twin: the best that a single color can do."""
+    """The weights draw it, too. Broken twin: the best that a single color can do."""
+    from veil.inversion.inference import Inverter
     from veil.inversion.training import TrainingOptions, train
 
     losses: list[float] = []
-    options = TrainingOptions(steps=40, seed=0, learning_rate=1e-2)
+    options = TrainingOptions(steps=100, seed=0, learning_rate=1e-2)
     state = train("raw", constant_source, options, progress=lambda step, share, loss: losses.append(loss))
-    picture = constant_source(0)[1][0] / 255
-    single = np.abs(picture - np.median(picture, axis=(0, 1))).mean()
-    assert len(losses) == state.step == 40
-    assert np.mean(losses[-3:]) < 0.5 * single and np.mean(losses[-3:]) < 0.3 * losses[0]
+    assert len(losses) == state.step == 100 and np.mean(losses[-3:]) < 0.3 * losses[0]
+    maps, pictures = constant_source(0)
+    drawn = Inverter(Weights(kind="raw", arrays=state.weights(), training=TRAINING)).invert(maps)
+    single = np.abs(pictures - np.median(pictures, axis=(0, 1, 2))).mean()
+    assert np.abs(drawn - pictures.astype(float)).mean() < 0.5 * single
 
 
 def batches(step: int) -> tuple[list[SparseMap], np.ndarray]:
@@ -182,15 +202,15 @@ def _without_moments(state: Any) -> dict[str, np.ndarray]:
 
 
 def test_the_loss_is_zero_only_for_the_picture(torch: Any) -> None:
-    """Eq. 7 by hand for flat pictures: |a - b| + 0.3 (1 - luminance term)."""
+    """Eq. 7 by hand for flat pictures: |a - b| + (1 - luminance term)."""
     from veil.inversion.training import reconstruction_loss
 
     one, other = torch.full((2, 3, 64, 64), 0.2), torch.full((2, 3, 64, 64), 0.4)
     assert float(reconstruction_loss(one, one)) == pytest.approx(0, abs=1e-6)
     luminance = (2 * 0.2 * 0.4 + 0.0001) / (0.2**2 + 0.4**2 + 0.0001)
-    assert float(reconstruction_loss(one, other)) == pytest.approx(0.2 + 0.3 * (1 - luminance), rel=1e-4)
+    assert float(reconstruction_loss(one, other)) == pytest.approx(0.2 + (1 - luminance), rel=1e-4)
     noise = torch.from_numpy(generator("loss").random((2, 3, 64, 64))).float()
-    assert float(reconstruction_loss(noise, 1 - noise)) > 0.5 + 0.3
+    assert float(reconstruction_loss(noise, 1 - noise)) > 0.5 + 0.5
 
 
 def test_the_learning_rate_rises_and_falls_by_steps_or_minutes(torch: Any) -> None:

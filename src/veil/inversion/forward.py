@@ -49,17 +49,23 @@ class PlainInverter:
     def _picture(self, seen: SparseMap) -> Planes:
         """The picture of one map, RGB in [0, 1] (docs/theory/inversion.md, Eq. 6)."""
         rows = self._embedded(seen.values)
-        maps = self._block("first", self._halved(seen.cells, rows))
-        skips = [maps]
-        for level in range(self._levels("down")):
-            maps = self._block(f"down.{level}.1", self._block(f"down.{level}.0", maps, stride=2))
+        levels, entries = self._count("widen"), self._count("entries")
+        maps = self._entering(seen.cells, rows, 0)
+        skips = []
+        for level in range(levels):
+            if level:
+                maps = self._normalized(f"halve.{level - 1}", maps, stride=2)
+                maps = maps + self._entering(seen.cells, rows, level) if level < entries else maps
+            maps = self._residuals(f"down.{level}", maps)
             skips.append(maps)
-        maps = skips.pop()
-        for level in range(self._levels("up")):
-            wider = maps.repeat(2, axis=0).repeat(2, axis=1)
-            maps = self._block(f"up.{level}", np.concatenate([wider, skips.pop()], axis=2))
-        full = np.concatenate([_shuffled(maps), _scattered(seen.cells, self._linear("fine", rows), SIDE)], axis=2)
-        logits = _convolved(self._block("detail", full), self._arrays["rgb.weight"]) + self._arrays["rgb.bias"]
+        for level in reversed(range(levels)):
+            if level < levels - 1:
+                maps = self._normalized(f"join.{level}", _rectified(np.concatenate([maps, skips[level]], axis=2)))
+            maps = self._residuals(f"up.{level}", maps)
+            maps = _shuffled(self._pointwise(f"widen.{level}", maps))
+        full = np.concatenate([maps, _scattered(seen.cells, self._linear("fine", rows), SIDE)], axis=2)
+        maps = _rectified(self._normalized("detail", _rectified(full)))
+        logits = convolved(maps, self._arrays["rgb.weight"]) + self._arrays["rgb.bias"]
         return 1 / (1 + np.exp(-np.clip(logits, -80, 80)))
 
     def _embedded(self, values: Float32[np.ndarray, "rows vectors 128"]) -> Float32[np.ndarray, "rows channels"]:
@@ -77,31 +83,44 @@ class PlainInverter:
             hidden = _rectified(self._linear("embedding.first", np.concatenate([scaled[:, 0], lengths, share], axis=1)))
         return _rectified(self._linear("embedding.second", hidden))
 
-    def _halved(self, cells: Int64[np.ndarray, "rows"], rows: Float32[np.ndarray, "rows channels"]) -> Planes:
-        """Planes of half the resolution: the first convolution, of stride 2, computed at the features only."""
+    def _entering(self, cells: Int64[np.ndarray, "rows"], rows: Float32[np.ndarray, "rows channels"], level: int) -> Planes:
+        """Planes of a level: the sums of its cells' features, each by the kernel of the quarter that it lies in (Eq. 6)."""
+        size = 2 << level
         y, x = np.divmod(cells, SIDE)
-        every = self._linear("coarse", rows).reshape(len(rows), 4, len(self._arrays["coarse.bias"]) // 4)
-        chosen = every[np.arange(len(rows)), 2 * (y % 2) + x % 2]
-        return _scattered((y // 2) * (SIDE // 2) + x // 2, chosen, SIDE // 2)
+        every = self._linear(f"entries.{level}", rows)
+        every = every.reshape(len(rows), 4, every.shape[1] // 4)
+        chosen = every[np.arange(len(rows)), 2 * (y % size // (size // 2)) + x % size // (size // 2)]
+        return _scattered((y // size) * (SIDE // size) + x // size, chosen, SIDE // size)
 
-    def _linear(self, name: str, rows: np.ndarray) -> np.ndarray:
-        return rows @ self._arrays[f"{name}.weight"].T + self._arrays[f"{name}.bias"]
+    def _residuals(self, name: str, planes: Planes) -> Planes:
+        """Planes after the residual blocks of a level."""
+        for block in range(self._count(name)):
+            inner = _rectified(self._normalized(f"{name}.{block}.first", planes))
+            planes = planes + self._normalized(f"{name}.{block}.second", inner)
+        return planes
 
-    def _block(self, name: str, planes: Planes, stride: int = 1) -> Planes:
-        """Planes after a 3x3 convolution, batch normalization with the means of training, and a leaky rectifier."""
+    def _normalized(self, name: str, planes: Planes, stride: int = 1) -> Planes:
+        """Planes after a 3x3 convolution and batch normalization with the means of training."""
         gain, bias, mean, variance = (
             self._arrays[f"{name}.1.{part}"] for part in ("weight", "bias", "running_mean", "running_var")
         )
         factor = gain / np.sqrt(variance + np.float32(BATCH_NORM_EPSILON))
         kernel = self._arrays[f"{name}.0.weight"] * factor[:, None, None, None]
-        return _rectified(_convolved(planes, kernel, stride) + (bias - mean * factor))
+        return convolved(planes, kernel, stride) + (bias - mean * factor)
 
-    def _levels(self, part: str) -> int:
-        """Number of levels of the network's part, "down" or "up"."""
-        return len({name.split(".")[1] for name in self._arrays if name.startswith(f"{part}.")})
+    def _pointwise(self, name: str, planes: Planes) -> Planes:
+        """Planes after a 1x1 convolution."""
+        return planes @ self._arrays[f"{name}.weight"][:, :, 0, 0].T + self._arrays[f"{name}.bias"]
+
+    def _linear(self, name: str, rows: np.ndarray) -> np.ndarray:
+        return rows @ self._arrays[f"{name}.weight"].T + self._arrays[f"{name}.bias"]
+
+    def _count(self, part: str) -> int:
+        """Number of layers or blocks in the network's part of that name."""
+        return len({name[len(part) + 1 :].split(".")[0] for name in self._arrays if name.startswith(f"{part}.")})
 
 
-def _convolved(planes: Planes, kernel: Float32[np.ndarray, "outputs channels 3 3"], stride: int = 1) -> Planes:
+def convolved(planes: Planes, kernel: Float32[np.ndarray, "outputs channels 3 3"], stride: int = 1) -> Planes:
     """Planes after a 3x3 convolution with a margin of zeros, by one matrix product over all windows."""
     padded = np.pad(planes, ((1, 1), (1, 1), (0, 0)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(0, 1))[::stride, ::stride]

@@ -19,10 +19,12 @@ try:
 except ImportError as error:
     raise InputError(f"image inversion needs torch ({error}); install veil[inversion]") from None
 
-EMBEDDED, FINE = 128, 12  # channels of a keypoint, and those kept at full resolution
-CHANNELS = (64, 96, 128, 192, 256)  # at 128, 64, 32, 16 and 8 px
-DETAIL = 24
+EMBEDDED = 128  # channels of a keypoint
+# At 128, 64, 32, 16 and 8 px: channels, residual blocks on the way down and up. Features enter at the first `ENTRIES` of them.
+CHANNELS, DOWN, UP, ENTRIES = (48, 96, 128, 160, 192), (0, 1, 2, 2, 2), (1, 2, 2, 2, 0), 3
+SHUFFLED, FINE, DETAIL = 16, 15, 32  # channels at full resolution: of the planes below, of keypoints, and of both together
 PROBES = 256
+SLOPE = 0.2
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,56 +68,79 @@ class Embedding(nn.Module):
     def forward(self, values: Float[Tensor, "rows vectors 128"]) -> Float[Tensor, "rows channels"]:
         scaled = values * DIM**0.5  # entries of unit vectors, to about 1
         if self.probes is None:
-            hidden = functional.leaky_relu(self.first(scaled), 0.2).mean(dim=1)
+            hidden = _rectified(self.first(scaled)).mean(dim=1)
         else:
             m = values.shape[1] - 1
             # |P u|^2 for learned u, over its mean for a random subspace: with the origin it gives the distance to any point.
             lengths = self.probes(values[:, 1:]).float().square().mean(dim=1) - 1
             share = torch.full_like(lengths[:, :1], m / 16)
-            hidden = functional.leaky_relu(self.first(torch.cat([scaled[:, 0], lengths, share], dim=1)), 0.2)
-        return functional.leaky_relu(self.second(hidden), 0.2)
+            hidden = _rectified(self.first(torch.cat([scaled[:, 0], lengths, share], dim=1)))
+        return _rectified(self.second(hidden))
+
+
+class Residual(nn.Module):
+    """Planes plus two normalized 3x3 convolutions of them, which are zero before training."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = _normalized(channels, channels)
+        self.second = _normalized(channels, channels)
+        nn.init.zeros_(self.second[1].weight)
+
+    def forward(self, planes: Float[Tensor, "images channels _ _"]) -> Float[Tensor, "images channels _ _"]:
+        return planes + self.second(_rectified(self.first(planes)))
 
 
 class Network(nn.Module):
     """The network from sparse maps to RGB in [0, 1] (docs/theory/inversion.md, Eq. 6).
 
-    It is a U-Net from half the resolution down, with a refinement at the full resolution.
+    It is a U-Net of residual blocks from half the resolution down, with a refinement at the full resolution.
     """
 
     def __init__(self, kind: Kind) -> None:
         super().__init__()
-        top = CHANNELS[0]
         self.kind = kind
         self.embedding = Embedding(kind)
-        self.coarse = nn.Linear(EMBEDDED, 4 * (top - 1))
+        self.entries = nn.ModuleList(nn.Linear(EMBEDDED, 4 * (channels - 1)) for channels in CHANNELS[:ENTRIES])
+        self.halve = nn.ModuleList(_normalized(above, below, stride=2) for above, below in pairwise(CHANNELS))
+        self.down = nn.ModuleList(_residuals(channels, count) for channels, count in zip(CHANNELS, DOWN, strict=True))
+        self.widen = nn.ModuleList(nn.Conv2d(below, 4 * above, 1) for above, below in pairwise((SHUFFLED, *CHANNELS)))
+        self.join = nn.ModuleList(_normalized(2 * channels, channels) for channels in CHANNELS[:-1])
+        self.up = nn.ModuleList(_residuals(channels, count) for channels, count in zip(CHANNELS, UP, strict=True))
         self.fine = nn.Linear(EMBEDDED, FINE)
-        self.first = _block(top, top)
-        steps = list(pairwise(CHANNELS))
-        self.down = nn.ModuleList(nn.Sequential(_block(above, below, stride=2), _block(below, below)) for above, below in steps)
-        self.up = nn.ModuleList(_block(below + above, above) for above, below in reversed(steps))
-        self.detail = _block(top // 4 + FINE + 1, DETAIL)
+        self.detail = _normalized(SHUFFLED + FINE + 1, DETAIL)
         self.rgb = nn.Conv2d(DETAIL, 3, 3, padding=1)
 
     def forward(self, batch: Batch) -> Float[Tensor, "images 3 256 256"]:
         rows = self.embedding(batch.values)
-        maps = self.first(self._halved(batch, rows))
-        skips = [maps]
-        for level in self.down:
-            skips.append(level(skips[-1]))
-        maps = skips.pop()
-        for level in self.up:
-            wider = functional.interpolate(maps, scale_factor=2.0, mode="nearest")
-            maps = level(torch.cat([wider, skips.pop()], dim=1))
-        full = torch.cat([functional.pixel_shuffle(maps, 2), self._scattered(batch, self.fine(rows), batch.cells, SIDE)], dim=1)
-        return torch.sigmoid(self.rgb(self.detail(full)).float())
+        maps = self._entering(batch, rows, 0)
+        skips = []
+        for level, blocks in enumerate(self.down):
+            if level:
+                maps = self.halve[level - 1](maps)
+                maps = maps + self._entering(batch, rows, level).to(maps.dtype) if level < ENTRIES else maps
+            maps = blocks(maps)
+            skips.append(maps)
+        for level in reversed(range(len(CHANNELS))):
+            if level < len(self.join):
+                maps = self.join[level](_rectified(torch.cat([maps, skips[level].to(maps.dtype)], dim=1)))
+            maps = self.up[level](maps)
+            maps = functional.pixel_shuffle(self.widen[level](maps), 2)
+        fine = self._scattered(batch, self.fine(rows), batch.cells, SIDE)
+        full = torch.cat([maps, fine.to(maps.dtype)], dim=1)
+        return torch.sigmoid(self.rgb(_rectified(self.detail(_rectified(full)))).float())
 
-    def _halved(self, batch: Batch, rows: Float[Tensor, "rows channels"]) -> Tensor:
-        """Planes of half the resolution: a 2x2 convolution of stride 2, computed at the features only, as all else is zero."""
+    def _entering(self, batch: Batch, rows: Float[Tensor, "rows channels"], level: int) -> Tensor:
+        """Planes of a level: the sums of its cells' features, each by the kernel of the quarter that it lies in (Eq. 6).
+
+        They are computed at the features only, as all else is zero.
+        """
+        size = 2 << level
         y, x = batch.cells // SIDE, batch.cells % SIDE
-        quarter = 2 * (y % 2) + x % 2
-        every = self.coarse(rows).reshape(len(rows), 4, CHANNELS[0] - 1)
+        quarter = 2 * (y % size // (size // 2)) + x % size // (size // 2)
+        every = self.entries[level](rows).reshape(len(rows), 4, CHANNELS[level] - 1)
         chosen = every[torch.arange(len(rows), device=every.device), quarter]
-        return self._scattered(batch, chosen, (y // 2) * (SIDE // 2) + x // 2, SIDE // 2)
+        return self._scattered(batch, chosen, (y // size) * (SIDE // size) + x // size, SIDE // size)
 
     @staticmethod
     def _scattered(batch: Batch, rows: Tensor, cells: Tensor, side: int) -> Float[Tensor, "images channels side side"]:
@@ -126,10 +151,17 @@ class Network(nn.Module):
         return flat.reshape(batch.count, side, side, -1).permute(0, 3, 1, 2)  # channels last in memory
 
 
-def _block(inputs: int, outputs: int, stride: int = 1) -> Any:
-    """A 3x3 convolution with batch normalization and a leaky rectifier."""
+def _normalized(inputs: int, outputs: int, stride: int = 1) -> Any:
+    """A 3x3 convolution with batch normalization."""
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
         nn.BatchNorm2d(outputs),
-        nn.LeakyReLU(0.2, inplace=True),
     )
+
+
+def _residuals(channels: int, count: int) -> Any:
+    return nn.Sequential(*(Residual(channels) for _ in range(count)))
+
+
+def _rectified(planes: Tensor) -> Tensor:
+    return functional.leaky_relu(planes, SLOPE)

@@ -26,10 +26,12 @@ from veil.randomness import seeded
 # Range of a variation's shorter side, from which the window of 256 px is cut, and range of the factor by which the picture is
 # larger in which features are looked for. A photograph of 400 px a side that is inverted whole has a factor of 1.6.
 SHORT_SIDE_PX = (256, 340)
-FINER = (1.0, 1.6)
+FINER = (1.0, 2.0)
 MOST_ENLARGED = 1.3
 # Half of the variations have the features of a picture twice as large: those of large photographs stand as close.
 FIRST_OCTAVES = (0, -1)
+# Half of the windows keep this share of their features, drawn anew each time: uploads are limited, and attacks are undecided.
+THINNED = (0.4, 1.0)
 BRIGHTNESS, GAMMA = (0.75, 1.25), (0.8, 1.25)
 
 
@@ -143,6 +145,17 @@ def windowed(example: Example, random: np.random.Generator) -> Example | None:
     return Example(rgb=example.rgb[top : top + SIDE, left : left + SIDE], features=features)
 
 
+def thinned(example: Example, random: np.random.Generator) -> Example:
+    """The example with some of its features, or with all of them in half of the cases."""
+    count = len(example.features)
+    share = random.uniform(*THINNED) if random.random() < 0.5 else 1.0
+    rows = np.sort(random.permutation(count)[: max(1, round(share * count))])
+    features = replace(
+        example.features, keypoints=example.features.keypoints[rows], descriptors=example.features.descriptors[rows]
+    )
+    return replace(example, features=features)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Supply:
     """The batches of a training, which depend on their number alone, so that a resumed run sees what an unbroken one would.
@@ -173,6 +186,7 @@ class Supply:
             while window is None:
                 window = windowed(self.load(index), random)
                 index = int(random.integers(self.count))  # another photograph in place of a window without features
+            window = thinned(window, random)
             case = f"inversion {self.seed} {step} {place}"
             maps.append(self.view.of(window.features, Frame(width=SIDE, height=SIDE), m=m, case=case))
             pictures.append(window.rgb)

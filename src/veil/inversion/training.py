@@ -22,7 +22,7 @@ Source = Callable[[int], tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256
 Precision = Literal["auto", "float32", "bfloat16"]
 WARM_UP_STEPS, LAST_RATE = 100, 0.01
 # Weight of 1 - SSIM beside L1 (Zhao et al. 2017 mix both); its window and scales are those of training, not of `quality`.
-SSIM_WEIGHT, SSIM_WINDOW_PX, SSIM_STRIDE_PX, SSIM_SCALES = 0.3, 8, 4, 3
+SSIM_WEIGHT, SSIM_WINDOW_PX, SSIM_STRIDE_PX, SSIM_SCALES = 1.0, 5, 2, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +31,10 @@ class TrainingOptions:
 
     Training ends after `steps`, or after `minutes` of work if that is earlier; the learning rate falls to its end by then. A
     limit of minutes makes the result depend on the machine's speed; without one, equal options give equal weights on one
-    machine, resumed or not. `precision` "auto" takes bfloat16 on a GPU and on processors with matrix units for it. A checkpoint
-    is saved every `checkpoint_minutes`. Raises RangeError for values outside their range, InputError for "cuda" without a GPU.
+    machine, resumed or not. `precision` "auto" takes bfloat16 on a GPU and on processors that multiply it (AMX, AVX-512). A
+    checkpoint is saved every `checkpoint_minutes`.
+
+    Raises RangeError for values outside their range, InputError for "cuda" without a GPU.
     """
 
     steps: int
@@ -138,7 +140,7 @@ def reconstruction_loss(
 
 
 def _similarity(x: Tensor, y: Tensor) -> Tensor:
-    """SSIM of pictures with uniform windows that overlap by half, which cost little beside the network."""
+    """SSIM of pictures with uniform windows that overlap, which cost little beside the network."""
 
     def windowed(values: Tensor) -> Tensor:
         return functional.avg_pool2d(values, SSIM_WINDOW_PX, SSIM_STRIDE_PX)
@@ -157,8 +159,9 @@ def uses_bfloat16(options: TrainingOptions) -> bool:
         return options.precision == "bfloat16"
     if options.device == "cuda":
         return bool(torch.cuda.is_bf16_supported())
-    has_tiles = getattr(torch.cpu, "_is_amx_tile_supported", None)  # private: where it is gone, full precision is only slower
-    return bool(has_tiles and has_tiles())
+    # Private: where they are gone, full precision is only slower.
+    asked = (getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
+    return any(bool(has and has()) for has in asked)
 
 
 class _Trainer:

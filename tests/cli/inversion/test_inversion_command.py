@@ -15,6 +15,7 @@ from veil.files.inverters import read_weights
 from veil.files.pictures import read_rgb
 from veil.inversion.maps import Frame
 from veil.inversion.quality import quality
+from veil.threads import cores
 from worlds.documents import documented, keys
 from worlds.edges import door_photographs
 from worlds.schemas import validate
@@ -72,6 +73,18 @@ def test_photographs_become_weights_and_weights_pictures(tmp_path: Path, capsys:
         frame = Frame(width=original.shape[1], height=original.shape[0])
         assert row["ssim"] == quality(frame.crop(original), drawn).ssim and row["features"] > 40
     assert "ssim" in capsys.readouterr().out
+
+
+def test_training_takes_all_cores(tmp_path: Path) -> None:
+    """Broken twin: the one thread that `settle` gives to numerical libraries, PyTorch's among them."""
+    torch = pytest.importorskip("torch", reason="inversion runs in PyTorch, the extra veil[inversion]")
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert train(small(tmp_path / "photos", 1), tmp_path / "raw.npz", "--input", "raw") == 0
+        assert torch.get_num_threads() == cores()
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_messages_are_inverted_by_weights_for_subspaces(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

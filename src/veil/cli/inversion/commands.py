@@ -19,6 +19,7 @@ from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.pictures import named_pictures, read_rgb
 from veil.inversion.maps import KINDS
 from veil.inversion.weights import Training, Weights
+from veil.threads import cores
 
 if TYPE_CHECKING:
     from veil.files.inverters import Workshop
@@ -107,6 +108,7 @@ def _register_train(actions: Any) -> None:
 
 def _train(arguments: argparse.Namespace) -> int:
     from veil.files.inverters import Workshop, write_weights
+    from veil.inversion.network import torch
     from veil.inversion.photos import ServerView, Supply
     from veil.inversion.training import train
 
@@ -127,6 +129,7 @@ def _train(arguments: argparse.Namespace) -> int:
         batch=arguments.batch,
         seed=arguments.seed,
     )
+    torch.set_num_threads(cores())  # the work of a step cannot be shared out but inside of its products
     with _Log(arguments, workshop) as log:
         state = train(
             arguments.input, supply, options, state=_state(workshop), progress=log.progress, checkpoint=log.checkpoint
