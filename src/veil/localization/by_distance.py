@@ -48,7 +48,8 @@ def localize(
 ) -> Localization | NoPose:
     """Estimate the pose of a query from matches by distance, or say why no pose is better than chance.
 
-    The query is matched with every image of the map, or with those that it looks like until there is a pose. The pose is
+    The query is matched with every image of the map, or with those that it looks like until there is a pose. Such a pose is
+    then compared with other places that look like the query (localization.md#a-place-and-its-copies). The pose is
     estimated by LO-RANSAC and refined over its inliers, and the number of chance poses as good as it is bounded
     (docs/theory/localization.md, Eq. 1-4). A public map is compared with a private query by the point-to-subspace distance, a
     private map by the subspace-to-subspace distance (Dusmanu et al. 2021, Eq. 1-2; docs/theory/distances.md, Eq. 1-2).
@@ -61,8 +62,8 @@ def localize(
     - `scene`: the map, public or private.
     - `codebook`: the one that the query was privatized with, or None. A hardened query against a public map needs it, to
       bring the map's descriptors into the query's space.
-    - `ranked`: names of the map's images that the query looks like, the most similar first
-      (`veil.matching.point_index.PointIndex.similar`); None: all images are matched.
+    - `ranked`: the map's images that the query looks like, the most similar first (`veil.matching.ranked_images`), or their
+      names alone, of which those that observe no inlier of a pose are taken for other places; None: all images are matched.
     - `network`: LightGlue in place of nearest neighbors, for raw queries on public maps (learned_matching.md).
     - `options`: thresholds, matching, workers and seed; by default those of `LocalizeOptions`.
     - `progress`: called with the number of map images that are matched and of all.
