@@ -61,8 +61,11 @@ class Released:
         return Rigid(rotation=self.poses[image, :, :3].copy(), translation=self.poses[image, :, 3].copy())
 
 
-def made(job: tuple[int, int, bool, Path, Path, Path]) -> Path:
-    """Release images of a city into a file, if they are not there yet, and return its path without the suffix."""
+def made(job: tuple[int, int, bool, Path, Path, Path], **options: float) -> Path:
+    """Release images of a city into a file, if they are not there yet, and return its path without the suffix.
+
+    `options` are those of `simulated`.
+    """
     settle()
     first, count, foreign, folder, pool_file, material = job
     path = folder / f"{'foreign' if foreign else 'city'}-{first}"
@@ -70,7 +73,7 @@ def made(job: tuple[int, int, bool, Path, Path, Path]) -> Path:
         return path
     pool, profile = read_codebook(pool_file), hardened(quantized=True)
     parts: dict[str, list] = {name: [] for name in ("numbers", "raw", "keypoints", "landmarks", "counts", "poses")}
-    for image in simulated(1, foreign=foreign, features=1000, path=material).images(count, first=first):
+    for image in simulated(1, foreign=foreign, features=1000, path=material, **options).images(count, first=first):
         release = privatize(
             image.features,
             profile=profile,

@@ -61,12 +61,12 @@ EPSILON, WORDS_SENT = 9.0, 2
 _NEAREST: dict[int, np.ndarray] = {}
 
 
-def mapped(city: Released, images: np.ndarray, kind: str, material: Path) -> tuple[Scene, np.ndarray]:
-    """The map of some images at their true poses, and the landmark of each of its points."""
+def mapped(city: Released, images: np.ndarray, kind: str, material: Path, **options: float) -> tuple[Scene, np.ndarray]:
+    """The map of some images at their true poses, and the landmark of each of its points; `options` are those of the city."""
     rows = np.concatenate([city.rows(image) for image in images])
     seen, counts = np.unique(city.landmarks[rows], return_counts=True)
     known = seen[(counts >= 2) & (seen >= 0)]
-    points = simulated(1, features=1000, path=material).points(known)
+    points = simulated(1, features=1000, path=material, **options).points(known)
     found = {}
     for image in images:
         own = city.rows(image)
@@ -173,10 +173,10 @@ def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, q
         right = {names[row] for row in np.flatnonzero(sees @ asks >= LEAST_SHARED)}
         if not right:
             continue
-        ranked = where.ranked_images(city.form(city.rows(image), "private"), threads=1) or []
+        ranked = where.ranked_images(city.form(city.rows(image), "private"), threads=1)
         scores = counts @ (_words(city, image) * inverse)
         raw = [names[row] for row in np.argsort(-scores, kind="stable")[:20]]
-        for label, best in (("index", ranked[:20]), ("raw", raw)):
+        for label, best in (("index", ranked.names[:20] if ranked else []), ("raw", raw)):
             found[label].append(len(right & set(best)) / min(20, len(right)))
     return {"asked": len(found["raw"]), **{label: round(100 * float(np.mean(v)), 1) for label, v in found.items() if v}}
 

@@ -51,7 +51,7 @@ def by_hand(index: PointIndex, query: Flat) -> set[tuple[int, int]]:
     """Votes from float64 distances: words, reach, first view, mean of all views (docs/theory/scale.md, Eq. 9-11)."""
     views = index.views.astype(np.float32)
     to_words = distance_rows(query, WORDS[:, None])
-    usual = index._usual_of(query)
+    usual = index._usual_of(M)
     words = np.argsort((to_words - usual.mean) / usual.deviation, axis=1)[:, :LOOKED_UP]
     all_views = distance_rows(query, views)
     means = np.array([all_views[:, a:b].mean(axis=1) for a, b in zip(index.starts, index.starts[1:], strict=False)]).T

@@ -21,7 +21,8 @@ from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedO
 from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
 from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate
-from veil.localization.pose_evidence import COIN, Evidence, coin, pictured, too_few, turn_deviation_deg, weakest_rival
+from veil.localization.pose_evidence import Evidence, pictured, too_few, turn_deviation_deg
+from veil.localization.rival_poses import COIN, coin, weakest_rival
 from veil.localization.upright_problem import UprightProblem
 from veil.localization.upright_words import localize_upright
 from veil.localization.word_options import WordOptions as WordOptions
@@ -218,7 +219,7 @@ def _rival(
 ) -> int | None:
     """Number of inliers of another pose that is beyond chance and nearly as strong, or None if there is no such pose.
 
-    `rows` are the inliers of the best pose. The test is that of `veil.localization.pose_evidence.rival`.
+    `rows` are the inliers of the best pose. The test is that of `veil.localization.rival_poses.rival`.
     """
     options = problem.options
     left = problem.residuals(best.pose) > 2 * problem.limit_px / problem.camera.focal_px

@@ -17,6 +17,8 @@ from veil.matching.placed_points import PlacedPoints, placed
 from veil.progress import Progress
 from veil.scene import Scene
 
+_NONE = np.empty(0, dtype=np.int64)
+
 
 @dataclass(kw_only=True, eq=False)
 class MatchedImages:
@@ -65,21 +67,29 @@ class MatchedImages:
         matched = match_pairs_by_network(images, pairs, network, workers=self.workers, progress=progress)
         return {name: matches for (_, name), matches in matched.items()}
 
-    def pairs(self) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+    @property
+    def observed(self) -> Int64[np.ndarray, "observed"]:
+        """Rows of the points that the matched images observe, each once."""
+        return np.unique(np.concatenate([_NONE, *(self.scene.images[name].point_rows for name in self.found)]))
+
+    def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows (query features, map points) of the distinct pairs that match in at least one image, most distinctive first.
+
+        The images are those of `names` that are matched; None: all that are.
 
         A pair is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), or as LightGlue is
         sure of it, in the map image where it is most so. Right matches gather at the front; which matches there are does not
         depend on the order.
         """
-        if not self.found:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        found = {name: self.found[name] for name in (self.found if names is None else names) if name in self.found}
+        if not found:
+            return _NONE, _NONE
         images, points = self.scene.images, len(self.scene.points)
-        rows = np.concatenate([matches.indices[:, 0] for matches in self.found.values()])
-        seen = np.concatenate([images[name].point_rows[matches.indices[:, 1]] for name, matches in self.found.items()])
+        rows = np.concatenate([matches.indices[:, 0] for matches in found.values()])
+        seen = np.concatenate([images[name].point_rows[matches.indices[:, 1]] for name, matches in found.items()])
         # One integer for each pair sorts faster than two columns.
         keys = rows * points + seen
-        ratios = np.concatenate([matches.ratios for matches in self.found.values()])
+        ratios = np.concatenate([matches.ratios for matches in found.values()])
         keys = keys[np.argsort(ratios, kind="stable")]
         _, first = np.unique(keys, return_index=True)
         keypoint_rows, point_rows = np.divmod(keys[np.sort(first)], points)

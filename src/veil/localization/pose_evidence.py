@@ -1,4 +1,4 @@
-"""Evidence for and against a pose: chance, what a camera could have seen, and rival poses (docs/theory/localization.md)."""
+"""Evidence for and against a pose: chance, and what a camera could have seen (docs/theory/localization.md)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,6 @@ from veil.localization.matched_points import MatchedPoints
 THRESHOLDS = (1.0, 0.5, 0.25)
 # The evidence is counted among these shares of the pairs, the most trusted ones.
 NESTED = (0.25, 0.5, 1.0)
-# Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
-COIN = 1e-3
-# A rival pose is sought among at least so many pairs for each inlier that it needs.
-RIVAL_ROOM = 4
 # A smaller noise of the inliers is luck. Some right matches of a query that shows the place also support wrong poses near the
 # right one, so that so many orders of magnitude of the evidence of keypoints are not counted (docs/theory/localization.md).
 NOISE_FLOOR_PX, PLACE_MARGIN = 0.5, 6.0
@@ -277,43 +273,3 @@ def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarr
         _, first = np.unique(column[rows], return_index=True)
         rows = rows[np.sort(first)]
     return rows[matched.distinct(rows)]
-
-
-def rival(
-    matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None, *, min_inliers: int, max_log10_nfa: float
-) -> Evidence | None:
-    """Evidence of another pose that is beyond chance as well and nearly as strong, or None.
-
-    It is sought among the most trusted pairs that the given pose leaves, as one that shares at most half of its inliers. Pairs
-    that agree with both poses say nothing; of those that agree with one only, the test of a fair coin decides whether one pose
-    has clearly more (McNemar 1947).
-    """
-    rest = np.flatnonzero(~matched.agrees(matched.projected(estimate), 2.0))
-    most = min(len(np.unique(matched.keypoint_rows[rest])), len(np.unique(matched.point_rows[rest])))
-    needed = max(min_inliers, weakest_rival(len(evidence.rows) // 2))
-    if most < needed:
-        return None
-    first = rest[: max(round(matched.rival_part * len(rest)), RIVAL_ROOM * needed)]
-    other = matched.estimate(first, share=needed / len(first))
-    if other is None:
-        return None
-    second = weigh(matched, other, views)
-    alone = np.setdiff1d(evidence.rows, second.rows).size, np.setdiff1d(second.rows, evidence.rows).size
-    weak = len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa
-    return None if weak or coin(*alone) <= COIN else second
-
-
-def coin(more: int, less: int) -> float:
-    """Probability of at least `more` heads in `more` + `less` throws of a fair coin."""
-    from scipy.special import bdtrc
-
-    return float(bdtrc(more - 1, more + less, 0.5)) if more > 0 else 1.0
-
-
-def weakest_rival(inliers: int) -> int:
-    """Least number of inliers of another pose that the test of a fair coin does not tell from `inliers`."""
-    low, high = 0, inliers
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if coin(inliers, middle) > COIN else (middle + 1, high)
-    return low

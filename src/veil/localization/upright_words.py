@@ -16,7 +16,8 @@ from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
 from veil.localization.by_distance import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
 from veil.localization.matched_pairs import Estimate
 from veil.localization.matched_points import MatchedPoints
-from veil.localization.pose_evidence import COIN, PLACE_MARGIN, Evidence, coin, pictured, turn_deviation_deg
+from veil.localization.pose_evidence import PLACE_MARGIN, Evidence, pictured, turn_deviation_deg
+from veil.localization.rival_poses import COIN, coin
 from veil.localization.upright_evidence import UprightEvidence, UprightWeighing
 from veil.localization.upright_problem import UprightProblem
 from veil.localization.word_options import WordOptions

@@ -15,7 +15,6 @@ from jaxtyping import Float16, Float32, Float64, Int32, Int64
 
 from veil import distances
 from veil.forms import Flat, Points, canonical
-from veil.matching.neighbors import as_set
 from veil.matching.voting import distances_of_pairs
 from veil.matching.word_distances import Usual, chunks, rows_of, smallest
 from veil.space import Space, require_same
@@ -30,6 +29,8 @@ UNRELATED, NEAREST = 100, 3
 VOTING_SHARE, HINTING_SHARE, HINT = 0.4, 0.8, 1e-3
 # At most so many images are named if hints alone speak for them: a query of another place should not take long.
 HINTED = 10
+# At most so many points of the map are looked up when others that look like them are asked for.
+MOST_ALIKE = 1000
 # Features that stand for unrelated ones, which tell how far words usually are.
 SAMPLED = 1000
 
@@ -95,9 +96,19 @@ class PointIndex:
         `threads` features are looked up at a time. Raises SpaceError for a query of another space.
         """
         _, points, ratios = self.votes(query, threads=threads)
+        return self.scores_by(self.point_weights(points, ratios))
+
+    def point_weights(
+        self, points: Int64[np.ndarray, "votes"], ratios: Float32[np.ndarray, "votes"]
+    ) -> Float64[np.ndarray, "points"]:
+        """Weight of each point by what `votes` found: 1 with a vote, a thousandth with a hint, 0 with neither."""
         weight = np.zeros(self.points)
         weight[points] = HINT
         weight[points[ratios <= VOTING_SHARE]] = 1.0
+        return weight
+
+    def scores_by(self, weight: Float64[np.ndarray, "points"]) -> Float32[np.ndarray, "images"]:
+        """How much each image looks like a query that gives the points these weights (Eq. 12)."""
         voted = np.flatnonzero(weight)
         places, _ = ranges(self.seen_from, voted)
         counts = np.diff(self.seen_from)[voted]
@@ -110,12 +121,31 @@ class PointIndex:
     ) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"], Float32[np.ndarray, "votes"]]:
         """Rows of features of the query, points near them, and shares of what is usual at which these are (Eq. 11)."""
         require_same(query.space, self.space)
-        numbers = rows_of(query)
+        m = 0 if isinstance(query, Points) else query.m
+        decoys = not isinstance(query, Points) and query.profile == "hardened"
+        return self._votes(rows_of(query), self._decoys(decoys), self._usual_of(m), threads)
+
+    def alike(
+        self, points: Int64[np.ndarray, "shown"]
+    ) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"], Float32[np.ndarray, "votes"]]:
+        """The votes of some points of the map, by the first view of each, for points that look like them.
+
+        As those of `votes`; the first column holds indices into `points`. At most `MOST_ALIKE` of them are looked up.
+        """
+        held = np.flatnonzero(self.starts[points + 1] > self.starts[points])
+        held = held[:: -(-len(held) // MOST_ALIKE) or 1]
+        numbers = self.views[self.starts[points[held]]].astype(np.float32)
+        m = numbers.shape[1] - 1
+        rows, near, ratios = self._votes(numbers, self._decoys(m > 0), self._usual_of(m), 1)
+        return held[rows], near, ratios
+
+    def _votes(
+        self, numbers: Float32[np.ndarray, "features sides dim"], decoys: float, usual: Usual, threads: int
+    ) -> tuple[Int64[np.ndarray, "votes"], Int64[np.ndarray, "votes"], Float32[np.ndarray, "votes"]]:
+        """The votes of features that are given by origin and basis."""
         if not len(numbers) or not self.points:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        decoys = self._decoys(query)
-        reach = self._reach(query, decoys)
-        usual = self._usual_of(query)
+        reach = self._reach(numbers, decoys)
 
         def looked_up(part: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             words = smallest(usual.unusual(numbers[part], self.words), LOOKED_UP)
@@ -149,30 +179,27 @@ class PointIndex:
         near = ratios <= HINTING_SHARE
         return rows[near], points[near], ratios[near]
 
-    def _reach(self, query: Flat, decoys: float) -> Float32[np.ndarray, "features"]:
+    def _reach(self, features: Float32[np.ndarray, "features sides dim"], decoys: float) -> Float32[np.ndarray, "features"]:
         """Mean distance of each feature to the nearest of some points that it does not see (Eq. 10)."""
         points = np.unique(np.linspace(0, self.points - 1, min(UNRELATED, self.points)).astype(np.int64))
         points = points[self.starts[points + 1] > self.starts[points]]
         places, begins = ranges(self.starts, points)
-        numbers = self.views[places].astype(np.float32)
-        listed = numbers[:, 0].copy(), (numbers[:, 1:].copy() if numbers.shape[1] > 1 else None)
-        found = mean_beyond(distances.pairwise(as_set(query), listed).astype(np.float32), begins, decoys)
+        one, other = (
+            (numbers[:, 0].copy(), numbers[:, 1:].copy() if numbers.shape[1] > 1 else None)
+            for numbers in (features, self.views[places].astype(np.float32))
+        )
+        found = mean_beyond(distances.pairwise(one, other).astype(np.float32), begins, decoys)
         return np.sort(found, axis=1)[:, :NEAREST].mean(axis=1).astype(np.float32)
 
-    def _decoys(self, query: Flat) -> float:
-        """Distance up to which a feature of the query and a view may share a decoy."""
-        return (
-            self.space.decoy_distance
-            if self.hardened and not isinstance(query, Points) and query.profile == "hardened"
-            else 0.0
-        )
+    def _decoys(self, hardened: bool) -> float:
+        """Distance up to which a feature, hardened or not, and a view may share a decoy."""
+        return self.space.decoy_distance if self.hardened and hardened else 0.0
 
-    def _usual_of(self, query: Flat) -> Usual:
-        """What is usual among unrelated features of the query's kind.
+    def _usual_of(self, m: int) -> Usual:
+        """What is usual among unrelated features in subspaces of dimension m; 0: points.
 
         Those of the map are of this kind, or points, through which subspaces of the query's dimension are laid.
         """
-        m = 0 if isinstance(query, Points) else query.m
         if m == self.views.shape[1] - 1:
             return Usual(mean=self.mean, deviation=self.deviation)
         if m not in self._usual:

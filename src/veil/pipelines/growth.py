@@ -38,7 +38,8 @@ def pairs_with_map(base: Map, forms: Mapping[str, Form], choice: PairChoice | No
     among = pair_choice("all" if len(forms) <= FEW_NEW else "retrieval", len(forms))
     pairs = first_pairs(forms, among, threads=threads) if len(forms) > 1 else []
     for name, form in forms.items():
-        pairs += [(other, name) for other in (base.ranked_images(form, threads=threads) or [])[:BY_TRACKS]]
+        ranked = base.ranked_images(form, threads=threads)
+        pairs += [(other, name) for other in (ranked.names if ranked else [])[:BY_TRACKS]]
     return PairChoice(method="list", listed=tuple(pairs))
 
 

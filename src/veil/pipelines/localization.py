@@ -61,7 +61,7 @@ def localize(
     - `near`: names of the map's images that a query in words is known to be near (`veil.scene.Scene.nearest`), in place of
       those that look like it.
     - `search`: a query by distance is matched with the images that it looks like where the map has an index ("index";
-      docs/theory/scale.md#queries), or with "all".
+      docs/theory/scale.md#queries), and its pose compared with places that look the same, or with "all".
     - `network`: matches in place of nearest neighbors (`veil.LightGlue`), for raw features on a public map alone
       (docs/theory/learned_matching.md).
     - `progress`: called with the number of steps done and of all.

@@ -17,6 +17,7 @@ from veil.forms import Flat, Form, Points, Subsets
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.point_index import PointIndex
 from veil.matching.point_indexing import index_points
+from veil.matching.ranked_images import RankedImages, ranked_images
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -138,8 +139,8 @@ class Map:
         self._point_indexes[:] = [made]
         return made
 
-    def ranked_images(self, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> list[str] | None:
-        """Names of the images that a query by distance looks like, the most similar first; None without an index for it.
+    def ranked_images(self, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> RankedImages | None:
+        """The images that a query by distance looks like, the most similar first; None without an index for it.
 
         `codebook` is the one that brings public descriptors into the index's space; by default the bundled one.
         """
@@ -151,7 +152,7 @@ class Map:
             if book.compression.hardened_space != index.space or query.space != book.raw_space:
                 return None
             query = book.compression.into_space(query, index.space)
-        return index.similar(query, threads=threads) if index.serves(query) else None
+        return ranked_images(index, query, threads=threads) if index.serves(query) else None
 
     def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
         """The index of `index_for`, read from the folder or made."""

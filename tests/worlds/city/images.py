@@ -19,7 +19,7 @@ from veil.geometry.gravity import Gravity
 from veil.geometry.rigid import Rigid
 from worlds.city.draws import mixed
 from worlds.city.looks import MIRRORED, Looks, TileKeypoints, tile_keypoints
-from worlds.city.plan import TILE_HEIGHT_M, TILE_WIDTH_M, Facade, block_facades, blocks_near, cell_of, hidden_by
+from worlds.city.plan import TEMPLATES, TILE_HEIGHT_M, TILE_WIDTH_M, Facade, block_facades, blocks_near, cell_of, hidden_by
 from worlds.city.views import ViewStatistics, described, detected, shifted
 from worlds.city.walks import gravity_reading, pose, walk_of
 
@@ -34,7 +34,7 @@ class CityOptions:
 
     - `seed`: of everything. `features`: at most so many in an image, those of largest scale.
     - `least_sigma_px`: smaller features are not detected. `gravity_sigma_deg`: of a phone's reading, about each axis.
-    - `copied_share`: facades that are exact copies of one of sixteen templates of their width.
+    - `copied_share`: facades that are exact copies of one of so many `templates` of their width.
     """
 
     seed: int = 1
@@ -42,6 +42,7 @@ class CityOptions:
     least_sigma_px: float = 1.8
     gravity_sigma_deg: float = 0.5
     copied_share: float = 0.06
+    templates: int = TEMPLATES
     camera: Camera = PHONE
 
 
@@ -98,7 +99,8 @@ class City:
     def facades(self, cell: tuple[int, int]) -> list[Facade]:
         """The facades of the block in a grid cell."""
         o = self.options
-        return _kept(self._plan, cell, _KEPT_BLOCKS, lambda: block_facades(o.seed, *cell, copied_share=o.copied_share))
+        shares = {"copied_share": o.copied_share, "templates": o.templates}
+        return _kept(self._plan, cell, _KEPT_BLOCKS, lambda: block_facades(o.seed, *cell, **shares))
 
     def image(self, number: int) -> CityImage:
         """Image `number` of the city."""

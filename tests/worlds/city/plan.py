@@ -85,8 +85,11 @@ def cell_of(identity: int) -> tuple[int, int]:
     return x - _REACH, y - _REACH
 
 
-def block_facades(seed: int, x: int, y: int, *, copied_share: float) -> list[Facade]:
-    """The facades of the block in grid cell (x, y), around its four sides; `copied_share` of all are copies of templates."""
+def block_facades(seed: int, x: int, y: int, *, copied_share: float, templates: int = TEMPLATES) -> list[Facade]:
+    """The facades of the block in grid cell (x, y), around its four sides.
+
+    `copied_share` of all are copies of one of so many `templates` of their width.
+    """
     number = spiral_number(x, y)
     facades = []
     for side in range(4):
@@ -99,7 +102,7 @@ def block_facades(seed: int, x: int, y: int, *, copied_share: float) -> list[Fac
             identity = ((x + _REACH) * 2 * _REACH + y + _REACH) * 16 + side * 4 + slot
             is_copy = bool(uniform(seed, 12, identity) < copied_share)
             first = 0 if is_copy else side * TILES + sum(widths[:slot])
-            origin = _TEMPLATE_BLOCK + below(TEMPLATES, seed, 13, identity) * 8 + width if is_copy else number
+            origin = _TEMPLATE_BLOCK + below(templates, seed, 13, identity) * 8 + width if is_copy else number
             content = origin * 4 * TILES + first
             tiles, depths = _content(seed, content, width)
             facades.append(
