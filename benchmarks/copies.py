@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from veil.threads import settle
 from worlds.city.plan import block_facades, spiral
 from worlds.city.walks import BLOCK_WALKS, WALK_IMAGES
 
-COPIES = {"copied_share": 0.5, "templates": 1}
+COPIES: dict[str, Any] = {"copied_share": 0.5, "templates": 1}
 BLOCK = WALK_IMAGES * BLOCK_WALKS
 SEED, RING = 1, 6
 

@@ -30,6 +30,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,7 @@ EPSILON, WORDS_SENT = 9.0, 2
 _NEAREST: dict[int, np.ndarray] = {}
 
 
-def mapped(city: Released, images: np.ndarray, kind: str, material: Path, **options: float) -> tuple[Scene, np.ndarray]:
+def mapped(city: Released, images: np.ndarray, kind: str, material: Path, **options: Any) -> tuple[Scene, np.ndarray]:
     """The map of some images at their true poses, and the landmark of each of its points; `options` are those of the city."""
     rows = np.concatenate([city.rows(image) for image in images])
     seen, counts = np.unique(city.landmarks[rows], return_counts=True)

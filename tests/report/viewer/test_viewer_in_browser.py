@@ -254,7 +254,8 @@ def test_two_images_are_joined_by_the_points_that_both_see(kind: str, browser: B
     made = view_of_scene(scene, "pairs")
     opened(browser, page(made).html, tmp_path)
     first, second = made.images[0], made.images[2]
-    both = np.intersect1d(*(item.point_rows[item.point_rows >= 0] for item in (first, second)))
+    rows = [item.point_rows[item.point_rows >= 0] for item in (first, second)]
+    both = np.intersect1d(rows[0], rows[1])
     assert len(both) > 5
     browser.run("veilView.choose({ image: veilView.view.images[0] })")
     told = browser.run("return [...document.getElementById('other').options].map(({ value, text }) => [value, text])")

@@ -99,8 +99,11 @@ class City:
     def facades(self, cell: tuple[int, int]) -> list[Facade]:
         """The facades of the block in a grid cell."""
         o = self.options
-        shares = {"copied_share": o.copied_share, "templates": o.templates}
-        return _kept(self._plan, cell, _KEPT_BLOCKS, lambda: block_facades(o.seed, *cell, **shares))
+
+        def made() -> list[Facade]:
+            return block_facades(o.seed, *cell, copied_share=o.copied_share, templates=o.templates)
+
+        return _kept(self._plan, cell, _KEPT_BLOCKS, made)
 
     def image(self, number: int) -> CityImage:
         """Image `number` of the city."""
