@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -29,7 +30,7 @@ ALIKE = (
 )
 
 
-@dataclass(kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RankedSearch:
     """The search for the pose of a query in the images that it looks like."""
 
@@ -41,14 +42,9 @@ class RankedSearch:
 
     def answer(self, progress: Progress | None) -> Localization | NoPose:
         """The pose from the fewest images that give one which no other place rivals, or why there is none."""
-        scene, most = self.matched.scene, self.options.retrieved[-1]
-        names = list(self.ranked.names if isinstance(self.ranked, RankedImages) else self.ranked)[:most]
-        rounds = [*(count for count in self.options.retrieved if count < len(names)), len(names)]
-        # Each round may find a pose by chance, and so may the comparison with other places.
-        self.options = replace(self.options, max_log10_nfa=self.options.max_log10_nfa - math.log10(2 * len(rounds)))
         refusals = []
-        for count in rounds:
-            self.matched.match(names[:count], progress)
+        for count in self._rounds:
+            self.matched.match(self._names[:count], progress)
             found, estimate = self._judged()
             if isinstance(found, Localization) and estimate is not None:
                 found = self._compared(found, estimate, progress)
@@ -56,14 +52,29 @@ class RankedSearch:
                 return found
             refusals.append(found)
         count = len(self.matched.found)
-        looked_at = f"it was matched with the {count} of {len(scene.images)} images that it looks most like"
+        looked_at = f"it was matched with the {count} of {len(self.matched.scene.images)} images that it looks most like"
         best = min(refusals, key=lambda refused: refused.log10_nfa)
         return replace(best, reason=f"{best.reason}; {looked_at}")
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """Names of the images that may be matched, the most similar first."""
+        return list(self.ranked.names if isinstance(self.ranked, RankedImages) else self.ranked)[: self.options.retrieved[-1]]
+
+    @cached_property
+    def _rounds(self) -> list[int]:
+        """Numbers of images that are matched one after the other until there is a pose."""
+        return [*(count for count in self.options.retrieved if count < len(self._names)), len(self._names)]
+
+    @cached_property
+    def _strict(self) -> LocalizeOptions:
+        """The options of one pose: each round may find one by chance, and so may its comparison with other places."""
+        return replace(self.options, max_log10_nfa=self.options.max_log10_nfa - math.log10(2 * len(self._rounds)))
 
     def _judged(self) -> tuple[Localization | NoPose, Estimate | None]:
         """The answer that all matches so far give, and the estimate of its pose."""
         matched = self._features(*self.matched.pairs())
-        return judged(matched, self.matched.scene.views, self.options, observed=self.matched.observed)
+        return judged(matched, self.matched.scene.views, self._strict, observed=self.matched.observed)
 
     def _compared(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
         """A pose after its comparison with places that look like the query, too (localization.md#a-place-and-its-copies).
@@ -102,8 +113,8 @@ class RankedSearch:
             estimate,
             weigh(matched, estimate, views),
             views,
-            min_inliers=self.options.min_inliers,
-            max_log10_nfa=self.options.max_log10_nfa,
+            min_inliers=self._strict.min_inliers,
+            max_log10_nfa=self._strict.max_log10_nfa,
             observed=self.matched.observed,
             among=np.flatnonzero(left),
         )

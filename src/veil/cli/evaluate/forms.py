@@ -23,6 +23,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.evaluate.queries import extracted_features, reference_place
+from veil.cli.evaluate.scene_arguments import add_extraction
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
@@ -94,15 +95,7 @@ def register(protocols: Any) -> None:
         help="processor time of each run of all attacks on a photograph (default %(default)g)",
     )
     keep_old_name(parser, "--seconds", "--max-seconds")
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--first-octave",
-        type=int,
-        default=0,
-        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
-    )
+    add_extraction(parser)
     parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching (default 2)")
     keep_old_name(parser, "--workers", "--threads")
     parser.add_argument(

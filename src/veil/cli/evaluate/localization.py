@@ -25,6 +25,7 @@ from veil.cli.evaluate.descriptors import add_descriptors, all_books, bundled_bo
 from veil.cli.evaluate.localization_table import compare
 from veil.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
 from veil.cli.evaluate.queries import extracted_features, other_places
+from veil.cli.evaluate.scene_arguments import add_extraction, add_same_place
 from veil.cli.server.index import read_dictionary
 from veil.errors import InputError
 from veil.files.scenes import read_scene
@@ -94,23 +95,8 @@ def register(protocols: Any) -> None:
         "--false", type=at_least(0), default=3, metavar="N", help="photographs of elsewhere in each turn (default %(default)s)"
     )
     keep_old_name(parser, "--strangers", "--false")
-    parser.add_argument(
-        "--same-place",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="scenes that show one place, which are not asked about each other (may be repeated)",
-    )
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--first-octave",
-        type=int,
-        default=0,
-        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
-    )
+    add_same_place(parser)
+    add_extraction(parser)
     add_descriptors(parser, "default sift; several are compared, networks without a least score")
     parser.add_argument(
         "--retrieval-words",

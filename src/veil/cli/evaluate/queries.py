@@ -15,6 +15,7 @@ from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.cli.evaluate.descriptors import extraction_options
 from veil.cli.evaluate.forged import forged_answers, strange_pictures
 from veil.cli.evaluate.query_tables import say_answers, say_forged
+from veil.cli.evaluate.scene_arguments import add_extraction, add_same_place
 from veil.cli.progress import tracker
 from veil.errors import InputError
 from veil.extraction import Extractor, extract
@@ -59,14 +60,7 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
-    parser.add_argument(
-        "--same-place",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="scenes that show one place, which are not asked about each other (may be repeated)",
-    )
+    add_same_place(parser)
     parser.add_argument(
         "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
     )
@@ -83,15 +77,7 @@ def register(protocols: Any) -> None:
         "--forged-features", type=at_least(100), default=800, help="features of a forged query at most (default %(default)s)"
     )
     parser.add_argument("--forged-figure", type=picture, metavar="FILE", help="draw the evidence of forgeries (.png or .svg)")
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--first-octave",
-        type=int,
-        default=0,
-        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
-    )
+    add_extraction(parser)
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default %(default)s)")
     add_engine_arguments(parser)
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw errors and evidence (.png or .svg)")

@@ -25,6 +25,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.evaluate.queries import extracted_features, other_places, reference_place, stranger_features
+from veil.cli.evaluate.scene_arguments import add_extraction, add_same_place
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.randomness import Secret, memoized
@@ -107,23 +108,8 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--noise", type=at_least(0), default=3, help="noise queries of either kind for each map (default %(default)s)"
     )
-    parser.add_argument(
-        "--same-place",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="scenes that show one place, which are not asked about each other (may be repeated)",
-    )
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--first-octave",
-        type=int,
-        default=0,
-        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
-    )
+    add_same_place(parser)
+    add_extraction(parser)
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracy against bytes (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_tiles)

@@ -25,6 +25,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.evaluate.queries import extracted_features, reference_place, stranger_features
+from veil.cli.evaluate.scene_arguments import add_extraction
 from veil.features import Features
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.report.tables import Name, Number, Table, fixed, interval, numbers
@@ -86,15 +87,7 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
     )
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=4096, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--first-octave",
-        type=int,
-        default=0,
-        help="octave at which SIFT begins: -1 doubles the image first (default %(default)s)",
-    )
+    add_extraction(parser)
     parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
     add_json(parser)
     parser.set_defaults(run=_upright)

@@ -65,13 +65,7 @@ def _register_create(actions: Any) -> None:
         "Make an empty store, and say how its templates are made and compared; thresholds are fitted to that.",
         create,
     )
-    parser.add_argument(
-        "--decoys",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="descriptors of other people, the same for every command on the store",
-    )
+    _with_decoys(parser)
     parser.add_argument("--lifting", choices=STRATEGIES[:3], default="hybrid", help="way of lifting (default %(default)s)")
     parser.add_argument("--m", type=at_least(2), default=4, help="dimension of the templates (default %(default)s)")
     parser.add_argument(
@@ -183,13 +177,7 @@ def _register_calibrate(actions: Any) -> None:
     parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
     parser.add_argument("--face-pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
     keep_old_name(parser, "--pairs", "--face-pairs")
-    parser.add_argument(
-        "--decoys",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="descriptors of other people, the same for every command on the store",
-    )
+    _with_decoys(parser)
     parser.add_argument("--far", type=float, metavar="SHARE", help="verify: false accepts at most, for example 0.001")
     parser.add_argument(
         "--fpir",
@@ -211,13 +199,7 @@ def _register_reseal(actions: Any) -> None:
         "what was revoked since verifies again. A store of format 2 that somebody changed is never sealed.",
         reseal,
     )
-    parser.add_argument(
-        "--decoys",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="descriptors of other people, the same for every command on the store",
-    )
+    _with_decoys(parser)
     parser.add_argument("--restored", action="store_true", help="accept an older copy that you put back yourself")
     parser.add_argument(
         "--without", nargs="+", default=[], metavar="PERSON", help="people whose templates are erased, as the store spells them"
@@ -235,6 +217,16 @@ def _action(
     return parser
 
 
+def _with_decoys(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--decoys",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="descriptors of other people, the same for every command on the store",
+    )
+
+
 def _with_person(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--person", required=True, help="whose template it is; a pseudonym is enough")
     parser.add_argument("--purpose", default="default", help="what the template is for (default '%(default)s')")
@@ -244,13 +236,7 @@ def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
     parser.add_argument("face", type=Path, help=FACE_HELP)
     parser.add_argument("--face-name", metavar="NAME", help="which face of a file of descriptors")
     keep_old_name(parser, "--name", "--face-name")
-    parser.add_argument(
-        "--decoys",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="descriptors of other people, the same for every command on the store",
-    )
+    _with_decoys(parser)
     if person:
         _with_person(parser)
     else:
