@@ -70,6 +70,22 @@ def test_servers_that_start_at_once_make_the_tables_once(databases: DatabaseUnde
     assert versions == [VERSION] * 4
 
 
+def test_a_server_that_starts_waits_for_one_that_makes_the_file(tmp_path: Path) -> None:
+    """SQLite itself refuses at once to change the journal of a file that another one is about to write."""
+    path = tmp_path / "veil.sqlite"
+    path.touch()
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    with sqlite3.connect(path, timeout=30) as twin, pytest.raises(sqlite3.OperationalError, match="locked"):
+        twin.execute("PRAGMA journal_mode = WAL")
+    ending = threading.Timer(0.2, other.execute, ["COMMIT"])
+    ending.start()
+    with SqliteDatabase(path).transaction() as found:
+        assert version_in(found) == VERSION
+    ending.join()
+    other.close()
+
+
 def test_what_is_deleted_is_gone_from_the_files(databases: DatabaseUnderTest) -> None:
     """Planted bytes are in the files before, and in none after the log is cleared."""
     database = databases.open()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -55,6 +56,19 @@ class SqliteStatements:
 
     def run(self, sql: str, **values: object) -> int:
         return self._connection.execute(sql, values).rowcount
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Keep changes in a log beside the file (WAL); to change to it SQLite waits for no other server, so this does."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if trouble(error) != "locked" or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
 
 
 class SqliteDatabase:
@@ -142,7 +156,7 @@ class SqliteDatabase:
         )
         try:
             found.row_factory = sqlite3.Row
-            found.execute("PRAGMA journal_mode = WAL")
+            _write_ahead(found)
             found.execute("PRAGMA secure_delete = ON")
         except BaseException:
             found.close()
