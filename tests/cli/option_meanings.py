@@ -128,7 +128,7 @@ MEANINGS = (
         "count",
         "octave at which SIFT begins: -1 doubles the image",
         "extract, budget plan, evaluate reconstruction, evaluate queries, evaluate localization, evaluate upright, "
-        "evaluate tiles, evaluate forms",
+        "evaluate tiles, evaluate forms, evaluate inversion",
     ),
     Meaning(
         "--folds",

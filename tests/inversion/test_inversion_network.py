@@ -197,6 +197,33 @@ def test_a_resumed_training_is_the_unbroken_one(torch: Any) -> None:
     assert any((forgotten.arrays[name] != array).any() for name, array in whole.arrays.items())
 
 
+def test_a_training_starts_from_given_weights(torch: Any) -> None:
+    """One step of no size leaves the weights; of another kind the embedding is new. Broken twin: a random start."""
+    from veil.inversion.training import TrainingOptions, train
+
+    options = TrainingOptions(steps=1, seed=3, precision="float32", learning_rate=1e-12)
+    first = Weights(kind="raw", arrays=train("raw", batches, options).weights(), training=TRAINING)
+
+    def words(step: int) -> tuple[list[SparseMap], np.ndarray]:
+        return [sparse(f"words {step}", "words", 3, 60)], batches(step)[1]
+
+    cases: tuple[tuple[Kind, Any], ...] = (("raw", batches), ("words", words))
+    for kind, source in cases:
+        found = train(kind, source, TrainingOptions(steps=1, seed=9, precision="float32", learning_rate=1e-12), start=first)
+        other = train(kind, source, TrainingOptions(steps=1, seed=9, precision="float32", learning_rate=1e-12))
+        kept = {
+            name: np.abs(found.weights()[name].astype(float) - array.astype(float)).max() < 1e-3
+            for name, array in first.arrays.items()
+            if "running" not in name and name in other.weights()
+        }
+        assert all(kept[name] for name in kept if not name.startswith("embedding"))
+        assert kept["embedding.first.weight"] == (kind == "raw")
+        assert (other.weights()["down.1.0.first.0.weight"] != first.arrays["down.1.0.first.0.weight"]).any()
+    fewer = Weights(kind="raw", arrays={name: a for name, a in first.arrays.items() if name != "rgb.bias"}, training=TRAINING)
+    with pytest.raises(InputError, match="start from others"):
+        train("raw", batches, options, start=fewer)
+
+
 def _without_moments(state: Any) -> dict[str, np.ndarray]:
     return {name: array for name, array in state.arrays.items() if name.startswith("network/")}
 

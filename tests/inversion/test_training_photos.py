@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import ndimage
@@ -9,10 +11,14 @@ from scipy.spatial import cKDTree
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
+from veil.extraction.picture import picture
+from veil.extraction.sift import extract_sift
 from veil.files.codebooks import bundled_codebook
+from veil.files.pictures import read_rgb
 from veil.inversion.maps import SIDE, Frame
-from veil.inversion.photos import Example, ServerView, Supply, assembled, varied, windowed
+from veil.inversion.photos import Example, ServerView, Supply, assembled, mirrored, varied, windowed
 from worlds import generator, sift_like
+from worlds.edges import door_photographs
 
 
 def blobs(random: np.random.Generator, width: int = 420, height: int = 330) -> np.ndarray:
@@ -63,6 +69,30 @@ def test_keypoints_follow_the_picture_through_its_variations() -> None:
         assert count >= 20 and np.median(gaps["right"]) < 0.3
         assert all(np.median(gap) > 1.5 * np.median(gaps["right"]) for name, gap in gaps.items() if name != "right")
     assert len(sizes) == 6
+
+
+@pytest.mark.slow
+def test_a_mirrored_example_is_what_sift_finds_in_the_mirrored_photograph(tmp_path: Path) -> None:
+    """Named oracle: SIFT on the mirrored pixels. Broken twins: other ways to turn a patch's 4 x 4 x 8 histograms over."""
+    rgb = read_rgb(next(door_photographs(tmp_path / "door", 1).iterdir()))[::3, ::3]
+    features, again = (extract_sift(picture(np.ascontiguousarray(p), {}, None)) for p in (rgb, rgb[:, ::-1]))
+    turned = mirrored(Example(rgb=rgb, features=features))
+    np.testing.assert_array_equal(turned.rgb, rgb[:, ::-1])
+    gaps, rows = cKDTree(again.keypoints).query(turned.features.keypoints)
+    # Keypoints with several orientations have several descriptors at one position: any of them may be the nearest.
+    alone = np.unique(features.keypoints, axis=0, return_counts=True, return_inverse=True)
+    alone = alone[2][alone[1].ravel()] == 1
+    near = (gaps < 0.05) & alone
+    assert near.sum() > 0.6 * alone.sum() > 100
+
+    def share(descriptors: np.ndarray) -> float:
+        apart = np.linalg.norm(descriptors[near].astype(float) - again.descriptors[rows[near]], axis=1)
+        return float(np.mean(apart < 0.1 * np.linalg.norm(again.descriptors[rows[near]].astype(float), axis=1)))
+
+    assert share(turned.features.descriptors) > 0.9
+    grid = turned.features.descriptors.reshape(-1, 4, 4, 8)
+    for twin in (features.descriptors, grid[:, ::-1], grid[:, :, ::-1], grid[..., ::-1], np.roll(grid, 1, axis=3)):
+        assert share(twin.reshape(-1, 128)) < 0.1
 
 
 def test_a_window_keeps_keypoints_on_their_pixels() -> None:

@@ -236,3 +236,20 @@ def at_least(low: int) -> Callable[[str], int]:
 
     parse.metavar = "N"  # type: ignore[attr-defined]
     return parse
+
+
+def add_first_octave(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says at which octave SIFT begins: None stands for "auto", the default of `veil extract`."""
+
+    def parse(text: str) -> int | None:
+        if text not in ("auto", "-1", "0", "1"):
+            raise argparse.ArgumentTypeError(f"must be auto, -1, 0 or 1, got {text!r}")
+        return None if text == "auto" else int(text)
+
+    parser.add_argument(
+        "--first-octave",
+        type=parse,
+        default=None,
+        metavar="N",
+        help="0, -1 to double the image first, or auto: -1 where 0 gives less than half of --max-features (default auto)",
+    )

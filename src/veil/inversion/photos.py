@@ -33,6 +33,7 @@ FIRST_OCTAVES = (0, -1)
 # Half of the windows keep this share of their features, drawn anew each time: uploads are limited, and attacks are undecided.
 THINNED = (0.4, 1.0)
 BRIGHTNESS, GAMMA = (0.75, 1.25), (0.8, 1.25)
+_MIRRORED = np.arange(128).reshape(4, 4, 8)[::-1][:, :, -np.arange(8) % 8].ravel()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,14 +85,12 @@ class ServerView:
 
 
 def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator) -> Example:
-    """A random variation of a photograph: mirrored or not, in other light, of another size, with features extracted anew.
+    """A random variation of a photograph: in other light, of another size, with features extracted anew.
 
     Raises InputError if it has no features.
     """
     from PIL import Image
 
-    if random.random() < 0.5:
-        rgb = rgb[:, ::-1]
     brightness, gamma = random.uniform(*BRIGHTNESS), math.exp(random.uniform(*np.log(GAMMA)))
     levels = np.clip(255 * brightness * (np.arange(256) / 255) ** gamma + 0.5, 0, 255).astype(np.uint8)
     source = Image.fromarray(np.ascontiguousarray(levels[rgb]))
@@ -156,6 +155,20 @@ def thinned(example: Example, random: np.random.Generator) -> Example:
     return replace(example, features=features)
 
 
+def mirrored(example: Example) -> Example:
+    """The example of the mirrored photograph, without extracting it anew.
+
+    Relative to a keypoint's own orientation, what lay above its axis lies below it: of SIFT's 4 x 4 x 8 histograms the rows are
+    reversed, and each angle changes its sign (docs/theory/inversion.md#the-map).
+    """
+    features, width = example.features, example.rgb.shape[1]
+    keypoints = np.column_stack([width - features.keypoints[:, 0], features.keypoints[:, 1]]).astype(np.float32)
+    descriptors = np.ascontiguousarray(features.descriptors[:, _MIRRORED])
+    return Example(
+        rgb=np.ascontiguousarray(example.rgb[:, ::-1]), features=replace(features, keypoints=keypoints, descriptors=descriptors)
+    )
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Supply:
     """The batches of a training, which depend on their number alone, so that a resumed run sees what an unbroken one would.
@@ -186,7 +199,7 @@ class Supply:
             while window is None:
                 window = windowed(self.load(index), random)
                 index = int(random.integers(self.count))  # another photograph in place of a window without features
-            window = thinned(window, random)
+            window = thinned(mirrored(window) if random.random() < 0.5 else window, random)
             case = f"inversion {self.seed} {step} {place}"
             maps.append(self.view.of(window.features, Frame(width=SIDE, height=SIDE), m=m, case=case))
             pictures.append(window.rgb)

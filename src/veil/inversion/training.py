@@ -16,6 +16,7 @@ from jaxtyping import Float, UInt8
 from veil.errors import InputError, RangeError
 from veil.inversion.maps import Kind, SparseMap
 from veil.inversion.network import Network, Tensor, batched, functional, torch
+from veil.inversion.weights import Weights
 
 # Type of a function from the number of a batch to its maps and pictures (batch, 256, 256, 3).
 Source = Callable[[int], tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]]
@@ -97,16 +98,18 @@ def train(
     options: TrainingOptions,
     *,
     state: State | None = None,
+    start: Weights | None = None,
     progress: Callable[[int, float, float], None] | None = None,
     checkpoint: Callable[[State], None] | None = None,
 ) -> State:
     """Train a network of a kind from the start, or on from `state`, and return its last state.
 
-    `source` makes the batches, in a thread of their own while the network computes. `progress` is called after each step with
-    its number, the share that is over and the loss, `checkpoint` with the state from time to time. Raises InputError if `state`
-    is of another training.
+    It starts from random weights, or from those of `start`; of a `start` of another kind all but the embedding of keypoints is
+    taken. `source` makes the batches, in a thread of their own while the network computes. `progress` is called after each step
+    with its number, the share that is over and the loss, `checkpoint` with the state from time to time. Raises InputError if
+    `state` is of another training, or `start` of another network.
     """
-    trainer = _Trainer(kind, options, state)
+    trainer = _Trainer(kind, options, state, start)
     saved = time.monotonic()
     with ThreadPoolExecutor(1) as pool:
         upcoming = pool.submit(source, trainer.step)
@@ -122,6 +125,29 @@ def train(
                 checkpoint(trainer.state())
                 saved = time.monotonic()
     return trainer.state()
+
+
+def start_from(network: Network, start: Weights) -> None:
+    """Give a new network the weights of another: all of one of its kind, otherwise all but the embedding of keypoints.
+
+    Raises InputError for weights of another architecture.
+    """
+    kept = {
+        name: torch.from_numpy(np.array(array, dtype=np.float32))
+        for name, array in start.arrays.items()
+        if start.kind == network.kind or not name.startswith("embedding.")
+    }
+    own = {
+        name
+        for name in network.state_dict()
+        if not name.endswith("num_batches_tracked") and (start.kind == network.kind or not name.startswith("embedding."))
+    }
+    try:
+        if kept.keys() != own:
+            raise InputError("layers differ")
+        network.load_state_dict(kept, strict=False)
+    except (RuntimeError, InputError) as error:
+        raise InputError(f"these are no weights of this network ({error}); start from others, or from none") from None
 
 
 def reconstruction_loss(
@@ -167,12 +193,14 @@ def uses_bfloat16(options: TrainingOptions) -> bool:
 class _Trainer:
     """The network and the optimizer of a training, with the number of steps and the seconds of work."""
 
-    def __init__(self, kind: Kind, options: TrainingOptions, state: State | None) -> None:
+    def __init__(self, kind: Kind, options: TrainingOptions, state: State | None, start: Weights | None) -> None:
         if state is not None and state.kind != kind:
             raise InputError(f"the training to resume was of {state.kind}, not of {kind}")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(options.seed)
             network: Any = Network(kind)
+        if state is None and start is not None:
+            start_from(network, start)
         self._options = options
         self._network = network.to(options.device, memory_format=torch.channels_last).train()
         self._optimizer = torch.optim.AdamW(

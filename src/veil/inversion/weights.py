@@ -24,6 +24,7 @@ class Training:
     - `steps`, `seconds`, `seed`: steps that were taken, seconds of work, and the seed.
     - `dims`: the m that were trained on; empty for raw descriptors.
     - `codebook`: SHA-256 (hex) of the decoys or the dictionary that subspaces or words were drawn from, "" for raw descriptors.
+    - `start`: SHA-256 (hex) of the weights that it started from, "" for random ones.
     """
 
     photographs: int
@@ -35,10 +36,11 @@ class Training:
     seed: int
     dims: tuple[int, ...] = ()
     codebook: str = ""
+    start: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """The record in the header of the weights; their hash covers these very keys."""
-        return {
+        """The record in the header of the weights; their hash covers these very keys. `start` is there if it is not ""."""
+        record: dict[str, object] = {
             "photographs": self.photographs,
             "source": self.source,
             "license": self.license,
@@ -49,6 +51,7 @@ class Training:
             "dims": list(self.dims),
             "codebook": self.codebook,
         }
+        return record | ({"start": self.start} if self.start else {})
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> Training:
@@ -63,6 +66,7 @@ class Training:
             seed=record["seed"],
             dims=tuple(record["dims"]),
             codebook=record["codebook"],
+            start=record.get("start", ""),
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from veil.cli import main
+from veil.cli import _parser, main
 from veil.files.examples import lund_door
 from veil.studies.attacks.defenses import DefenseRow, defense_study
 from worlds.schemas import validate
@@ -101,6 +101,14 @@ def test_a_defense_is_chosen_by_name(
     monkeypatch.setattr("veil.cli.evaluate.defenses.defense_study", interrupted)
     assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) != 0
     assert json.loads(record.read_text())["rows"] == rows[:1]  # what was done is kept
+
+
+def test_pictures_are_made_from_what_an_upload_holds() -> None:
+    """No fewer features than `veil extract` finds unasked: fewer would show less than an upload does."""
+    study = _parser().parse_args(["evaluate", "inversion", "photos"])
+    device = _parser().parse_args(["extract", "photos", "-o", "features.h5"])
+    assert study.first_octave is device.first_octave is None
+    assert study.max_features == device.max_features > 1000
 
 
 @pytest.mark.slow

@@ -60,6 +60,10 @@ def test_photographs_become_weights_and_weights_pictures(tmp_path: Path, capsys:
     assert weights.training.steps == 2 and weights.training.photographs == 2 and weights.training.license == "BSD"
     assert "--seed 1" in weights.training.command and str(tmp_path) not in json.dumps(weights.header)
     assert keys(record) <= documented("veil inversion train")
+    more = tmp_path / "more.npz"
+    assert train(photographs, more, "--input", "raw", "--start", out, "--json", tmp_path / "m.json") == 0
+    validate("inversion-train", json.loads((tmp_path / "m.json").read_text()))
+    assert read_weights(more).training.start == weights.digest and "--start raw.npz" in read_weights(more).training.command
     assert not (tmp_path / "raw.npz.unfinished").exists()
 
     folder = tmp_path / "inverted"

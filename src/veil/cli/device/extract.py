@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, add_strict, progress, quiet_colmap, report, tell_skipped, write_json
+from veil.cli.common import (
+    add_command,
+    add_first_octave,
+    add_json,
+    add_strict,
+    progress,
+    quiet_colmap,
+    report,
+    tell_skipped,
+    write_json,
+)
 from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
@@ -59,13 +69,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--max-features", type=int, default=MAX_FEATURES, help="features per image at most (default %(default)s)"
     )
-    parser.add_argument(
-        "--first-octave",
-        type=_octave,
-        default=None,
-        metavar="N",
-        help="0, -1 to double the image first, or auto: -1 where 0 gives less than half of --max-features (default auto)",
-    )
+    add_first_octave(parser)
     parser.add_argument(
         "--camera",
         metavar="MODEL,P1,...",
@@ -93,16 +97,6 @@ def add_extractor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", type=Path, metavar="FILE", help="other weights of a learned descriptor's network (.npz, or PyTorch's .pth)"
     )
-
-
-def _octave(text: str) -> int | None:
-    """Parse an octave, or None for auto (an argparse type)."""
-    if text == "auto":
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be auto, -1, 0 or 1, got {text!r}") from None
 
 
 def _extract(arguments: argparse.Namespace) -> int:

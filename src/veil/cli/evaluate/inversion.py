@@ -13,6 +13,7 @@ from veil.attacks.distribution.nearest import entries
 from veil.cli.common import (
     Bar,
     add_command,
+    add_first_octave,
     add_json,
     at_least,
     keep_old_name,
@@ -27,7 +28,7 @@ from veil.cli.common import (
 from veil.cli.inversion.pictures import loaded
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
-from veil.extraction.sift import SiftOptions, extract_sift
+from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import named_pictures, read_picture, read_rgb
@@ -79,8 +80,12 @@ def register(protocols: Any) -> None:
     )
     keep_old_name(parser, "--limit", "--photographs")
     parser.add_argument(
-        "--max-features", type=at_least(10), default=1000, help="features per image at most (default %(default)s)"
+        "--max-features",
+        type=at_least(10),
+        default=MAX_FEATURES,
+        help="features per image at most (default %(default)s, as of `veil extract`)",
     )
+    add_first_octave(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="seed of lifting and attacks (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
     parser.add_argument("--reconstructions", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
@@ -144,10 +149,11 @@ def _photographs(arguments: argparse.Namespace) -> list[Photograph]:
     named = named_pictures(arguments.photos)
     if arguments.photographs and len(named) > arguments.photographs:
         named = [named[k] for k in np.linspace(0, len(named) - 1, arguments.photographs).round().astype(int)]
+    options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
     photographs = []
     for name, path in progress(named, "extracting"):
         try:
-            features = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
+            features = extract_sift(read_picture(path), options)
         except InputError:  # a blank photograph shows nothing either way
             say(arguments, f"{name} has no features and is left out")
             continue

@@ -31,6 +31,7 @@ TRAIN_EXAMPLES = """\
   veil inversion train photos/ --input subspaces --m 2 4 8 16 -o direct.npz --minutes 60 --steps 20000 --seed 0
   veil inversion train photos/ --input words --m 2 --epsilon 12 -o words.npz --minutes 40 --steps 20000 --seed 0
   veil inversion train photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0 --resume
+  veil inversion train photos/ --input raw --start raw.npz -o better.npz --minutes 90 --steps 40000 --seed 1
 """
 INVERT_EXAMPLES = """\
   veil inversion invert photos/ -o inverted/                                  what raw features show
@@ -80,8 +81,8 @@ def _register_train(actions: Any) -> None:
         actions,
         "train",
         "photographs -> weights",
-        "Train a network on photographs that you may use for it. Each is varied --variants times (mirrored, in other light\n"
-        "and size), with few or many features extracted anew. The weights carry a hash and the choices below.\n"
+        "Train a network on photographs that you may use for it. Each is varied --variants times (in other light and\n"
+        "size), with few or many features extracted anew, and mirrored at random. The weights carry a hash and the choices below.\n"
         "An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.",
         TRAIN_EXAMPLES,
     )
@@ -92,6 +93,7 @@ def _register_train(actions: Any) -> None:
     train.add_argument("--codebook", type=Path, metavar="FILE", help="decoys or dictionary (default: the bundled codebook)")
     train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="weights to write (.npz)")
     keep_old_name(train, "--out", "--output")
+    train.add_argument("--start", type=Path, metavar="FILE", help="weights to start from (default: random ones)")
     train.add_argument("--steps", type=at_least(1), required=True, help="at most; the learning rate ends with them")
     train.add_argument("--minutes", type=float, help="of training at most; the learning rate ends with them")
     train.add_argument("--seed", type=at_least(0), required=True, help="of variations, weights and order")
@@ -107,7 +109,7 @@ def _register_train(actions: Any) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from veil.files.inverters import Workshop, write_weights
+    from veil.files.inverters import Workshop, read_weights, write_weights
     from veil.inversion.network import torch
     from veil.inversion.photos import ServerView, Supply
     from veil.inversion.training import train
@@ -119,7 +121,8 @@ def _train(arguments: argparse.Namespace) -> int:
     options = _options(arguments)
     photographs = named_pictures(arguments.photos)
     folder = arguments.output.with_name(arguments.output.name + ".unfinished")
-    workshop = Workshop(folder, _key(arguments, photographs, view), resume=arguments.resume)
+    start = None if arguments.start is None else read_weights(arguments.start)
+    workshop = Workshop(folder, _key(arguments, photographs, view, start), resume=arguments.resume)
     kept = _examples(arguments, photographs, workshop)
     say(arguments, f"{len(kept)} variations of {len(photographs)} photographs")
     supply = Supply(
@@ -132,12 +135,18 @@ def _train(arguments: argparse.Namespace) -> int:
     torch.set_num_threads(cores())  # the work of a step cannot be shared out but inside of its products
     with _Log(arguments, workshop) as log:
         state = train(
-            arguments.input, supply, options, state=_state(workshop), progress=log.progress, checkpoint=log.checkpoint
+            arguments.input,
+            supply,
+            options,
+            state=_state(workshop),
+            start=start,
+            progress=log.progress,
+            checkpoint=log.checkpoint,
         )
     weights = Weights(
         kind=arguments.input,
         arrays=state.weights(),
-        training=_provenance(arguments, state, len(photographs), dims, codebook),
+        training=_provenance(arguments, state, len(photographs), dims, codebook, start),
     )
     write_weights(arguments.output, weights)
     workshop.remove()
@@ -163,10 +172,10 @@ def _options(arguments: argparse.Namespace) -> TrainingOptions:
     )
 
 
-def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], view: ServerView) -> str:
+def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], view: ServerView, start: Weights | None) -> str:
     """Digest of everything that changes examples or weights, except limits of time: a resumed run may be given more of it."""
     choices = (view.kind, view.dims, view.epsilon, arguments.seed, arguments.batch, arguments.variants)
-    digest = "" if view.codebook is None else view.codebook.digest
+    digest = ("" if view.codebook is None else view.codebook.digest) + ("" if start is None else start.digest)
     files = [hashlib.sha256(path.read_bytes()).digest() for _, path in photographs]
     return run_key([repr(choices).encode(), digest.encode(), *files])
 
@@ -243,7 +252,12 @@ class _Log:
 
 
 def _provenance(
-    arguments: argparse.Namespace, state: State, photographs: int, dims: tuple[int, ...], codebook: Codebook | None
+    arguments: argparse.Namespace,
+    state: State,
+    photographs: int,
+    dims: tuple[int, ...],
+    codebook: Codebook | None,
+    start: Weights | None,
 ) -> Training:
     """The record of a training, with the command line that repeats it."""
     names = ["input", "m", "epsilon", "steps", "minutes", "seed", "batch", "variants"]
@@ -259,6 +273,7 @@ def _provenance(
         "train",
         "PHOTOS",
         *(word for part in words for word in part),
+        *([] if start is None else ["--start", arguments.start.name]),
         "--output",
         arguments.output.name,
     ]
@@ -272,6 +287,7 @@ def _provenance(
         seed=arguments.seed,
         dims=dims,
         codebook="" if codebook is None else codebook.digest,
+        start="" if start is None else start.digest,
     )
 
 
