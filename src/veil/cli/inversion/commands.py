@@ -82,8 +82,8 @@ def _register_train(actions: Any) -> None:
         "train",
         "photographs -> weights",
         "Train a network on photographs that you may use for it. Each is varied --variants times (in other light and\n"
-        "size), with few or many features extracted anew, and mirrored at random. The weights carry a hash and the choices below.\n"
-        "An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.",
+        "size), with few or many features extracted anew, and mirrored at random. The weights carry a hash and the\n"
+        "choices below. An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.",
         TRAIN_EXAMPLES,
     )
     train.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
