@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import jaxtyping
@@ -25,13 +27,42 @@ __all__ = ["buckets", "database", "databases", "postgres", "shared_settings"]
 # processes on one core wait for each other in loops, and the suite takes twice the processor time.
 settle()
 
+# Byte code is kept, in the folders in which numba keeps its machine code: without it, each worker compiles all tests and the
+# package, and each program that a test starts the package once more.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The longest tests, which would keep one of two workers busy when the other one has nothing left to do.
 FIRST = "tests/test_public_api.py"
 
+# The number of this worker among those of xdist; None where it runs all tests by itself.
+WORKER = int(os.environ["PYTEST_XDIST_WORKER"][2:]) if "PYTEST_XDIST_WORKER" in os.environ else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No garbage is collected among tests and modules: neither while they are loaded nor later, for all of them stay."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Every second worker loads the files of a folder from the last one on: each reads what the other one has compiled."""
+    report = yield
+    if isinstance(collector, pytest.Directory) and WORKER is not None and WORKER % 2:
+        report.result.reverse()
+    return report
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the longest tests."""
+    """The same order in each worker, which begins with the longest tests."""
+    if WORKER is not None:
+        items.sort(key=lambda item: item.nodeid.split("::")[0].split("/"))
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 

@@ -18,6 +18,7 @@ from veil.statistics import clopper_pearson
 from worlds import generator
 
 FEATURES = 150
+EXCHANGEABLE = 240
 
 
 @pytest.fixture(scope="module")
@@ -64,33 +65,46 @@ def best(modes: Modes) -> np.ndarray:
     return modes.estimates(modes.beliefs(1.5)).points
 
 
+@pytest.fixture(scope="module")
+def exchangeable(learned: LearnedModel, database: Points) -> tuple[np.ndarray, Modes]:
+    """Corners of subspaces through five descriptors of photographs each, which nothing tells apart, and the modes on them."""
+    corners = vertices("exchangeable", EXCHANGEABLE)
+    return corners, density_modes(subspaces(corners, learned), learned.density, database)
+
+
 @pytest.mark.slow
-def test_decoys_that_no_photograph_has_hide_nothing(learned: LearnedModel, database: Points) -> None:
+def test_decoys_that_no_photograph_has_hide_nothing(
+    learned: LearnedModel, database: Points, exchangeable: tuple[np.ndarray, Modes]
+) -> None:
     """Broken defense: with noise for decoys the descriptor is the only likely point, and the attack finds it far more often."""
     noise = generator("noise").integers(0, 90, size=(2000, 128)).astype(np.float64)
-    shares = {}
-    for kind, decoys in (("noise", noise), ("photographs", None)):
-        corners = vertices("broken", FEATURES, decoys)
-        found = best(density_modes(subspaces(corners, learned), learned.density, database))
-        shares[kind] = (np.linalg.norm(found - corners[:, 0], axis=1) < 0.2).mean()
+    broken = vertices("broken", FEATURES, noise)
+    found = {
+        "noise": (broken, density_modes(subspaces(broken, learned), learned.density, database)),
+        "photographs": exchangeable,
+    }
+    shares = {
+        kind: (np.linalg.norm(best(modes) - corners[:, 0], axis=1) < 0.2).mean() for kind, (corners, modes) in found.items()
+    }
     assert shares["noise"] > 0.4 and shares["photographs"] < shares["noise"] - 0.2
 
 
 @pytest.mark.slow
-def test_among_equal_candidates_the_choice_is_chance(learned: LearnedModel, database: Points) -> None:
+def test_among_equal_candidates_the_choice_is_chance(exchangeable: tuple[np.ndarray, Modes]) -> None:
     """Null: five corners from the same photographs. The likeliest mode lies mostly near a corner, near each equally often."""
-    corners = vertices("exchangeable", 2 * FEATURES)
-    found = best(density_modes(subspaces(corners, learned), learned.density, database))
-    gaps = np.linalg.norm(corners - found[:, None], axis=2)
+    corners, modes = exchangeable
+    gaps = np.linalg.norm(corners - best(modes)[:, None], axis=2)
     near = gaps.min(axis=1) < 0.4
     low, high = clopper_pearson(int((gaps.argmin(axis=1)[near] == 0).sum()), int(near.sum()), confidence=0.999)
     assert near.mean() > 0.5 and low < 0.2 < high and high - low < 0.25
 
 
 @pytest.mark.slow
-def test_the_density_alone_says_no_more_of_strangers(learned: LearnedModel, database: Points) -> None:
+def test_the_density_alone_says_no_more_of_strangers(
+    learned: LearnedModel, database: Points, exchangeable: tuple[np.ndarray, Modes]
+) -> None:
     """Null: a subspace in a random direction through noise holds no descriptor; no mode is as high as those of real ones."""
-    real = density_modes(subspaces(vertices("real", 60), learned), learned.density, database)
+    _, real = exchangeable
     noise = generator("nothing").normal(size=(60, 5, learned.space.dim)) * 0.15
     empty = density_modes(subspaces(noise, learned), learned.density, database)
     assert np.median(empty.log_ratios[:, 0]) < np.quantile(real.log_ratios[:, 0], 0.05)

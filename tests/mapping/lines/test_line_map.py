@@ -133,7 +133,7 @@ def test_a_seed_that_chance_explains_needs_nearly_all_images(images: int, elsewh
     for name in sorted(views)[images - elsewhere :]:
         lines = views[name].lines
         views[name] = replace(views[name], lines=lines.take(generator(f"mix {name}").permutation(len(lines))))
-    options = replace(OPTIONS, seed=replace(OPTIONS.seed, max_log10_nfa=-1e6))
+    options = replace(OPTIONS, seed=replace(OPTIONS.seed, max_log10_nfa=-1e6), quads=1)
     kept: list[Reconstruction] = []
     found = map_from_lines(views, graph, options=options, checkpoint=kept.append)
     assert not kept  # resumed, it would count as one that is beyond chance

@@ -230,6 +230,8 @@ class _Work:
 
     def spread(self, loop: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Results of a compiled loop for each chunk of points, in order."""
+        if len(self.begins) == 1:  # small problems have thousands of such loops, shorter than it takes to share them out
+            return [loop(*arguments, self.begins[0], self.ends[0])]
         return list(shared(lambda part: loop(*arguments, *part), zip(self.begins, self.ends, strict=True), self.threads))
 
     def cost(self, state: _State, *, fallback: _State) -> float:
