@@ -61,25 +61,25 @@ class Released:
         return Rigid(rotation=self.poses[image, :, :3].copy(), translation=self.poses[image, :, 3].copy())
 
 
-def made(job: tuple[int, int, bool, Path, Path, Path], **options: float) -> Path:
+def made(job: tuple[int, int, bool, Path, Path, Path], seed: int = 1, **options: float) -> Path:
     """Release images of a city into a file, if they are not there yet, and return its path without the suffix.
 
     `options` are those of `simulated`.
     """
     settle()
     first, count, foreign, folder, pool_file, material = job
-    path = folder / f"{'foreign' if foreign else 'city'}-{first}"
+    path = folder / f"{'foreign' if foreign else 'city'}{'' if seed == 1 else f'-of-{seed}'}-{first}"
     if path.with_suffix(".npz").is_file():
         return path
     pool, profile = read_codebook(pool_file), hardened(quantized=True)
     parts: dict[str, list] = {name: [] for name in ("numbers", "raw", "keypoints", "landmarks", "counts", "poses")}
-    for image in simulated(1, foreign=foreign, features=1000, path=material, **options).images(count, first=first):
+    for image in simulated(seed, foreign=foreign, features=1000, path=material, **options).images(count, first=first):
         release = privatize(
             image.features,
             profile=profile,
             compression=BOOK.compression,
             decoys=pool,
-            randomness=seeded(f"1{foreign}{image.number}"),
+            randomness=seeded(f"{seed}{foreign}{image.number}"),
             selection=usual_selection(profile),
         )
         form = release.upload.form

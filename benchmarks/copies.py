@@ -34,13 +34,13 @@ from worlds.city.walks import BLOCK_WALKS, WALK_IMAGES
 
 COPIES: dict[str, Any] = {"copied_share": 0.5, "templates": 1}
 BLOCK = WALK_IMAGES * BLOCK_WALKS
-SEED, RING = 1, 6
+RING = 6
 
 
-def copied_facades() -> np.ndarray:
-    """Identities of the facades that are copies, of blocks near the origin."""
+def copied_facades(seed: int) -> np.ndarray:
+    """Identities of the facades that are copies, of blocks near the origin of a city."""
     cells = [spiral(number) for number in range((2 * RING + 1) ** 2)]
-    facades = [one for cell in cells for one in block_facades(SEED, *cell, **COPIES)]
+    facades = [one for cell in cells for one in block_facades(seed, *cell, **COPIES)]
     return np.array([facade.identity for facade in facades if facade.is_copy])
 
 
@@ -57,13 +57,13 @@ def measured(city: Released, arguments: argparse.Namespace, kind: str) -> dict:
     images = numbers[~seldom | (numbers % arguments.every == 0)]
     queries = numbers[seldom & (numbers % arguments.every == arguments.every // 2)]
     queries = queries[np.unique(np.linspace(0, len(queries) - 1, min(arguments.queries, len(queries))).astype(int))]
-    copied = copied_facades()
-    scene, known = mapped(city, images, kind, arguments.material, **COPIES)
+    copied = copied_facades(arguments.seed)
+    scene, known = mapped(city, images, kind, arguments.material, arguments.seed, **COPIES)
     where = Map(scene=scene)
     if kind != "words":
         where.with_point_index(threads=1)
     answers, seconds = asked(where, (query(city, int(q), kind) for q in queries), "index", len(queries), kind)
-    facts: dict = {"kind": kind, "images": len(images), "points": len(known)}
+    facts: dict = {"kind": kind, "seed": arguments.seed, "images": len(images), "points": len(known)}
     found = [(int(q), a, verdict(a, city.pose(int(q)))) for q, a in zip(queries, answers, strict=True)]
     for label, wanted in (("copies", True), ("others", False)):
         own = [told for q, _, told in found if shows_copies(city, q, copied) == wanted]
@@ -76,6 +76,7 @@ def main() -> None:
     """Print one line a kind as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=1000, help="of the city (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="of the city (default %(default)s)")
     parser.add_argument("--every", type=int, default=4, help="of the images that are mapped seldom (default %(default)s)")
     parser.add_argument("--kinds", nargs="+", choices=("private", "public", "words"), default=["private", "public", "words"])
     parser.add_argument("--queries", type=int, default=100, help="at most (default %(default)s)")
@@ -86,7 +87,7 @@ def main() -> None:
     settle()
     arguments.keep.mkdir(parents=True, exist_ok=True)
     job = (0, arguments.images, False, arguments.keep, arguments.decoys, arguments.material)
-    city = read([made(job, **COPIES)])
+    city = read([made(job, arguments.seed, **COPIES)])
     for kind in arguments.kinds:
         print(json.dumps(measured(city, arguments, kind)), flush=True)
 

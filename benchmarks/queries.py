@@ -62,12 +62,14 @@ EPSILON, WORDS_SENT = 9.0, 2
 _NEAREST: dict[int, np.ndarray] = {}
 
 
-def mapped(city: Released, images: np.ndarray, kind: str, material: Path, **options: Any) -> tuple[Scene, np.ndarray]:
+def mapped(
+    city: Released, images: np.ndarray, kind: str, material: Path, seed: int = 1, **options: Any
+) -> tuple[Scene, np.ndarray]:
     """The map of some images at their true poses, and the landmark of each of its points; `options` are those of the city."""
     rows = np.concatenate([city.rows(image) for image in images])
     seen, counts = np.unique(city.landmarks[rows], return_counts=True)
     known = seen[(counts >= 2) & (seen >= 0)]
-    points = simulated(1, features=1000, path=material, **options).points(known)
+    points = simulated(seed, features=1000, path=material, **options).points(known)
     found = {}
     for image in images:
         own = city.rows(image)

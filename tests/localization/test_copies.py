@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from veil.errors import RangeError
 from veil.forms import Points
 from veil.geometry.rigid import Rigid
-from veil.localization import rival_poses
+from veil.localization import ranked_search, rival_poses
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
 from veil.matching.point_indexing import index_points
 from veil.matching.ranked_images import RankedImages, ranked_images
@@ -31,9 +32,13 @@ COMPARED = LocalizeOptions(retrieved=(10,))
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class City:
-    """Two places of equal shape, 40 units apart; `alike` points from the left look alike at both, the others do not."""
+    """Two places of equal shape, 40 units apart; `alike` points from the left look alike at both, the others do not.
+
+    There may be a third one, 40 units further, of which `alike_third` points look alike.
+    """
 
     alike: int
+    alike_third: int | None = None
     own_images: int = 12
     own_share: float = 1.0
     copy_images: int = 12
@@ -47,16 +52,19 @@ class City:
             images[f"own {name}"] = self.image(f"own {name}", name, known, 0)
         for name in OTHERS[: self.copy_images]:
             images[f"copy {name}"] = self.image(f"copy {name}", name, np.arange(COUNT), 1)
-        return Scene(images=images, points=np.concatenate([WORLD.points, WORLD.points + SHIFT]), mean_reprojection_error_px=0.3)
+            if self.alike_third is not None:
+                images[f"other {name}"] = self.image(f"other {name}", name, np.arange(COUNT), 2)
+        points = np.concatenate([WORLD.points + place * SHIFT for place in range(3)])
+        return Scene(images=images, points=points, mean_reprojection_error_px=0.3)
 
     def image(self, name: str, view: str, known: np.ndarray, place: int) -> MappedImage:
-        """An image of the map that sees the `known` points of the first or the second place."""
+        """An image of the map that sees the `known` points of the first, second or third place."""
         pose, kept = WORLD.poses[view], np.isin(WORLD.visible[view], known)
         rows = WORLD.visible[view][kept]
         descriptors = WORLD.descriptors.copy()
         if place:
-            around = LEFT_TO_RIGHT[self.alike :]
-            descriptors[around] = unit(sift_like(generator("around the copy"), COUNT))[around]
+            around = LEFT_TO_RIGHT[self.alike if place == 1 else self.alike_third :]
+            descriptors[around] = unit(sift_like(generator(f"around the copy {place}"), COUNT))[around]
         vectors = unit(descriptors[rows] + 0.02 * generator(name).normal(size=(len(rows), 128)))
         return MappedImage(
             name=name,
@@ -70,7 +78,7 @@ class City:
     def answer(self, options: LocalizeOptions, ranked: RankedImages | list[str] | None = None) -> Localization | NoPose:
         """The answer to a query of the first place; by default all images of the copy rank before those of the place."""
         scene = self.scene
-        names = ranked or sorted(scene.images)  # "copy" stands before "own"
+        names = ranked or sorted(scene.images)  # "copy" stands before "other", and that before "own"
         return localize(WORLD.camera, WORLD.keypoints[QUERY], WORLD.form(QUERY), scene, ranked=names, options=options)
 
     def index(self, scene: Scene) -> RankedImages:
@@ -101,6 +109,61 @@ def test_a_place_that_the_map_hardly_knows_rivals_its_copy(monkeypatch: pytest.M
     assert isinstance(city.answer(COMPARED), NoPose)
     monkeypatch.setattr(rival_poses, "_counted", lambda matched, own, other, *_: len(np.setdiff1d(own.rows, other.rows)))
     assert off(city.answer(COMPARED)) == pytest.approx(40, abs=0.1)
+
+
+@pytest.mark.slow
+def test_a_copy_is_refused_though_another_copy_is_clearly_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the other copy, half of which looks different, ranks before the place. Broken twin: one rival is compared."""
+    city = City(alike=COUNT, alike_third=COUNT // 2, own_images=4)
+    assert isinstance(city.answer(COMPARED), NoPose)
+    rivals = ranked_search.rivals
+    monkeypatch.setattr(ranked_search, "rivals", lambda *given, **more: replace(rivals(*given, **more), worse=[]))
+    assert off(city.answer(COMPARED)) == pytest.approx(40, abs=0.1)
+
+
+@pytest.mark.slow
+def test_all_copies_among_the_matched_images_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: all images of all three places are matched at once. Broken twin: only the strongest rival is compared."""
+    city = City(alike=COUNT, alike_third=COUNT // 2, own_images=3, own_share=0.4)
+    everything = LocalizeOptions(retrieved=(40,), compared=0)
+    assert isinstance(city.answer(everything), NoPose)
+    may_hold, asked = rival_poses._may_hold, []
+
+    def once(*given: Any) -> bool:
+        asked.append(given)
+        return len(asked) < 2 and may_hold(*given)
+
+    monkeypatch.setattr(rival_poses, "_may_hold", once)
+    assert off(city.answer(everything)) == pytest.approx(40, abs=0.1)
+
+
+@pytest.mark.slow
+def test_what_the_map_knows_around_a_rival_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the first image of a copy ends where it differs. Broken twin: nothing is asked for, and the place is refused."""
+    scene = City(alike=COUNT // 2).scene
+    first = scene.images[f"copy {OTHERS[5]}"]
+    left = np.isin(first.point_rows - COUNT, LEFT_TO_RIGHT[: COUNT // 2])
+    form = Points(vectors=first.form.vectors[left], space=SPACE)  # type: ignore[union-attr]
+    part = replace(first, name="part", keypoints=first.keypoints[left], point_rows=first.point_rows[left], form=form)
+    scene = replace(scene, images={**scene.images, "part": part})
+    names = sorted(scene.images, reverse=True)
+    names.remove("part")
+    names.insert(12, "part")  # after all images of the place
+    few = LocalizeOptions(retrieved=(10,), compared=1)
+
+    def answer() -> Localization | NoPose:
+        return localize(WORLD.camera, WORLD.keypoints[QUERY], WORLD.form(QUERY), scene, ranked=names, options=few)
+
+    assert off(answer()) < 0.02
+    monkeypatch.setattr(ranked_search.RankedSearch, "_around", lambda *_: [])
+    assert isinstance(answer(), NoPose)
+
+
+def test_a_camera_is_taken_to_see_what_images_show_that_observe_its_inliers() -> None:
+    """By hand: of ten inliers, one image observes two, one observes one, one observes none."""
+    observed = [np.array([0, 1, 20]), np.array([9, 21]), np.array([22, 23])]
+    assert rival_poses.covisible(np.arange(10), observed, 24) == [True, True, False]
+    assert rival_poses.covisible(np.arange(11), observed, 24) == [True, False, False]
 
 
 @pytest.mark.slow

@@ -219,7 +219,7 @@ def _rival(
 ) -> int | None:
     """Number of inliers of another pose that is beyond chance and nearly as strong, or None if there is no such pose.
 
-    `rows` are the inliers of the best pose. The test is that of `veil.localization.rival_poses.rival`.
+    `rows` are the inliers of the best pose. The test is that of `veil.localization.rival_poses.rivals`.
     """
     options = problem.options
     left = problem.residuals(best.pose) > 2 * problem.limit_px / problem.camera.focal_px

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -19,12 +20,12 @@ from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_lines import MatchedLines
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, too_few, turn_deviation_deg, weigh
-from veil.localization.rival_poses import rival
+from veil.localization.rival_poses import rivals
 from veil.matching import MatchOptions
 
 # Numbers of images that are matched one after the other, where the map's index ranks them.
 RETRIEVED = (10, 40, 160)
-# Number of images that may show the like elsewhere, with which a pose from such images is compared.
+# Number of images that may show the like elsewhere, with which a pose from such images is compared at a time.
 COMPARED = 10
 
 
@@ -40,7 +41,8 @@ class LocalizeOptions(Acceptance):
     - `matching`: ratio test and backend of the distances; the default keeps mutual nearest neighbors.
     - `retrieved`: numbers of images that are matched one after the other until there is a pose, where the images are ranked.
     - `compared`: number of images that look like the query for other reasons than what a pose shows, where the images are
-      ranked; the pose is compared with what they give, as they may show the like elsewhere. 0: there is no comparison.
+      ranked; the pose is compared with what they give, as they may show the like elsewhere, and with as many more while they
+      do. 0: there is no comparison.
     - `workers`: number of map images that are matched at a time.
     - `seed`: of RANSAC.
 
@@ -150,13 +152,18 @@ def judged(
     views: MapViews | None,
     options: LocalizeOptions,
     *,
-    observed: Int64[np.ndarray, "observed"] | None = None,
+    best: tuple[Estimate, Evidence] | None = None,
+    rival: Callable[[Estimate, Evidence], Evidence | None] | None = None,
 ) -> tuple[Localization | NoPose, Estimate | None]:
-    """The answer of `localize_matches`, and the estimate of its pose; `observed` is that of `pose_evidence.rival`."""
+    """The answer of `localize_matches`, and the estimate of its pose.
+
+    `best` is the pose that is judged; by default the best one is sought. `rival` gives evidence of
+    another pose that nothing tells from it, or None; by default that is sought among the pairs.
+    """
     count = len(matched.keypoint_rows)
     if count < options.min_inliers:
         return NoPose(reason=f"only {count} features match the map; is it of this place?", correspondences=count), None
-    best = _weighed_pose(matched, views, options)
+    best = best or _weighed_pose(matched, views, options)
     if best is None:
         return NoPose(reason=f"no pose explains the {count} matches; is the map of this place?", correspondences=count), None
     estimate, evidence = best
@@ -176,15 +183,7 @@ def judged(
         return refused(ONE_POINT.format(len(unchecked.rows), count))
     if unchecked is not evidence or pictured(matched, estimate, evidence, views):
         return refused(IMPOSSIBLE)
-    other = rival(
-        matched,
-        estimate,
-        evidence,
-        views,
-        min_inliers=options.min_inliers,
-        max_log10_nfa=options.max_log10_nfa,
-        observed=observed,
-    )
+    other = rival(estimate, evidence) if rival else _rival(matched, estimate, evidence, views, options)
     if other is not None:
         return refused(AMBIGUOUS.format(len(evidence.rows), len(other.rows), count))
     deviation_deg = turn_deviation_deg(matched, estimate, evidence.rows)
@@ -238,6 +237,15 @@ def _weighed_pose(matched: Matched, views: MapViews | None, options: LocalizeOpt
         if estimate is not None and _beyond_chance(evidence := weigh(matched, estimate, views), options):
             return estimate, evidence
     return best
+
+
+def _rival(
+    matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None, options: LocalizeOptions
+) -> Evidence | None:
+    """Evidence of another pose among the pairs that nothing tells from the best one, or None."""
+    least, most = options.min_inliers, options.max_log10_nfa
+    equal = rivals(matched, estimate, evidence, views, min_inliers=least, max_log10_nfa=most).equal
+    return None if equal is None else equal.evidence
 
 
 def _beyond_chance(evidence: Evidence, options: LocalizeOptions) -> bool:

@@ -68,9 +68,9 @@ class MatchedImages:
         return {name: matches for (_, name), matches in matched.items()}
 
     @property
-    def observed(self) -> Int64[np.ndarray, "observed"]:
-        """Rows of the points that the matched images observe, each once."""
-        return np.unique(np.concatenate([_NONE, *(self.scene.images[name].point_rows for name in self.found)]))
+    def observed(self) -> list[Int64[np.ndarray, "observed"]]:
+        """Rows of the points that each of the matched images observes."""
+        return [self.scene.images[name].point_rows for name in self.found]
 
     def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows (query features, map points) of the distinct pairs that match in at least one image, most distinctive first.

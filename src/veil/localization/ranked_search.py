@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from veil.forms import Lines
 from veil.geometry.camera import Camera
@@ -20,7 +20,7 @@ from veil.localization.matched_features import Matched
 from veil.localization.matched_images import MatchedImages
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import Evidence, weigh
-from veil.localization.rival_poses import rival
+from veil.localization.rival_poses import Rival, Shown, covisible, rivals
 from veil.matching.ranked_images import RankedImages
 from veil.progress import Progress
 
@@ -30,7 +30,7 @@ ALIKE = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(kw_only=True, eq=False)
 class RankedSearch:
     """The search for the pose of a query in the images that it looks like."""
 
@@ -39,13 +39,14 @@ class RankedSearch:
     matched: MatchedImages
     ranked: RankedImages | Sequence[str]
     options: LocalizeOptions
+    _others: list[Rival] = field(default_factory=list, init=False)
 
     def answer(self, progress: Progress | None) -> Localization | NoPose:
         """The pose from the fewest images that give one which no other place rivals, or why there is none."""
         refusals = []
         for count in self._rounds:
             self.matched.match(self._names[:count], progress)
-            found, estimate = self._judged()
+            found, estimate = self._judged(progress)
             if isinstance(found, Localization) and estimate is not None:
                 found = self._compared(found, estimate, progress)
             if isinstance(found, Localization):
@@ -71,10 +72,30 @@ class RankedSearch:
         """The options of one pose: each round may find one by chance, and so may its comparison with other places."""
         return replace(self.options, max_log10_nfa=self.options.max_log10_nfa - math.log10(2 * len(self._rounds)))
 
-    def _judged(self) -> tuple[Localization | NoPose, Estimate | None]:
-        """The answer that all matches so far give, and the estimate of its pose."""
-        matched = self._features(*self.matched.pairs())
-        return judged(matched, self.matched.scene.views, self._strict, observed=self.matched.observed)
+    def _judged(self, progress: Progress | None) -> tuple[Localization | NoPose, Estimate | None]:
+        """The answer that all matches so far give, and the estimate of its pose.
+
+        Of two poses the one with more inliers is found first. If the other is clearly better, that one is judged.
+        """
+        best, views = None, self.matched.scene.views
+        while True:
+            better: list[Estimate] = []
+
+            def rival(estimate: Estimate, _: Evidence, better: list[Estimate] = better) -> Evidence | None:
+                other = self._equal(estimate, None, progress)
+                if other is not None and other.is_better:
+                    better.append(other.estimate)
+                return None if other is None else other.evidence
+
+            matched = self._features(*self.matched.pairs())
+            answer = judged(matched, views, self._strict, best=best, rival=rival)
+            if not better or best is not None:
+                return answer
+            matched = self._features(*self.matched.pairs())
+            refined = matched.estimate(np.flatnonzero(matched.agrees(matched.projected(better[0]))))
+            if refined is None:
+                return answer
+            best = refined, weigh(matched, refined, views)
 
     def _compared(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
         """A pose after its comparison with places that look like the query, too (localization.md#a-place-and-its-copies).
@@ -84,7 +105,7 @@ class RankedSearch:
         other = self._rival(found, estimate, progress)
         if other is None:
             return found
-        best, estimate_of_best = self._judged()
+        best, estimate_of_best = self._judged(progress)
         if isinstance(best, NoPose) or estimate_of_best is None:
             return best
         if 2 * np.isin(best.point_rows, found.point_rows).sum() <= best.inliers:  # it is another pose
@@ -92,53 +113,126 @@ class RankedSearch:
         if other is None:
             return best
         return NoPose(
-            reason=ALIKE.format(best.inliers, len(other.rows), best.correspondences),
+            reason=ALIKE.format(best.inliers, len(other.evidence.rows), best.correspondences),
             correspondences=best.correspondences,
             inliers=best.inliers,
             log10_nfa=best.log10_nfa,
         )
 
-    def _rival(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Evidence | None:
-        """Evidence of a pose elsewhere that rivals the one that was found, from the images that look like the query there."""
-        names = self._elsewhere(found, estimate)[: self.options.compared]
-        self.matched.match(names, progress)
-        pairs, among = self.matched.pairs(), self.matched.pairs(names)
-        if not len(among[0]):
-            return None
-        points = len(self.matched.scene.points)
-        left = np.isin(pairs[0] * points + pairs[1], among[0] * points + among[1])
-        matched, views = self._features(*pairs), self.matched.scene.views
-        return rival(
-            matched,
-            estimate,
-            weigh(matched, estimate, views),
-            views,
-            min_inliers=self._strict.min_inliers,
-            max_log10_nfa=self._strict.max_log10_nfa,
-            observed=self.matched.observed,
-            among=np.flatnonzero(left),
+    def _rival(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Rival | None:
+        """A pose elsewhere that rivals the one that was found, from the images that look like the query there.
+
+        Where they show the like, more images are asked for what looks like the query elsewhere again, until these show no more.
+        """
+        compared: list[str] = []
+        while self.options.compared:
+            names = [name for name in self._elsewhere(found, estimate) if name not in compared][: self.options.compared]
+            self.matched.match(names, progress)
+            compared += names
+            before = len(self._others)
+            other = self._equal(estimate, compared, progress)
+            if other is not None or not names or len(self._others) == before:
+                return other
+        return None
+
+    def _equal(self, estimate: Estimate, names: list[str] | None, progress: Progress | None) -> Rival | None:
+        """A pose that nothing tells from an estimated one, from the pairs with some images (None: all), or None.
+
+        It is compared with every pose that this search has found before, too. Before a pose is called equal, the images are
+        matched that know most of what both cameras would see.
+        """
+        views = self.matched.scene.views
+        while True:
+            pairs, known = self.matched.pairs(), [other.estimate for other in self._others]
+            matched = self._features(*pairs)
+            evidence = weigh(matched, estimate, views)
+            others = rivals(
+                matched,
+                estimate,
+                evidence,
+                views,
+                min_inliers=self._strict.min_inliers,
+                max_log10_nfa=self._strict.max_log10_nfa,
+                observed=self.matched.observed,
+                among=None if names is None else self._rows(pairs, names),
+                known=known,
+            )
+            self._others += [other for other in others.all if not any(other.estimate is one for one in known)]
+            if others.equal is None:
+                return None
+            both = (Rival(estimate=estimate, evidence=evidence), others.equal)
+            new = [name for one in both for name in self._around(matched, one)]
+            if not new:
+                return others.equal
+            self.matched.match(new, progress)
+
+    def _rows(self, pairs: tuple[np.ndarray, np.ndarray], names: list[str]) -> Int64[np.ndarray, "_"]:
+        """Rows of the pairs that match in some of the images."""
+        among, points = self.matched.pairs(names), len(self.matched.scene.points)
+        return np.flatnonzero(np.isin(pairs[0] * points + pairs[1], among[0] * points + among[1]))
+
+    def _around(self, matched: Matched, one: Rival) -> list[str]:
+        """Names of images that are not matched yet and know what the camera of a pose would see, most of it first."""
+        if not self.options.compared:
+            return []
+        images, inliers = self.matched.scene.images, matched.point_rows[one.evidence.rows]
+        names = [
+            name for name, together in zip(images, covisible(inliers, self._seen, len(matched.points)), strict=True) if together
+        ]
+        shown = Shown.by(
+            matched, one.estimate, one.evidence, self.matched.scene.views, [images[name].point_rows for name in names]
         )
+        left = np.zeros(len(matched.points), dtype=bool)
+        left[shown.point_rows] = True
+        for name in self.matched.found:
+            left[images[name].point_rows] = False
+        chosen: list[str] = []
+        while len(chosen) < self.options.compared and left.any():
+            counts = [int(left[images[name].point_rows].sum()) for name in names]
+            best = int(np.argmax(counts))
+            if counts[best] < self.options.min_inliers:
+                break
+            left[images[names[best]].point_rows] = False
+            chosen.append(names[best])
+        return chosen
+
+    @cached_property
+    def _seen(self) -> list[Int64[np.ndarray, "observed"]]:
+        """Rows of the points that each image of the map observes."""
+        return [image.point_rows for image in self.matched.scene.images.values()]
 
     def _elsewhere(self, found: Localization, estimate: Estimate) -> list[str]:
-        """Names of the images that the query looks like for other reasons than what the pose shows, the most similar first.
+        """Names of the images that the query looks like for other reasons than what the poses show, the most similar first.
 
         Of images that are ranked by name alone, these are the ones that observe no inlier.
         """
         ranked, scene = self.ranked, self.matched.scene
+        matched = self._features(*self.matched.pairs())
+        shown = [matched.point_rows[weigh(matched, other.estimate, scene.views).rows] for other in self._others]
+        point_rows = np.unique(np.concatenate([found.point_rows, *shown]))
+        poses = [estimate, *(other.estimate for other in self._others)]
         if not isinstance(ranked, RankedImages):
-            return [name for name in ranked if not np.isin(scene.images[name].point_rows, found.point_rows).any()]
+            return [name for name in ranked if not np.isin(scene.images[name].point_rows, point_rows).any()]
         votes = self._features(ranked.keypoint_rows, ranked.point_rows)
-        reach = 2 * votes.max_error_px / estimate.camera.focal_px
 
         def here(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-            """Whether the pose shows two points within twice the threshold of each other."""
-            first, second = (estimate.pose.apply(scene.points[rows]) for rows in (one, other))
-            ahead = np.minimum(first[:, 2], second[:, 2]) > 1e-9
-            gap = first[:, :2] * second[:, 2:] - second[:, :2] * first[:, 2:]
-            return ahead & (np.linalg.norm(gap, axis=1) <= reach * first[:, 2] * second[:, 2])
+            """Whether a pose shows two points within twice the threshold of each other."""
+            return np.any([_together(pose, scene.points[one], scene.points[other], votes) for pose in poses], axis=0)
 
-        return ranked.elsewhere(votes.agrees(votes.projected(estimate), 2.0), found.point_rows, here)
+        explained = np.any([votes.agrees(votes.projected(pose), 2.0) for pose in poses], axis=0)
+        return ranked.elsewhere(explained, point_rows, here)
 
     def _features(self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         scene, options = self.matched.scene, self.options
         return features_of(self.camera, self.observations, keypoint_rows, point_rows, scene.points, options)
+
+
+def _together(
+    estimate: Estimate, one: Float64[np.ndarray, "pairs 3"], other: Float64[np.ndarray, "pairs 3"], votes: Matched
+) -> Bool[np.ndarray, "pairs"]:
+    """Mask of pairs of points that a pose shows within twice the inlier threshold of each other."""
+    reach = 2 * votes.max_error_px / estimate.camera.focal_px
+    first, second = estimate.pose.apply(one), estimate.pose.apply(other)
+    ahead = np.minimum(first[:, 2], second[:, 2]) > 1e-9
+    gap = first[:, :2] * second[:, 2:] - second[:, :2] * first[:, 2:]
+    return ahead & (np.linalg.norm(gap, axis=1) <= reach * first[:, 2] * second[:, 2])

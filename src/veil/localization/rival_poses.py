@@ -6,7 +6,9 @@ Theory: docs/theory/localization.md#one-camera-one-pose, localization.md#a-place
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -24,9 +26,37 @@ COIN = 1e-3
 AROUND = 6
 # A rival pose is sought among at least so many pairs for each inlier that it needs.
 RIVAL_ROOM = 4
+# An image shows what the camera of a pose sees if it observes this share of the pose's inliers.
+COVISIBLE = 0.1
+
+# Rows of the map's points that each of some images observes.
+Observed = Sequence[Int64[np.ndarray, "_"]]
 
 
-def rival(
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rival:
+    """Another pose of a query than the one that is judged, its evidence, and whether it is clearly better or worse."""
+
+    estimate: Estimate
+    evidence: Evidence
+    is_better: bool = False
+    is_worse: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rivals:
+    """Other poses than the one that is judged: one that nothing tells from it, or None, and those that are clearly worse."""
+
+    equal: Rival | None
+    worse: list[Rival]
+
+    @property
+    def all(self) -> list[Rival]:
+        """All of them, the one that nothing tells from the pose last."""
+        return self.worse if self.equal is None else [*self.worse, self.equal]
+
+
+def rivals(
     matched: Matched,
     estimate: Estimate,
     evidence: Evidence,
@@ -34,36 +64,72 @@ def rival(
     *,
     min_inliers: int,
     max_log10_nfa: float,
-    observed: Int64[np.ndarray, "observed"] | None = None,
+    observed: Observed | None = None,
     among: Int64[np.ndarray, "_"] | None = None,
-) -> Evidence | None:
-    """Evidence of another pose that is beyond chance as well and nearly as strong, or None.
+    known: Sequence[Estimate] = (),
+) -> Rivals:
+    """Other poses that are beyond chance as well, the strongest first, up to the first one that is nearly as strong.
 
-    It is sought among the most trusted pairs that the given pose leaves, as one that shares at most half of its inliers.
-    `clearly_better` tells which is stronger.
+    Each is sought among the most trusted pairs that the given pose and the others before it leave, as one that shares at most
+    half of the given pose's inliers. A place may have several copies: that one of them is clearly worse says nothing about
+    the others. `clearly_better` tells which is stronger.
 
-    - `observed`: rows of the points that the matched images observe; None: all points.
-    - `among`: rows of the pairs that another pose is sought among; None: all pairs.
+    - `observed`: rows of the points that each of the matched images observes; None: any image may observe all points.
+    - `among`: rows of the pairs that other poses are sought among; None: all pairs.
+    - `known`: poses that are compared before others are sought.
     """
-    rest = ~matched.agrees(matched.projected(estimate), 2.0)
-    rest = np.flatnonzero(rest) if among is None else among[rest[among]]
-    most = min(len(np.unique(matched.keypoint_rows[rest])), len(np.unique(matched.point_rows[rest])))
     needed = max(min_inliers, weakest_rival(len(evidence.rows) // 2))
-    if most < needed:
-        return None
+    rest = np.arange(len(matched.keypoint_rows)) if among is None else among
+    rest = _unexplained(matched, rest, estimate)
+    shown_here = cache(lambda: Shown.by(matched, estimate, evidence, views, observed))
+    worse: list[Rival] = []
+
+    def compared(other: Estimate, *, is_known: bool) -> Rival | None:
+        """The other pose, if it is one and beyond chance."""
+        second = weigh(matched, other, views)
+        shared = np.isin(second.rows, evidence.rows).sum()
+        if len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa or (is_known and 2 * shared > len(second.rows)):
+            return None
+        shown_there = Shown.by(matched, other, second, views, observed)
+        if clearly_better(matched, evidence, second, shown_here(), shown_there):
+            return Rival(estimate=other, evidence=second, is_worse=True)
+        is_better = clearly_better(matched, second, evidence, shown_there, shown_here())
+        return Rival(estimate=other, evidence=second, is_better=is_better)
+
+    left = list(known)
+    while left or _may_hold(matched, rest, needed):
+        is_known = bool(left)
+        other = left.pop(0) if left else _sought(matched, rest, needed)
+        one = None if other is None else compared(other, is_known=is_known)
+        if one is not None and not one.is_worse:
+            return Rivals(equal=one, worse=worse)
+        if one is not None:
+            worse.append(one)
+        before = len(rest)
+        rest = rest if other is None else _unexplained(matched, rest, other)
+        if not is_known and (one is None or len(rest) == before):
+            break
+    return Rivals(equal=None, worse=worse)
+
+
+def _unexplained(matched: Matched, rest: Int64[np.ndarray, "_"], estimate: Estimate) -> Int64[np.ndarray, "_"]:
+    """The pairs of `rest` that are not within twice the threshold of agreement with a pose."""
+    return rest[~matched.agrees(matched.projected(estimate), 2.0)[rest]]
+
+
+def _may_hold(matched: Matched, rest: Int64[np.ndarray, "_"], inliers: int) -> bool:
+    """Whether the pairs `rest` may hold so many one-to-one inliers."""
+    return min(len(np.unique(matched.keypoint_rows[rest])), len(np.unique(matched.point_rows[rest]))) >= inliers
+
+
+def _sought(matched: Matched, rest: Int64[np.ndarray, "_"], needed: int) -> Estimate | None:
+    """A pose among the most trusted of the pairs `rest`, as would have `needed` inliers."""
     first = rest[: max(round(matched.rival_part * len(rest)), RIVAL_ROOM * needed)]
-    other = matched.estimate(first, share=needed / len(first))
-    if other is None:
-        return None
-    second = weigh(matched, other, views)
-    if len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa:
-        return None
-    seen = [_Shown.by(matched, one, views, observed) for one in (estimate, other)]
-    return None if clearly_better(matched, evidence, second, *seen) else second
+    return matched.estimate(first, share=needed / len(first))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Shown:
+class Shown:
     """Points of the map that a camera shows: rows of the map's points, and their places in the picture in pixels."""
 
     point_rows: Int64[np.ndarray, "shown"]
@@ -71,10 +137,19 @@ class _Shown:
 
     @staticmethod
     def by(
-        matched: Matched, estimate: Estimate, views: MapViews | None, observed: Int64[np.ndarray, "observed"] | None
-    ) -> _Shown:
-        """Points that the camera of an estimated pose could see, of those `observed` (None: all of the map)."""
-        rows = np.arange(len(matched.points)) if observed is None else observed
+        matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None, observed: Observed | None
+    ) -> Shown:
+        """Points that the camera of an estimated pose could see, as far as images tell that observe its inliers, too.
+
+        What stands behind the inliers, or looks away, no image shows together with them. `observed` holds the rows of the
+        points of each image; None: all points of the map.
+        """
+        rows = np.arange(len(matched.points))
+        if observed is not None:
+            inliers = matched.point_rows[evidence.rows]
+            chosen = covisible(inliers, observed, len(matched.points))
+            seen = [rows[:0], *(own for own, kept in zip(observed, chosen, strict=True) if kept)]
+            rows = np.unique(np.concatenate(seen))
         in_camera = estimate.pose.apply(matched.points[rows])
         ahead = in_camera[:, 2] > 1e-9
         if views is not None:
@@ -82,10 +157,17 @@ class _Shown:
         rows, camera = rows[ahead], estimate.camera
         xy = np.asarray(as_colmap(camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
         inside = ((xy >= 0) & (xy <= [camera.width_px, camera.height_px])).all(axis=1)
-        return _Shown(point_rows=rows[inside], xy=xy[inside])
+        return Shown(point_rows=rows[inside], xy=xy[inside])
 
 
-def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_first: _Shown, shown_second: _Shown) -> bool:
+def covisible(inliers: Int64[np.ndarray, "inliers"], observed: Observed, points: int) -> list[bool]:
+    """Which images show what the camera of a pose sees: those that observe some of its inliers, of so many points."""
+    mask = np.zeros(points, dtype=bool)
+    mask[inliers] = True
+    return [bool(mask[rows].sum() >= max(1.0, COVISIBLE * len(inliers))) for rows in observed]
+
+
+def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_first: Shown, shown_second: Shown) -> bool:
     """Whether the first of two poses has clearly more inliers that count against the second (McNemar 1947).
 
     Pairs that agree with both poses say nothing. A feature that the other pose does not explain counts against it only if the
@@ -99,7 +181,7 @@ def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_fi
     return coin(*counted) <= COIN
 
 
-def _counted(matched: Matched, own: Evidence, other: Evidence, own_shown: _Shown, other_shown: _Shown) -> int:
+def _counted(matched: Matched, own: Evidence, other: Evidence, own_shown: Shown, other_shown: Shown) -> int:
     """Number of inliers of one pose, without those of the other, that count for it when both are compared."""
     from scipy.spatial import cKDTree
 
