@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from veil.forms import Points
 from veil.geometry.rigid import Rigid
 from veil.localization import ranked_search, rival_poses
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
+from veil.localization.pose_evidence import Evidence
+from veil.localization.rival_poses import Shown
 from veil.matching.point_indexing import index_points
 from veil.matching.ranked_images import RankedImages, ranked_images
 from veil.scene import MappedImage, Scene
@@ -34,7 +37,8 @@ COMPARED = LocalizeOptions(retrieved=(10,))
 class City:
     """Two places of equal shape, 40 units apart; `alike` points from the left look alike at both, the others do not.
 
-    There may be a third one, 40 units further, of which `alike_third` points look alike.
+    There may be a third one, 40 units further, of which `alike_third` points look alike, and images of a fourth one that is
+    like none of them.
     """
 
     alike: int
@@ -42,6 +46,7 @@ class City:
     own_images: int = 12
     own_share: float = 1.0
     copy_images: int = 12
+    strangers: int = 0
 
     @property
     def scene(self) -> Scene:
@@ -54,16 +59,18 @@ class City:
             images[f"copy {name}"] = self.image(f"copy {name}", name, np.arange(COUNT), 1)
             if self.alike_third is not None:
                 images[f"other {name}"] = self.image(f"other {name}", name, np.arange(COUNT), 2)
-        points = np.concatenate([WORLD.points + place * SHIFT for place in range(3)])
+        for name in OTHERS[: self.strangers]:
+            images[f"strange {name}"] = self.image(f"strange {name}", name, np.arange(COUNT), 3)
+        points = np.concatenate([WORLD.points + place * SHIFT for place in range(4)])
         return Scene(images=images, points=points, mean_reprojection_error_px=0.3)
 
     def image(self, name: str, view: str, known: np.ndarray, place: int) -> MappedImage:
-        """An image of the map that sees the `known` points of the first, second or third place."""
+        """An image of the map that sees the `known` points of a place."""
         pose, kept = WORLD.poses[view], np.isin(WORLD.visible[view], known)
         rows = WORLD.visible[view][kept]
         descriptors = WORLD.descriptors.copy()
         if place:
-            around = LEFT_TO_RIGHT[self.alike if place == 1 else self.alike_third :]
+            around = LEFT_TO_RIGHT[{1: self.alike, 2: self.alike_third}.get(place, 0) :]
             descriptors[around] = unit(sift_like(generator(f"around the copy {place}"), COUNT))[around]
         vectors = unit(descriptors[rows] + 0.02 * generator(name).normal(size=(len(rows), 128)))
         return MappedImage(
@@ -122,6 +129,18 @@ def test_a_copy_is_refused_though_another_copy_is_clearly_worse(monkeypatch: pyt
 
 
 @pytest.mark.slow
+def test_where_there_are_copies_ten_images_that_show_none_do_not_end_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten images of elsewhere stand before those of the query's own place. Broken twin: the search ends there."""
+    city = City(alike=COUNT, alike_third=COUNT // 2, strangers=10)
+    ranked = [
+        name for kind in ("copy", "other", "strange", "own") for name in sorted(city.scene.images) if name.startswith(kind)
+    ]
+    assert isinstance(city.answer(COMPARED, ranked), NoPose)
+    monkeypatch.setattr(ranked_search, "EMPTY", 1)
+    assert off(city.answer(COMPARED, ranked)) == pytest.approx(40, abs=0.1)
+
+
+@pytest.mark.slow
 def test_all_copies_among_the_matched_images_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: all images of all three places are matched at once. Broken twin: only the strongest rival is compared."""
     city = City(alike=COUNT, alike_third=COUNT // 2, own_images=3, own_share=0.4)
@@ -164,6 +183,20 @@ def test_a_camera_is_taken_to_see_what_images_show_that_observe_its_inliers() ->
     observed = [np.array([0, 1, 20]), np.array([9, 21]), np.array([22, 23])]
     assert rival_poses.covisible(np.arange(10), observed, 24) == [True, True, False]
     assert rival_poses.covisible(np.arange(11), observed, 24) == [True, False, False]
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_features_that_two_poses_explain_say_nothing() -> None:
+    """By hand: 20 features have a point at both places, 14 at the first alone. Broken twin: ties count."""
+    matched: Any = SimpleNamespace(
+        keypoint_rows=np.r_[np.arange(34), np.arange(20)], point_rows=np.r_[np.arange(34), 100 + np.arange(20)]
+    )
+    first, second = Evidence(rows=np.arange(34), log10_nfa=-9.0), Evidence(rows=np.arange(34, 54), log10_nfa=-9.0)
+    places = np.column_stack([np.r_[np.arange(20.0), 500 + np.arange(14.0)], np.zeros(34)])
+    here, there = (Shown(point_rows=start + np.arange(34), xy=places) for start in (0, 100))
+    assert rival_poses.clearly_better(matched, first, second, here, there)
+    assert not rival_poses.clearly_better(matched, second, first, there, here)
+    assert rival_poses.coin(14, 0) < rival_poses.COIN < rival_poses.coin(34, 20)
 
 
 @pytest.mark.slow

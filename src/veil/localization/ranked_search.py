@@ -24,6 +24,8 @@ from veil.localization.rival_poses import Rival, Shown, covisible, rivals
 from veil.matching.ranked_images import RankedImages
 from veil.progress import Progress
 
+# Of a place that has a copy, images are asked for further ones until so many times in a row they show none.
+EMPTY = 2
 ALIKE = (
     "two places of the map explain {} and {} of {} matches, and nothing tells which is right; do they look alike? Show more of "
     "what is around, or map more images of it"
@@ -122,16 +124,20 @@ class RankedSearch:
     def _rival(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Rival | None:
         """A pose elsewhere that rivals the one that was found, from the images that look like the query there.
 
-        Where they show the like, more images are asked for what looks like the query elsewhere again, until these show no more.
+        Where they show the like, more images are asked for what looks like the query elsewhere again, until these show no more:
+        `EMPTY` times in a row if the place has a copy.
         """
         compared: list[str] = []
+        empty = 0
         while self.options.compared:
-            names = [name for name in self._elsewhere(found, estimate) if name not in compared][: self.options.compared]
+            matched = {*compared, *self.matched.found}
+            names = [name for name in self._elsewhere(found, estimate) if name not in matched][: self.options.compared]
             self.matched.match(names, progress)
             compared += names
             before = len(self._others)
             other = self._equal(estimate, compared, progress)
-            if other is not None or not names or len(self._others) == before:
+            empty = 0 if len(self._others) > before else empty + 1
+            if other is not None or not names or empty == (EMPTY if self._others else 1):
                 return other
         return None
 

@@ -170,7 +170,7 @@ def covisible(inliers: Int64[np.ndarray, "inliers"], observed: Observed, points:
 def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_first: Shown, shown_second: Shown) -> bool:
     """Whether the first of two poses has clearly more inliers that count against the second (McNemar 1947).
 
-    Pairs that agree with both poses say nothing. A feature that the other pose does not explain counts against it only if the
+    Features that both poses explain say nothing. One that the other pose does not explain counts against it only if the
     map knows what its camera shows around the feature, and the query shows nothing of that: where the map knows little of a
     place, or few of its images were matched, many features are not explained there though the place is the right one.
     """
@@ -182,21 +182,19 @@ def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_fi
 
 
 def _counted(matched: Matched, own: Evidence, other: Evidence, own_shown: Shown, other_shown: Shown) -> int:
-    """Number of inliers of one pose, without those of the other, that count for it when both are compared."""
+    """Number of inliers of one pose, of features that the other does not explain, that count for it when both are compared."""
     from scipy.spatial import cKDTree
 
-    alone = np.setdiff1d(own.rows, other.rows)
-    explained = np.isin(matched.keypoint_rows[alone], matched.keypoint_rows[other.rows])
-    asked = alone[~explained]
+    asked = own.rows[~np.isin(matched.keypoint_rows[own.rows], matched.keypoint_rows[other.rows])]
     asked = asked[np.isin(matched.point_rows[asked], own_shown.point_rows)]
     if not len(asked) or not len(other_shown.point_rows):
-        return int(explained.sum())
+        return 0
     # `point_rows` ascend
     places = own_shown.xy[np.searchsorted(own_shown.point_rows, matched.point_rows[asked])]
     around = math.ceil(AROUND * len(own_shown.point_rows) / max(len(own.rows), 1))
     agreeing = np.isin(other_shown.point_rows, matched.point_rows[other.rows])
     _, near = cKDTree(other_shown.xy).query(places, k=np.arange(1, min(around, len(agreeing)) + 1))
-    return int(explained.sum() + (~agreeing[near].any(axis=1)).sum())
+    return int((~agreeing[near].any(axis=1)).sum())
 
 
 def coin(more: int, less: int) -> float:
