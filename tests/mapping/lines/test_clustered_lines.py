@@ -132,12 +132,12 @@ def test_a_joined_map_that_is_doubted_stays_in_parts(
 @pytest.mark.slow
 def test_places_that_share_no_track_give_several_maps() -> None:
     """Planted: two streets; each is mapped by itself."""
-    one, views, _ = planted(2, 9)
-    other, other_views, _ = planted(1, 9, "x")
+    one, views, _ = planted(2, 12)
+    other, other_views, _ = planted(1, 12, "x")
     counts = {name: len(view.lines) for name, view in {**views, **other_views}.items()}
     matches = {**one.matches, **{(f"x{a}", f"x{b}"): found for (a, b), found in other.matches.items()}}
     found = map_lines_in_clusters(
-        {**views, **other_views}, graph_of(counts, matches), options=OPTIONS, clusters=ClusterOptions(size=10)
+        {**views, **other_views}, graph_of(counts, matches), options=OPTIONS, clusters=ClusterOptions(size=13)
     )
     assert isinstance(found, ClusteredLineMap) and len(found.maps) == 2
     assert sorted({name[0] for name in item.cam_from_world} == {"x"} for item in found.maps) == [False, True]
