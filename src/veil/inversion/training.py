@@ -132,22 +132,19 @@ def start_from(network: Network, start: Weights) -> None:
 
     Raises InputError for weights of another architecture.
     """
-    kept = {
-        name: torch.from_numpy(np.array(array, dtype=np.float32))
-        for name, array in start.arrays.items()
-        if start.kind == network.kind or not name.startswith("embedding.")
-    }
-    own = {
-        name
-        for name in network.state_dict()
-        if not name.endswith("num_batches_tracked") and (start.kind == network.kind or not name.startswith("embedding."))
-    }
+
+    def taken(name: str) -> bool:
+        counts = name.endswith("num_batches_tracked")
+        return not counts and (start.kind == network.kind or not name.startswith("embedding."))
+
+    kept = {name: torch.from_numpy(np.array(array, dtype=np.float32)) for name, array in start.arrays.items() if taken(name)}
+    refusal = "these are no weights of this network ({}); start from others, or from none"
+    if kept.keys() != set(filter(taken, network.state_dict())):
+        raise InputError(refusal.format("its layers are others"))
     try:
-        if kept.keys() != own:
-            raise InputError("layers differ")
         network.load_state_dict(kept, strict=False)
-    except (RuntimeError, InputError) as error:
-        raise InputError(f"these are no weights of this network ({error}); start from others, or from none") from None
+    except RuntimeError as error:
+        raise InputError(refusal.format(error)) from None
 
 
 def reconstruction_loss(
