@@ -14,10 +14,12 @@ from veil.forms import Points
 from veil.geometry.rigid import Rigid
 from veil.localization import ranked_search, rival_poses
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
+from veil.localization.matched_images import MatchedImages
 from veil.localization.pose_evidence import Evidence
 from veil.localization.rival_poses import Shown
 from veil.matching.point_indexing import index_points
 from veil.matching.ranked_images import RankedImages, ranked_images
+from veil.progress import Progress
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from worlds import generator, sift_like, unit, world
@@ -37,8 +39,8 @@ COMPARED = LocalizeOptions(retrieved=(10,))
 class City:
     """Two places of equal shape, 40 units apart; `alike` points from the left look alike at both, the others do not.
 
-    There may be a third one, 40 units further, of which `alike_third` points look alike, and images of a fourth one that is
-    like none of them.
+    There may be a third one, 40 units further, of which `alike_third` points look alike, images of a fourth one that is
+    like none of them, and two images each of `lesser` ones of which `alike_lesser` points look alike.
     """
 
     alike: int
@@ -47,6 +49,8 @@ class City:
     own_share: float = 1.0
     copy_images: int = 12
     strangers: int = 0
+    lesser: int = 0
+    alike_lesser: int = COUNT // 3
 
     @property
     def scene(self) -> Scene:
@@ -61,7 +65,10 @@ class City:
                 images[f"other {name}"] = self.image(f"other {name}", name, np.arange(COUNT), 2)
         for name in OTHERS[: self.strangers]:
             images[f"strange {name}"] = self.image(f"strange {name}", name, np.arange(COUNT), 3)
-        points = np.concatenate([WORLD.points + place * SHIFT for place in range(4)])
+        for place in range(4, 4 + self.lesser):
+            for name in OTHERS[4:7:2]:
+                images[f"place {place} {name}"] = self.image(f"place {place} {name}", name, np.arange(COUNT), place)
+        points = np.concatenate([WORLD.points + place * SHIFT for place in range(4 + self.lesser)])
         return Scene(images=images, points=points, mean_reprojection_error_px=0.3)
 
     def image(self, name: str, view: str, known: np.ndarray, place: int) -> MappedImage:
@@ -70,7 +77,8 @@ class City:
         rows = WORLD.visible[view][kept]
         descriptors = WORLD.descriptors.copy()
         if place:
-            around = LEFT_TO_RIGHT[{1: self.alike, 2: self.alike_third}.get(place, 0) :]
+            alike = {1: self.alike, 2: self.alike_third, 3: 0}.get(place, self.alike_lesser)
+            around = LEFT_TO_RIGHT[alike:]
             descriptors[around] = unit(sift_like(generator(f"around the copy {place}"), COUNT))[around]
         vectors = unit(descriptors[rows] + 0.02 * generator(name).normal(size=(len(rows), 128)))
         return MappedImage(
@@ -176,6 +184,61 @@ def test_what_the_map_knows_around_a_rival_is_asked_for(monkeypatch: pytest.Monk
     assert off(answer()) < 0.02
     monkeypatch.setattr(ranked_search.RankedSearch, "_around", lambda *_: [])
     assert isinstance(answer(), NoPose)
+
+
+@pytest.mark.slow
+def test_a_place_of_which_the_first_image_shows_little_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: the image elsewhere shows 30 features, all around it the like of the copy. Broken twin: 30 are too few."""
+    scene = City(alike=COUNT).scene
+    first = scene.images[f"own {OTHERS[5]}"]
+    some = np.linspace(0, len(first.point_rows) - 1, 30).astype(int)
+    form = Points(vectors=first.form.vectors[some], space=SPACE)  # type: ignore[union-attr]
+    part = replace(first, name="part", keypoints=first.keypoints[some], point_rows=first.point_rows[some], form=form)
+    scene = replace(scene, images={**scene.images, "part": part})
+    names = sorted(scene.images, key=lambda name: ("copy", "part", "own").index(name.split()[0]))
+    few = LocalizeOptions(retrieved=(10,), compared=1)
+
+    def answer() -> Localization | NoPose:
+        return localize(WORLD.camera, WORLD.keypoints[QUERY], WORLD.form(QUERY), scene, ranked=names[:13], options=few)
+
+    assert isinstance(answer(), NoPose)
+    rivals = ranked_search.rivals
+    monkeypatch.setattr(ranked_search, "rivals", lambda *given, **more: rivals(*given, **{**more, "min_inliers": 40}))
+    assert off(answer()) == pytest.approx(40, abs=0.1)
+
+
+@pytest.mark.slow
+def test_of_many_copies_none_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: nine lesser copies among all images. With room for five of them there is no pose; with room for all there is."""
+    city = City(alike=0, lesser=9)
+    everything = LocalizeOptions(retrieved=(60,))
+    assert off(city.answer(everything)) < 0.02
+    for module in (rival_poses, ranked_search):
+        monkeypatch.setattr(module, "MOST_RIVALS", 5)
+    assert isinstance(city.answer(everything), NoPose)
+
+
+@pytest.mark.slow
+def test_no_query_is_compared_with_images_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: nine places of two images that look alike in a third. All of them are compared; or none is told from the rest."""
+    city = City(alike=0, lesser=9)
+    names = sorted(city.scene.images, key=lambda name: ("own", "place", "copy").index(name.split()[0]))
+    few = LocalizeOptions(retrieved=(10,), compared=4)
+    looked_at: list[int] = []
+    match = MatchedImages.match
+
+    def counted(self: MatchedImages, names: list[str], progress: Progress | None = None) -> None:
+        match(self, names, progress)
+        looked_at.append(len(self.found))
+
+    monkeypatch.setattr(MatchedImages, "match", counted)
+    assert off(city.answer(few, ranked=names)) < 0.02
+    assert looked_at[-1] >= 10 + 18
+    monkeypatch.setattr(ranked_search, "MOST_COMPARED", 3)
+    looked_at.clear()
+    refused = city.answer(few, ranked=names)
+    assert isinstance(refused, NoPose) and "12 more images of the map were not enough" in refused.reason
+    assert looked_at[-1] == 10 + 12
 
 
 def test_a_camera_is_taken_to_see_what_images_show_that_observe_its_inliers() -> None:

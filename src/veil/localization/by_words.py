@@ -28,6 +28,7 @@ from veil.localization.upright_words import localize_upright
 from veil.localization.word_options import WordOptions as WordOptions
 from veil.localization.word_poses import PointWords, word_problem
 from veil.localization.word_problem import WordProblem
+from veil.localization.word_rivals import WordRivals
 from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log_odds, vocabulary_candidates
 from veil.matching.retrieval import most_similar
 from veil.progress import Progress
@@ -37,6 +38,8 @@ from veil.scene import Scene
 FOCAL_FACTORS = (0.6, 0.7, 0.82, 0.95, 1.1, 1.3, 1.55)
 # Samples that look for another pose among the candidates that the best pose leaves.
 RIVAL_SAMPLES = 2000
+# Samples that look for a pose elsewhere.
+COMPARED_SAMPLES = 4000
 
 
 def localize_words(
@@ -74,37 +77,53 @@ def localize_words(
     unknown, and for names of images that the map does not hold.
     """
     options = options or WordOptions()
-    names = _images(form, scene, vocabulary, near, options)
     candidates = vocabulary_candidates(form, vocabulary)
-    kept = np.zeros(len(scene.points), dtype=bool)
-    for name in names:
-        kept[scene.images[name].point_rows] = True
-    candidates = candidates.take(kept[candidates.point_rows])
-    if not isinstance(observations, Lines) and gravity is not None and scene.down is not None and camera.focal_is_known:
+
+    def seen_by(names: list[str]) -> Candidates:
+        kept = np.zeros(len(scene.points), dtype=bool)
+        for name in names:
+            kept[scene.images[name].point_rows] = True
+        return candidates.take(kept[candidates.point_rows])
+
+    def pose_in(names: list[str], *, options: WordOptions = options, progress: Progress | None = None) -> Localization | NoPose:
+        own = seen_by(names)
+        if isinstance(observations, Lines) or gravity is None or scene.down is None or not camera.focal_is_known:
+            return localize_candidates(camera, observations, own, scene, names, options=options, progress=progress)
         problem = UprightProblem(
             camera=camera,
             keypoints=observations,
             gravity=gravity,
-            candidates=candidates,
+            candidates=own,
             scene=scene,
             names=names,
             options=options.upright,
             seed=options.search.seed,
         )
         unshared = unshared_log_odds(form, vocabulary)
-        answer = localize_upright(problem, unshared, options=options, progress=progress)
-    else:
-        answer = localize_candidates(camera, observations, candidates, scene, names, options=options, progress=progress)
-    limits = _limits_met(candidates)
+        return localize_upright(problem, unshared, options=options, progress=progress)
+
+    ranked = [vocabulary.image_names[index] for index in most_similar(form, vocabulary, len(vocabulary.image_names))]
+    names = _images(scene, ranked, near, options)
+    answer = pose_in(names, progress=progress)
+    if isinstance(answer, Localization) and near is None:
+        brief = replace(options, search=replace(options.search, min_iterations=1, max_iterations=COMPARED_SAMPLES))
+        rivals = WordRivals(
+            camera=camera,
+            observations=observations,
+            scene=scene,
+            ranked=ranked,
+            options=options,
+            pose_in=lambda names: pose_in(names, options=brief),
+        )
+        answer = rivals.compared(answer, names)
+    limits = _limits_met(seen_by(names))
     return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
 
 
-def _images(
-    form: Subsets, scene: Scene, vocabulary: InvertedIndex, near: Sequence[str] | None, options: WordOptions
-) -> list[str]:
+def _images(scene: Scene, ranked: list[str], near: Sequence[str] | None, options: WordOptions) -> list[str]:
     """Names of the map images that candidates are taken from."""
     if near is None:
-        return [vocabulary.image_names[index] for index in most_similar(form, vocabulary, options.retrieved)]
+        return ranked[: options.retrieved]
     unknown = sorted(set(near) - set(scene.images))
     if unknown or not near:
         raise InputError(f"the map holds no image {', '.join(unknown)}" if unknown else "no image of the map is near")

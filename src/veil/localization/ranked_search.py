@@ -20,15 +20,21 @@ from veil.localization.matched_features import Matched
 from veil.localization.matched_images import MatchedImages
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import Evidence, weigh
-from veil.localization.rival_poses import Rival, Shown, covisible, rivals
+from veil.localization.rival_poses import MOST_RIVALS, Rival, Shown, covisible, rivals
 from veil.matching.ranked_images import RankedImages
 from veil.progress import Progress
 
 # Of a place that has a copy, images are asked for further ones until so many times in a row they show none.
 EMPTY = 2
+# Poses are compared by means of at most so many times `LocalizeOptions.compared` images, so that no query occupies a server.
+MOST_COMPARED = 16
 ALIKE = (
     "two places of the map explain {} and {} of {} matches, and nothing tells which is right; do they look alike? Show more of "
     "what is around, or map more images of it"
+)
+MANY = (
+    "the best of several poses explains {} of {} matches, and {} more images of the map were not enough to compare it with all "
+    "places that look alike; show more of what is around"
 )
 
 
@@ -42,6 +48,7 @@ class RankedSearch:
     ranked: RankedImages | Sequence[str]
     options: LocalizeOptions
     _others: list[Rival] = field(default_factory=list, init=False)
+    _compared_with: int = field(default=0, init=False)
 
     def answer(self, progress: Progress | None) -> Localization | NoPose:
         """The pose from the fewest images that give one which no other place rivals, or why there is none."""
@@ -54,6 +61,8 @@ class RankedSearch:
             if isinstance(found, Localization):
                 return found
             refusals.append(found)
+            if self._is_spent:
+                break
         count = len(self.matched.found)
         looked_at = f"it was matched with the {count} of {len(self.matched.scene.images)} images that it looks most like"
         best = min(refusals, key=lambda refused: refused.log10_nfa)
@@ -114,25 +123,41 @@ class RankedSearch:
             other = self._rival(best, estimate_of_best, progress)
         if other is None:
             return best
+        alike = ALIKE.format(best.inliers, len(other.evidence.rows), best.correspondences)
+        many = MANY.format(best.inliers, best.correspondences, self._compared_with)
         return NoPose(
-            reason=ALIKE.format(best.inliers, len(other.evidence.rows), best.correspondences),
+            reason=many if self._is_spent else alike,
             correspondences=best.correspondences,
             inliers=best.inliers,
             log10_nfa=best.log10_nfa,
         )
 
+    @property
+    def _is_spent(self) -> bool:
+        """Whether there are many other poses, or no more images may be matched to compare them."""
+        enough = self._compared_with >= MOST_COMPARED * self.options.compared > 0
+        return len(self._others) >= MOST_RIVALS or (enough and bool(self._others))
+
+    def _compare_with(self, names: list[str], progress: Progress | None) -> None:
+        """Match more images, to compare poses."""
+        self.matched.match(names, progress)
+        self._compared_with += len(names)
+
     def _rival(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Rival | None:
         """A pose elsewhere that rivals the one that was found, from the images that look like the query there.
 
         Where they show the like, more images are asked for what looks like the query elsewhere again, until these show no more:
-        `EMPTY` times in a row if the place has a copy.
+        `EMPTY` times in a row if the place has a copy. Where they still do when no more images may be matched, the last pose is
+        taken for a rival, as nobody looked for the next one.
         """
         compared: list[str] = []
         empty = 0
         while self.options.compared:
+            if self._is_spent:
+                return self._others[-1]
             matched = {*compared, *self.matched.found}
             names = [name for name in self._elsewhere(found, estimate) if name not in matched][: self.options.compared]
-            self.matched.match(names, progress)
+            self._compare_with(names, progress)
             compared += names
             before = len(self._others)
             other = self._equal(estimate, compared, progress)
@@ -167,10 +192,10 @@ class RankedSearch:
             if others.equal is None:
                 return None
             both = (Rival(estimate=estimate, evidence=evidence), others.equal)
-            new = [name for one in both for name in self._around(matched, one)]
+            new = [name for one in both for name in self._around(matched, one) if not self._is_spent]
             if not new:
                 return others.equal
-            self.matched.match(new, progress)
+            self._compare_with(new, progress)
 
     def _rows(self, pairs: tuple[np.ndarray, np.ndarray], names: list[str]) -> Int64[np.ndarray, "_"]:
         """Rows of the pairs that match in some of the images."""

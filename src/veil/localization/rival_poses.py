@@ -26,6 +26,8 @@ COIN = 1e-3
 AROUND = 6
 # A rival pose is sought among at least so many pairs for each inlier that it needs.
 RIVAL_ROOM = 4
+# At most so many other poses are compared with one; a query that has more is not told from them.
+MOST_RIVALS = 32
 # An image shows what the camera of a pose sees if it observes this share of the pose's inliers.
 COVISIBLE = 0.1
 
@@ -70,15 +72,18 @@ def rivals(
 ) -> Rivals:
     """Other poses that are beyond chance as well, the strongest first, up to the first one that is nearly as strong.
 
+    Of `MOST_RIVALS` the last one is taken for as strong: nobody looked for what comes after it.
+
     Each is sought among the most trusted pairs that the given pose and the others before it leave, as one that shares at most
     half of the given pose's inliers. A place may have several copies: that one of them is clearly worse says nothing about
     the others. `clearly_better` tells which is stronger.
 
     - `observed`: rows of the points that each of the matched images observes; None: any image may observe all points.
-    - `among`: rows of the pairs that other poses are sought among; None: all pairs.
+    - `among`: rows of the pairs that other poses are sought among, of whatever strength: the map may know more of them. None:
+      all pairs, and poses that may be as strong.
     - `known`: poses that are compared before others are sought.
     """
-    needed = max(min_inliers, weakest_rival(len(evidence.rows) // 2))
+    needed = min_inliers if among is not None else max(min_inliers, weakest_rival(len(evidence.rows) // 2))
     rest = np.arange(len(matched.keypoint_rows)) if among is None else among
     rest = _unexplained(matched, rest, estimate)
     shown_here = cache(lambda: Shown.by(matched, estimate, evidence, views, observed))
@@ -97,7 +102,7 @@ def rivals(
         return Rival(estimate=other, evidence=second, is_better=is_better)
 
     left = list(known)
-    while left or _may_hold(matched, rest, needed):
+    while len(worse) < MOST_RIVALS and (left or _may_hold(matched, rest, needed)):
         is_known = bool(left)
         other = left.pop(0) if left else _sought(matched, rest, needed)
         one = None if other is None else compared(other, is_known=is_known)
@@ -109,6 +114,8 @@ def rivals(
         rest = rest if other is None else _unexplained(matched, rest, other)
         if not is_known and (one is None or len(rest) == before):
             break
+    if len(worse) == MOST_RIVALS:
+        return Rivals(equal=worse[-1], worse=worse[:-1])
     return Rivals(equal=None, worse=worse)
 
 
