@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,6 @@ import pytest
 
 from veil.errors import RangeError
 from veil.forms import Points
-from veil.geometry.rigid import Rigid
 from veil.localization import ranked_search, rival_poses
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
 from veil.localization.matched_images import MatchedImages
@@ -20,86 +19,26 @@ from veil.localization.rival_poses import Shown
 from veil.matching.point_indexing import index_points
 from veil.matching.ranked_images import RankedImages, ranked_images
 from veil.progress import Progress
-from veil.scene import MappedImage, Scene
-from veil.space import Space
-from worlds import generator, sift_like, unit, world
+from veil.scene import Scene
+from worlds import generator, sift_like, unit
+from worlds.copied_places import COUNT, LEFT_TO_RIGHT, OTHERS, QUERY, SPACE, WORLD, City
 
-SPACE = Space(descriptor="sift", normalization="L2", dim=128)
-WORLD = world("copies", images=13)
-COUNT, QUERY = len(WORLD.points), "06"
-SHIFT = np.array([40.0, 0.0, 0.0])
-LEFT_TO_RIGHT = np.argsort(WORLD.points[:, 0])
-OTHERS = [name for name in WORLD.poses if name != QUERY]
 WORDS = unit(sift_like(generator("words of copies"), 200)).astype(np.float32)
 ALONE = LocalizeOptions(retrieved=(10,), compared=0)
 COMPARED = LocalizeOptions(retrieved=(10,))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class City:
-    """Two places of equal shape, 40 units apart; `alike` points from the left look alike at both, the others do not.
+def answer_of(city: City, options: LocalizeOptions, ranked: RankedImages | list[str] | None = None) -> Localization | NoPose:
+    """The answer to a query of the first place; by default all images of the copy rank before those of the place."""
+    scene = city.scene
+    names = ranked or sorted(scene.images)  # "copy" stands before "other", and that before "own"
+    return localize(WORLD.camera, WORLD.keypoints[QUERY], WORLD.form(QUERY), scene, ranked=names, options=options)
 
-    There may be a third one, 40 units further, of which `alike_third` points look alike, images of a fourth one that is
-    like none of them, and two images each of `lesser` ones of which `alike_lesser` points look alike.
-    """
 
-    alike: int
-    alike_third: int | None = None
-    own_images: int = 12
-    own_share: float = 1.0
-    copy_images: int = 12
-    strangers: int = 0
-    lesser: int = 0
-    alike_lesser: int = COUNT // 3
-
-    @property
-    def scene(self) -> Scene:
-        """The map: few or many images of the query's place that see a share of its points, and images of the copy."""
-        images = {}
-        known = np.arange(COUNT)[generator("known").random(COUNT) < self.own_share]
-        for name in OTHERS[:: len(OTHERS) // self.own_images]:
-            images[f"own {name}"] = self.image(f"own {name}", name, known, 0)
-        for name in OTHERS[: self.copy_images]:
-            images[f"copy {name}"] = self.image(f"copy {name}", name, np.arange(COUNT), 1)
-            if self.alike_third is not None:
-                images[f"other {name}"] = self.image(f"other {name}", name, np.arange(COUNT), 2)
-        for name in OTHERS[: self.strangers]:
-            images[f"strange {name}"] = self.image(f"strange {name}", name, np.arange(COUNT), 3)
-        for place in range(4, 4 + self.lesser):
-            for name in OTHERS[4:7:2]:
-                images[f"place {place} {name}"] = self.image(f"place {place} {name}", name, np.arange(COUNT), place)
-        points = np.concatenate([WORLD.points + place * SHIFT for place in range(4 + self.lesser)])
-        return Scene(images=images, points=points, mean_reprojection_error_px=0.3)
-
-    def image(self, name: str, view: str, known: np.ndarray, place: int) -> MappedImage:
-        """An image of the map that sees the `known` points of a place."""
-        pose, kept = WORLD.poses[view], np.isin(WORLD.visible[view], known)
-        rows = WORLD.visible[view][kept]
-        descriptors = WORLD.descriptors.copy()
-        if place:
-            alike = {1: self.alike, 2: self.alike_third, 3: 0}.get(place, self.alike_lesser)
-            around = LEFT_TO_RIGHT[alike:]
-            descriptors[around] = unit(sift_like(generator(f"around the copy {place}"), COUNT))[around]
-        vectors = unit(descriptors[rows] + 0.02 * generator(name).normal(size=(len(rows), 128)))
-        return MappedImage(
-            name=name,
-            camera=WORLD.camera,
-            cam_from_world=Rigid(rotation=pose.rotation, translation=pose.translation - place * pose.rotation @ SHIFT),
-            keypoints=WORLD.keypoints[view][kept],
-            point_rows=rows + place * COUNT,
-            form=Points(vectors=vectors.astype(np.float32), space=SPACE),
-        )
-
-    def answer(self, options: LocalizeOptions, ranked: RankedImages | list[str] | None = None) -> Localization | NoPose:
-        """The answer to a query of the first place; by default all images of the copy rank before those of the place."""
-        scene = self.scene
-        names = ranked or sorted(scene.images)  # "copy" stands before "other", and that before "own"
-        return localize(WORLD.camera, WORLD.keypoints[QUERY], WORLD.form(QUERY), scene, ranked=names, options=options)
-
-    def index(self, scene: Scene) -> RankedImages:
-        """The images of a map as its index ranks them for the query."""
-        forms = {name: (image.form, image.point_rows) for name, image in scene.images.items()}
-        return ranked_images(index_points(forms, WORDS, len(scene.points)), WORLD.form(QUERY))  # type: ignore[arg-type]
+def index_of(scene: Scene) -> RankedImages:
+    """The images of a map as its index ranks them for the query."""
+    forms = {name: (image.form, image.point_rows) for name, image in scene.images.items()}
+    return ranked_images(index_points(forms, WORDS, len(scene.points)), WORLD.form(QUERY))  # type: ignore[arg-type]
 
 
 def off(answer: Localization | NoPose) -> float:
@@ -112,8 +51,8 @@ def off(answer: Localization | NoPose) -> float:
 def test_a_copy_in_the_first_images_is_refused() -> None:
     """Planted truth. Broken twin: without the comparison, as it was once, the answer is the copy's pose, 40 units aside."""
     city = City(alike=COUNT, own_images=4)
-    assert off(city.answer(ALONE)) == pytest.approx(40, abs=0.1)
-    refused = city.answer(COMPARED)
+    assert off(answer_of(city, ALONE)) == pytest.approx(40, abs=0.1)
+    refused = answer_of(city, COMPARED)
     assert isinstance(refused, NoPose) and "two p" in refused.reason and "of 16 images" in refused.reason
 
 
@@ -121,19 +60,19 @@ def test_a_copy_in_the_first_images_is_refused() -> None:
 def test_a_place_that_the_map_hardly_knows_rivals_its_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: three images know two fifths of the place. Broken twin: the copy has clearly more inliers if all are counted."""
     city = City(alike=COUNT, own_images=3, own_share=0.4)
-    assert isinstance(city.answer(COMPARED), NoPose)
+    assert isinstance(answer_of(city, COMPARED), NoPose)
     monkeypatch.setattr(rival_poses, "_counted", lambda matched, own, other, *_: len(np.setdiff1d(own.rows, other.rows)))
-    assert off(city.answer(COMPARED)) == pytest.approx(40, abs=0.1)
+    assert off(answer_of(city, COMPARED)) == pytest.approx(40, abs=0.1)
 
 
 @pytest.mark.slow
 def test_a_copy_is_refused_though_another_copy_is_clearly_worse(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the other copy, half of which looks different, ranks before the place. Broken twin: one rival is compared."""
     city = City(alike=COUNT, alike_third=COUNT // 2, own_images=4)
-    assert isinstance(city.answer(COMPARED), NoPose)
+    assert isinstance(answer_of(city, COMPARED), NoPose)
     rivals = ranked_search.rivals
     monkeypatch.setattr(ranked_search, "rivals", lambda *given, **more: replace(rivals(*given, **more), worse=[]))
-    assert off(city.answer(COMPARED)) == pytest.approx(40, abs=0.1)
+    assert off(answer_of(city, COMPARED)) == pytest.approx(40, abs=0.1)
 
 
 @pytest.mark.slow
@@ -143,9 +82,9 @@ def test_where_there_are_copies_ten_images_that_show_none_do_not_end_the_search(
     ranked = [
         name for kind in ("copy", "other", "strange", "own") for name in sorted(city.scene.images) if name.startswith(kind)
     ]
-    assert isinstance(city.answer(COMPARED, ranked), NoPose)
+    assert isinstance(answer_of(city, COMPARED, ranked), NoPose)
     monkeypatch.setattr(ranked_search, "EMPTY", 1)
-    assert off(city.answer(COMPARED, ranked)) == pytest.approx(40, abs=0.1)
+    assert off(answer_of(city, COMPARED, ranked)) == pytest.approx(40, abs=0.1)
 
 
 @pytest.mark.slow
@@ -153,7 +92,7 @@ def test_all_copies_among_the_matched_images_are_compared(monkeypatch: pytest.Mo
     """Planted: all images of all three places are matched at once. Broken twin: only the strongest rival is compared."""
     city = City(alike=COUNT, alike_third=COUNT // 2, own_images=3, own_share=0.4)
     everything = LocalizeOptions(retrieved=(40,), compared=0)
-    assert isinstance(city.answer(everything), NoPose)
+    assert isinstance(answer_of(city, everything), NoPose)
     may_hold, asked = rival_poses._may_hold, []
 
     def once(*given: Any) -> bool:
@@ -161,7 +100,7 @@ def test_all_copies_among_the_matched_images_are_compared(monkeypatch: pytest.Mo
         return len(asked) < 2 and may_hold(*given)
 
     monkeypatch.setattr(rival_poses, "_may_hold", once)
-    assert off(city.answer(everything)) == pytest.approx(40, abs=0.1)
+    assert off(answer_of(city, everything)) == pytest.approx(40, abs=0.1)
 
 
 @pytest.mark.slow
@@ -212,15 +151,15 @@ def test_of_many_copies_none_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     """Planted: nine lesser copies among all images. With room for five of them there is no pose; with room for all there is."""
     city = City(alike=0, lesser=9)
     everything = LocalizeOptions(retrieved=(60,))
-    assert off(city.answer(everything)) < 0.02
+    assert off(answer_of(city, everything)) < 0.02
     for module in (rival_poses, ranked_search):
         monkeypatch.setattr(module, "MOST_RIVALS", 5)
-    assert isinstance(city.answer(everything), NoPose)
+    assert isinstance(answer_of(city, everything), NoPose)
 
 
 @pytest.mark.slow
 def test_no_query_is_compared_with_images_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: nine places of two images that look alike in a third. All of them are compared; or none is told from the rest."""
+    """Planted: nine places of two images that look alike in a third. All are compared; or none is told from the rest."""
     city = City(alike=0, lesser=9)
     names = sorted(city.scene.images, key=lambda name: ("own", "place", "copy").index(name.split()[0]))
     few = LocalizeOptions(retrieved=(10,), compared=4)
@@ -232,11 +171,11 @@ def test_no_query_is_compared_with_images_without_end(monkeypatch: pytest.Monkey
         looked_at.append(len(self.found))
 
     monkeypatch.setattr(MatchedImages, "match", counted)
-    assert off(city.answer(few, ranked=names)) < 0.02
+    assert off(answer_of(city, few, ranked=names)) < 0.02
     assert looked_at[-1] >= 10 + 18
     monkeypatch.setattr(ranked_search, "MOST_COMPARED", 3)
     looked_at.clear()
-    refused = city.answer(few, ranked=names)
+    refused = answer_of(city, few, ranked=names)
     assert isinstance(refused, NoPose) and "12 more images of the map were not enough" in refused.reason
     assert looked_at[-1] == 10 + 12
 
@@ -266,9 +205,9 @@ def test_features_that_two_poses_explain_say_nothing() -> None:
 def test_what_surrounds_a_place_tells_it_from_its_copy() -> None:
     """Planted: the right third of the place looks different at the copy. The copy ranks first; and the place does."""
     city = City(alike=2 * COUNT // 3)
-    assert off(city.answer(ALONE)) == pytest.approx(40, abs=0.1)
-    assert off(city.answer(COMPARED)) < 0.02
-    assert off(city.answer(COMPARED, ranked=sorted(city.scene.images, reverse=True))) < 0.02
+    assert off(answer_of(city, ALONE)) == pytest.approx(40, abs=0.1)
+    assert off(answer_of(city, COMPARED)) < 0.02
+    assert off(answer_of(city, COMPARED, ranked=sorted(city.scene.images, reverse=True))) < 0.02
 
 
 @pytest.mark.slow
@@ -276,7 +215,7 @@ def test_places_without_a_copy_keep_their_answer() -> None:
     """Second method: the answer without the comparison, to the last bit; the images of another place were matched, too."""
     city = City(alike=0)
     names = sorted(city.scene.images, reverse=True)
-    alone, compared = city.answer(ALONE, ranked=names), city.answer(COMPARED, ranked=names)
+    alone, compared = answer_of(city, ALONE, ranked=names), answer_of(city, COMPARED, ranked=names)
     assert isinstance(alone, Localization) and isinstance(compared, Localization)
     np.testing.assert_array_equal(alone.cam_from_world.rotation, compared.cam_from_world.rotation)
     np.testing.assert_array_equal(alone.point_rows, compared.point_rows)
@@ -287,7 +226,7 @@ def test_the_index_names_images_that_look_alike_elsewhere() -> None:
     """Planted: of what the pose at one place does not explain, the other place's images come first, and all of them."""
     city = City(alike=COUNT, own_images=4)
     scene = city.scene
-    ranked = city.index(scene)
+    ranked = index_of(scene)
     place = ranked.point_rows // COUNT
     for explained in (0, 1):
         shown = np.arange(0, COUNT, 3) + explained * COUNT
@@ -303,7 +242,7 @@ def test_the_index_names_images_that_look_alike_elsewhere() -> None:
 def test_points_that_look_like_points_of_the_map_get_their_votes() -> None:
     """Planted: every point has one copy; nearly all votes are for the point itself or for its copy, and most copies get one."""
     scene = City(alike=COUNT).scene
-    index = City(alike=COUNT).index(scene).index
+    index = index_of(scene).index
     asked = np.arange(0, COUNT, 2)
     rows, near, ratios = index.alike(asked)
     rows, near = rows[ratios <= 0.4], near[ratios <= 0.4]
@@ -316,7 +255,7 @@ def test_images_that_an_index_ranks_are_compared() -> None:
     """Planted truth, from votes: the copy is refused, and a place that looks different around keeps its pose."""
     for alike, options, right in ((COUNT, ALONE, None), (COUNT, COMPARED, False), (COUNT // 2, COMPARED, True)):
         city = City(alike=alike, own_images=4)
-        found = city.answer(options, ranked=city.index(city.scene))
+        found = answer_of(city, options, ranked=index_of(city.scene))
         assert isinstance(found, NoPose) if right is False else right is None or off(found) < 0.02
 
 

@@ -85,9 +85,11 @@ def localize_words(
             kept[scene.images[name].point_rows] = True
         return candidates.take(kept[candidates.point_rows])
 
+    upright = not isinstance(observations, Lines) and gravity is not None and scene.down is not None and camera.focal_is_known
+
     def pose_in(names: list[str], *, options: WordOptions = options, progress: Progress | None = None) -> Localization | NoPose:
         own = seen_by(names)
-        if isinstance(observations, Lines) or gravity is None or scene.down is None or not camera.focal_is_known:
+        if not upright or isinstance(observations, Lines) or gravity is None:
             return localize_candidates(camera, observations, own, scene, names, options=options, progress=progress)
         problem = UprightProblem(
             camera=camera,
@@ -114,6 +116,7 @@ def localize_words(
             ranked=ranked,
             options=options,
             pose_in=lambda names: pose_in(names, options=brief),
+            candidates_in=None if upright else seen_by,
         )
         answer = rivals.compared(answer, names)
     limits = _limits_met(seen_by(names))

@@ -6,7 +6,7 @@ Theory: docs/theory/words.md#a-place-and-its-copies-in-words, localization.md#a-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -16,16 +16,17 @@ from veil.geometry.camera import Camera, as_colmap
 from veil.localization.judged_pose import Localization, NoPose
 from veil.localization.matched_features import Matched, matched_features
 from veil.localization.matched_pairs import Estimate
-from veil.localization.pose_evidence import Evidence
-from veil.localization.rival_poses import COVISIBLE, Shown, clearly_better
+from veil.localization.pose_evidence import Evidence, one_to_one
+from veil.localization.rival_poses import COVISIBLE, Shown, clearly_better, covisible
 from veil.localization.word_options import WordOptions
+from veil.matching.inverted_index import Candidates
 from veil.scene import Scene
 
 # Other places are looked for in so many images at a time, those that look most like the query, and at most so often.
 ROUNDS = 4
 ALIKE = (
-    "two places of the map explain {} and {} of {} features, and nothing tells which is right; do they look alike? Show more of "
-    "what is around, or map more images of it"
+    "two places of the map explain {} and {} of {} features, and nothing tells which is right; do they look alike? Show more "
+    "of what is around, or map more images of it"
 )
 # The answer to the query from the points of some images.
 PoseIn = Callable[[list[str]], Localization | NoPose]
@@ -35,7 +36,10 @@ PoseIn = Callable[[list[str]], Localization | NoPose]
 class WordRivals:
     """Poses of one query in words, compared with each other.
 
-    `ranked` are all images of the map, those that the query looks most like first, and `pose_in` localizes it in some of them.
+    - `ranked`: all images of the map, those that the query looks most like first.
+    - `pose_in`: localizes the query in some images.
+    - `candidates_in`: the candidates of the query's features that some images see; None where poses were sought among all
+      points of the map.
     """
 
     camera: Camera
@@ -44,6 +48,7 @@ class WordRivals:
     ranked: Sequence[str]
     options: WordOptions
     pose_in: PoseIn
+    candidates_in: Callable[[list[str]], Candidates] | None
 
     def compared(self, found: Localization, names: list[str]) -> Localization | NoPose:
         """The pose `found` in the images `names`, after its comparison with poses in images elsewhere.
@@ -63,10 +68,10 @@ class WordRivals:
                 return self._refused(best, other.inliers)
             if self._is_the_same(best, other):
                 return best
-            if not self._is_better(best, other, looked_at):
-                if not self._is_better(other, best, looked_at):
-                    return self._refused(best, other.inliers)
-                best = other
+            better = self._compare(best, other)
+            if not better:
+                return self._refused(best, other.inliers)
+            best = best if better > 0 else other
             poses.append(other)
         return self._refused(best, poses[-1].inliers)
 
@@ -96,43 +101,76 @@ class WordRivals:
 
     def _visible(self, found: Localization) -> Int64[np.ndarray, "visible"]:
         """Rows of the map's points that a camera at a pose could see."""
+        camera = self._estimate(found).camera
         in_camera = found.cam_from_world.apply(self.scene.points)
         rows = np.flatnonzero(in_camera[:, 2] > 1e-9)
-        rows = rows[self.scene.views.possible(self.camera, found.cam_from_world, self.scene.points, rows)]
-        xy = np.asarray(as_colmap(self.camera).img_from_cam(in_camera[rows]), dtype=np.float64).reshape(-1, 2)
-        return rows[((xy >= 0) & (xy <= [self.camera.width_px, self.camera.height_px])).all(axis=1)]
+        rows = rows[self.scene.views.possible(camera, found.cam_from_world, self.scene.points, rows)]
+        xy = np.asarray(as_colmap(camera).img_from_cam(in_camera[rows]), dtype=np.float64).reshape(-1, 2)
+        return rows[((xy >= 0) & (xy <= [camera.width_px, camera.height_px])).all(axis=1)]
 
     def _is_the_same(self, first: Localization, second: Localization) -> bool:
         """Whether most inliers of the second pose agree with the first one, too."""
-        matched, _, rows = self._both(first, second)
-        estimate = Estimate(pose=first.cam_from_world, camera=self.camera)
-        return bool(2 * matched.agrees(matched.projected(estimate), 2.0)[rows.rows].sum() > len(rows.rows))
+        matched = self._matched(second.keypoint_rows, second.point_rows)
+        agreeing = matched.agrees(matched.projected(self._estimate(first)), 2.0)
+        return bool(2 * agreeing.sum() > len(agreeing))
 
-    def _is_better(self, first: Localization, second: Localization, names: list[str]) -> bool:
-        """Whether the first pose is clearly better, by what the map's images `names` know."""
-        matched, one, other = self._both(first, second)
+    def _compare(self, first: Localization, second: Localization) -> int:
+        """1 if the first of two poses is clearly better, -1 if the second is, 0 if nothing tells.
+
+        Both are weighed by what the map's images show that see what either pose sees.
+        """
+        found = (first, second)
+        seen = [image.point_rows for image in self.scene.images.values()]
+        around = [covisible(one.point_rows, seen, len(self.scene.points)) for one in found]
+        names = [name for name, *of in zip(self.scene.images, *around, strict=True) if any(of)]
         observed = [self.scene.images[name].point_rows for name in names]
+        matched, evidence = self._weighed(found, names)
         shown = [
-            Shown.by(matched, Estimate(pose=found.cam_from_world, camera=self.camera), evidence, self.scene.views, observed)
-            for found, evidence in ((first, one), (second, other))
+            Shown.by(matched, self._estimate(one), own, self.scene.views, observed)
+            for one, own in zip(found, evidence, strict=True)
         ]
-        return clearly_better(matched, one, other, shown[0], shown[1])
+        if clearly_better(matched, evidence[0], evidence[1], shown[0], shown[1]):
+            return 1
+        return -int(clearly_better(matched, evidence[1], evidence[0], shown[1], shown[0]))
 
-    def _both(self, first: Localization, second: Localization) -> tuple[Matched, Evidence, Evidence]:
-        """The inliers of two poses as pairs, and which of them belong to which pose."""
+    def _weighed(self, found: tuple[Localization, ...], names: list[str]) -> tuple[Matched, list[Evidence]]:
+        """Pairs of features and points, and which of them are inliers of each pose: of all candidates that some images see.
+
+        Without candidates these are the inliers that the poses came with.
+        """
+        if self.candidates_in is None:
+            matched = self._matched(
+                *(np.concatenate([getattr(one, rows) for one in found]) for rows in ("keypoint_rows", "point_rows"))
+            )
+            ends = np.cumsum([0, *(one.inliers for one in found)])
+            return matched, [
+                Evidence(rows=np.arange(start, end), log10_nfa=one.log10_nfa)
+                for start, end, one in zip(ends[:-1], ends[1:], found, strict=True)
+            ]
+        candidates = self.candidates_in(names)
+        matched = self._matched(candidates.keypoint_rows, candidates.point_rows)
+        evidence = []
+        for one in found:
+            estimate = self._estimate(one)
+            agreeing = matched.agrees(matched.projected(estimate))
+            agreeing &= self.scene.views.possible(estimate.camera, estimate.pose, self.scene.points, matched.point_rows)
+            evidence.append(Evidence(rows=one_to_one(np.flatnonzero(agreeing), matched), log10_nfa=one.log10_nfa))
+        return matched, evidence
+
+    def _matched(self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         limit = self.options.line_error_px if isinstance(self.observations, Lines) else self.options.max_error_px
-        matched = matched_features(
-            self.camera,
-            self.observations,
-            np.concatenate([first.keypoint_rows, second.keypoint_rows]),
-            np.concatenate([first.point_rows, second.point_rows]),
-            self.scene.points,
-            max_error_px=limit,
-            seed=self.options.search.seed,
-        )
-        count = first.inliers
-        return (
-            matched,
-            Evidence(rows=np.arange(count), log10_nfa=first.log10_nfa),
-            Evidence(rows=np.arange(count, len(matched.keypoint_rows)), log10_nfa=second.log10_nfa),
-        )
+        pairs = self.camera, self.observations, keypoint_rows, point_rows, self.scene.points
+        return matched_features(*pairs, max_error_px=limit, seed=self.options.search.seed)
+
+    def _estimate(self, found: Localization) -> Estimate:
+        """A pose with its camera: a guessed focal length is the one that fits the inliers best."""
+        camera, pose = self.camera, found.cam_from_world
+        if isinstance(self.observations, Lines) or camera.focal_is_known:
+            return Estimate(pose=pose, camera=camera)
+        seen = np.asarray(as_colmap(camera).cam_from_img(self.observations[found.keypoint_rows].astype(np.float64)))
+        in_camera = pose.apply(self.scene.points[found.point_rows])
+        shown = in_camera[:, :2] / in_camera[:, 2:]
+        factor = float((seen * shown).sum() / np.maximum((shown**2).sum(), 1e-12))
+        count = camera.focal_count
+        params = *(factor * value for value in camera.params[:count]), *camera.params[count:]
+        return Estimate(pose=pose, camera=replace(camera, params=params) if factor > 0 else camera)
