@@ -25,10 +25,10 @@ from veil.localization.pose_evidence import Evidence, pictured, too_few, turn_de
 from veil.localization.rival_poses import COIN, coin, weakest_rival
 from veil.localization.upright_problem import UprightProblem
 from veil.localization.upright_words import localize_upright
+from veil.localization.word_comparison import CandidatesOfImages, compared_in_words
 from veil.localization.word_options import WordOptions as WordOptions
 from veil.localization.word_poses import PointWords, word_problem
 from veil.localization.word_problem import WordProblem
-from veil.localization.word_rivals import WordRivals
 from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log_odds, vocabulary_candidates
 from veil.matching.retrieval import most_similar
 from veil.progress import Progress
@@ -38,8 +38,6 @@ from veil.scene import Scene
 FOCAL_FACTORS = (0.6, 0.7, 0.82, 0.95, 1.1, 1.3, 1.55)
 # Samples that look for another pose among the candidates that the best pose leaves.
 RIVAL_SAMPLES = 2000
-# Samples that look for a pose elsewhere.
-COMPARED_SAMPLES = 4000
 
 
 def localize_words(
@@ -79,47 +77,34 @@ def localize_words(
     options = options or WordOptions()
     candidates = vocabulary_candidates(form, vocabulary)
 
-    def seen_by(names: list[str]) -> Candidates:
+    def seen_by(names: Sequence[str]) -> Candidates:
         kept = np.zeros(len(scene.points), dtype=bool)
         for name in names:
             kept[scene.images[name].point_rows] = True
         return candidates.take(kept[candidates.point_rows])
 
-    upright = not isinstance(observations, Lines) and gravity is not None and scene.down is not None and camera.focal_is_known
-
-    def pose_in(names: list[str], *, options: WordOptions = options, progress: Progress | None = None) -> Localization | NoPose:
-        own = seen_by(names)
-        if not upright or isinstance(observations, Lines) or gravity is None:
-            return localize_candidates(camera, observations, own, scene, names, options=options, progress=progress)
+    ranked = [vocabulary.image_names[index] for index in most_similar(form, vocabulary, len(vocabulary.image_names))]
+    names = _images(scene, ranked, near, options)
+    candidates_here = seen_by(names)
+    if not isinstance(observations, Lines) and gravity is not None and scene.down is not None and camera.focal_is_known:
         problem = UprightProblem(
             camera=camera,
             keypoints=observations,
             gravity=gravity,
-            candidates=own,
+            candidates=candidates_here,
             scene=scene,
             names=names,
             options=options.upright,
             seed=options.search.seed,
         )
         unshared = unshared_log_odds(form, vocabulary)
-        return localize_upright(problem, unshared, options=options, progress=progress)
-
-    ranked = [vocabulary.image_names[index] for index in most_similar(form, vocabulary, len(vocabulary.image_names))]
-    names = _images(scene, ranked, near, options)
-    answer = pose_in(names, progress=progress)
-    if isinstance(answer, Localization) and near is None:
-        brief = replace(options, search=replace(options.search, min_iterations=1, max_iterations=COMPARED_SAMPLES))
-        rivals = WordRivals(
-            camera=camera,
-            observations=observations,
-            scene=scene,
-            ranked=ranked,
-            options=options,
-            pose_in=lambda names: pose_in(names, options=brief),
-            candidates_in=None if upright else seen_by,
-        )
-        answer = rivals.compared(answer, names)
-    limits = _limits_met(seen_by(names))
+        answer = localize_upright(problem, unshared, options=options, progress=progress)
+    else:
+        answer = localize_candidates(camera, observations, candidates_here, scene, names, options=options, progress=progress)
+    if isinstance(answer, Localization) and near is None and options.compared:
+        matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, found=names)
+        answer = compared_in_words(camera, observations, answer, matched, ranked, options, progress)
+    limits = _limits_met(candidates_here)
     return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
 
 

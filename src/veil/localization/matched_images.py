@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,8 +21,28 @@ from veil.scene import Scene
 _NONE = np.empty(0, dtype=np.int64)
 
 
+class ImageMatches(ABC):
+    """Pairs of a query's features and points of the map `scene`, from more and more of its images, which `found` names."""
+
+    scene: Scene
+    found: Collection[str]
+
+    @property
+    def observed(self) -> list[Int64[np.ndarray, "observed"]]:
+        """Rows of the points that each of the matched images observes."""
+        return [self.scene.images[name].point_rows for name in self.found]
+
+    @abstractmethod
+    def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
+        """Match the images that are not matched yet."""
+
+    @abstractmethod
+    def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+        """Rows (query features, map points) of the pairs in some of the matched images, or in all, the most trusted first."""
+
+
 @dataclass(kw_only=True, eq=False)
-class MatchedImages:
+class MatchedImages(ImageMatches):
     """Matches of a query with more and more images of a map.
 
     `form` is the query's, `codebook` brings the descriptors of a public map into its space (None: they are in it), `workers`
@@ -66,11 +87,6 @@ class MatchedImages:
         pairs = [("", name) for name in names]
         matched = match_pairs_by_network(images, pairs, network, workers=self.workers, progress=progress)
         return {name: matches for (_, name), matches in matched.items()}
-
-    @property
-    def observed(self) -> list[Int64[np.ndarray, "observed"]]:
-        """Rows of the points that each of the matched images observes."""
-        return [self.scene.images[name].point_rows for name in self.found]
 
     def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows (query features, map points) of the distinct pairs that match in at least one image, most distinctive first.

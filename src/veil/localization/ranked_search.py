@@ -6,7 +6,7 @@ Theory: docs/theory/scale.md#queries, localization.md#a-place-and-its-copies.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -17,7 +17,7 @@ from veil.forms import Lines
 from veil.geometry.camera import Camera
 from veil.localization.judged_pose import Localization, LocalizeOptions, NoPose, features_of, judged
 from veil.localization.matched_features import Matched
-from veil.localization.matched_images import MatchedImages
+from veil.localization.matched_images import ImageMatches
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import Evidence, weigh
 from veil.localization.rival_poses import MOST_RIVALS, Rival, Shown, covisible, rivals
@@ -40,13 +40,17 @@ MANY = (
 
 @dataclass(kw_only=True, eq=False)
 class RankedSearch:
-    """The search for the pose of a query in the images that it looks like."""
+    """The search for the pose of a query in the images that it looks like.
+
+    `features` makes what poses are estimated from of pairs (query features, map points); None: matched features as they are.
+    """
 
     camera: Camera
     observations: Float32[np.ndarray, "features 2"] | Lines
-    matched: MatchedImages
+    matched: ImageMatches
     ranked: RankedImages | Sequence[str]
     options: LocalizeOptions
+    features: Callable[[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]], Matched] | None = None
     _others: list[Rival] = field(default_factory=list, init=False)
     _compared_with: int = field(default=0, init=False)
 
@@ -57,7 +61,7 @@ class RankedSearch:
             self.matched.match(self._names[:count], progress)
             found, estimate = self._judged(progress)
             if isinstance(found, Localization) and estimate is not None:
-                found = self._compared(found, estimate, progress)
+                found = self.compared(found, estimate, progress)
             if isinstance(found, Localization):
                 return found
             refusals.append(found)
@@ -108,7 +112,7 @@ class RankedSearch:
                 return answer
             best = refined, weigh(matched, refined, views)
 
-    def _compared(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
+    def compared(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
         """A pose after its comparison with places that look like the query, too (localization.md#a-place-and-its-copies).
 
         If another one explains clearly more, it is the answer; if nothing tells which is right, there is none.
@@ -243,7 +247,9 @@ class RankedSearch:
         point_rows = np.unique(np.concatenate([found.point_rows, *shown]))
         poses = [estimate, *(other.estimate for other in self._others)]
         if not isinstance(ranked, RankedImages):
-            return [name for name in ranked if not np.isin(scene.images[name].point_rows, point_rows).any()]
+            inlier = np.zeros(len(scene.points), dtype=bool)
+            inlier[point_rows] = True
+            return [name for name in ranked if not inlier[scene.images[name].point_rows].any()]
         votes = self._features(ranked.keypoint_rows, ranked.point_rows)
 
         def here(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -255,6 +261,8 @@ class RankedSearch:
 
     def _features(self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         scene, options = self.matched.scene, self.options
+        if self.features is not None:
+            return self.features(keypoint_rows, point_rows)
         return features_of(self.camera, self.observations, keypoint_rows, point_rows, scene.points, options)
 
 

@@ -16,6 +16,8 @@ class WordOptions(Acceptance):
 
     - `max_error_px`, `line_error_px`, `min_inliers`, `max_log10_nfa`, `max_turn_deg`: as in `LocalizeOptions`.
     - `retrieved`: number of map images, those most similar to the query's words, whose points are candidates.
+    - `compared`: number of map images elsewhere, those most similar to the query's words, that a pose is compared with at a
+      time, as they may show the like; 0: there is no comparison.
     - `gravity_sigma_deg`: standard deviation of gravity in query and map together, in degrees, for words with lines.
     - `search`: number of samples, confidence, time limit (seconds of the processor) and seed of the search.
     - `upright`: the search where words come with keypoints and gravity (docs/theory/words_upright.md).
@@ -25,6 +27,7 @@ class WordOptions(Acceptance):
     """
 
     retrieved: int = 20
+    compared: int = 20
     gravity_sigma_deg: float = 0.5
     search: GroupedOptions = field(default_factory=GroupedOptions)
     upright: UprightOptions = field(default_factory=UprightOptions)
@@ -34,5 +37,7 @@ class WordOptions(Acceptance):
         super().__post_init__()
         if not 0 <= self.gravity_sigma_deg < 45:
             raise RangeError(f"gravity_sigma_deg must lie in [0, 45), got {self.gravity_sigma_deg!r}")
+        if self.compared < 0:
+            raise RangeError(f"compared must not be negative, got {self.compared!r}")
         if self.retrieved < 1 or self.threads < 1:
             raise RangeError(f"retrieved and threads must be at least 1, got {self.retrieved!r} and {self.threads!r}")
