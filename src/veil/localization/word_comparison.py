@@ -5,6 +5,7 @@ Theory: docs/theory/words.md#places-that-look-alike, localization.md#a-place-and
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -32,6 +33,12 @@ SAMPLES = 2000
 
 # A pose among some rows of candidates, or None.
 Search = Callable[[Int64[np.ndarray, "rows"]], Estimate | None]
+
+LATE = "the comparison of its pose with places that look the same takes too long; release fewer words a feature"
+
+
+class _LateError(Exception):
+    """The comparison has taken all of its time."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -91,8 +98,11 @@ def compared_in_words(
 ) -> Localization | NoPose:
     """A pose of a query in words, after its comparison with places that look like the query.
 
-    If another one explains clearly more, it is the answer; if nothing tells which is right, there is none. `matched` holds the
-    images in which the pose was found, `ranked` names all images of the map, those that the query looks most like first.
+    If another one explains clearly more, it is the answer. If nothing tells which is right, there is none, nor if the search's
+    `max_seconds` of the processor do not suffice.
+
+    - `matched`: holds the images in which the pose was found.
+    - `ranked`: names of all images of the map, those that the query looks most like first.
     """
     limits = LocalizeOptions(
         max_error_px=options.max_error_px,
@@ -104,6 +114,7 @@ def compared_in_words(
         compared=options.compared,
         seed=options.search.seed,
     )
+    begun, allowed = time.process_time(), options.search.max_seconds
     estimate = _estimate(found, camera, observations, matched.scene)
     camera = replace(estimate.camera, focal_is_known=True)
 
@@ -112,6 +123,8 @@ def compared_in_words(
         brief = replace(options, search=replace(options.search, min_iterations=1, max_iterations=SAMPLES))
 
         def searched(rows: Int64[np.ndarray, "rows"]) -> Estimate | None:
+            if allowed is not None and time.process_time() - begun > allowed:
+                raise _LateError
             some, names = candidates.take(rows), matched.found
             pose = word_problem(camera, observations, some, matched.scene, names, brief).found(brief.search)
             return None if pose is None else Estimate(pose=pose.pose, camera=camera)
@@ -125,7 +138,11 @@ def compared_in_words(
     search = RankedSearch(
         camera=camera, observations=observations, matched=matched, ranked=ranked, options=limits, features=features
     )
-    answer = search.compared(found, estimate, progress)
+    try:
+        answer = search.compared(found, estimate, progress)
+    except _LateError:
+        count = found.correspondences
+        return NoPose(reason=LATE, correspondences=count, inliers=found.inliers, log10_nfa=found.log10_nfa)
     if isinstance(answer, Localization) and 2 * np.isin(answer.point_rows, found.point_rows).sum() > answer.inliers:
         return found  # the same pose, from its own search
     return answer
