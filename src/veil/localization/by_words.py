@@ -102,7 +102,7 @@ def localize_words(
     else:
         answer = localize_candidates(camera, observations, candidates_here, scene, names, options=options, progress=progress)
     if isinstance(answer, Localization) and near is None and options.compared:
-        matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, found=names)
+        matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, found=list(names))
         answer = compared_in_words(camera, observations, answer, matched, ranked, options, progress)
     limits = _limits_met(candidates_here)
     return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
