@@ -75,7 +75,7 @@ def test_a_last_pose_or_a_gps_fix_choose_the_tiles_around_it() -> None:
         low, high = made().manifest.low[answer.wanted[0]], made().manifest.high[answer.wanted[0]]
         gaps = np.maximum(np.maximum(made().manifest.low - near, near - made().manifest.high), 0)
         gap = np.linalg.norm(np.maximum(np.maximum(low - near, near - high), 0))
-            assert gap == pytest.approx(np.linalg.norm(gaps, axis=1).min(), rel=1e-12)
+        assert gap == pytest.approx(np.linalg.norm(gaps, axis=1).min(), rel=1e-12)
     far, position, _ = answered(x, near=np.array([23.0, 0.0, 0.0]))
     assert isinstance(far.found, NoPose)
     _, position, _ = answered(x, near=np.array([23.0, 0.0, 0.0]), within=30.0)
