@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtyping import Float32, Int64
 
 from veil.forms import Lines
 from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.robust.acceptance import Acceptance
 from veil.localization.judged_pose import Localization, LocalizeOptions, NoPose
 from veil.localization.matched_features import Matched
 from veil.localization.matched_images import ImageMatches
@@ -104,23 +105,15 @@ def compared_in_words(
     - `matched`: holds the images in which the pose was found.
     - `ranked`: names of all images of the map, those that the query looks most like first.
     """
-    limits = LocalizeOptions(
-        max_error_px=options.max_error_px,
-        line_error_px=options.line_error_px,
-        min_inliers=options.min_inliers,
-        max_log10_nfa=options.max_log10_nfa,
-        max_turn_deg=options.max_turn_deg,
-        retrieved=(options.retrieved,),
-        compared=options.compared,
-        seed=options.search.seed,
-    )
+    thresholds: dict[str, Any] = {own.name: getattr(options, own.name) for own in fields(Acceptance)}
+    limits = LocalizeOptions(retrieved=(options.retrieved,), compared=options.compared, seed=options.search.seed, **thresholds)
+    brief = replace(options, search=replace(options.search, min_iterations=1, max_iterations=SAMPLES))
     begun, allowed = time.process_time(), options.search.max_seconds
     estimate = _estimate(found, camera, observations, matched.scene)
     camera = replace(estimate.camera, focal_is_known=True)
 
     def features(keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         candidates = matched.candidates_in(matched.found)
-        brief = replace(options, search=replace(options.search, min_iterations=1, max_iterations=SAMPLES))
 
         def searched(rows: Int64[np.ndarray, "rows"]) -> Estimate | None:
             if allowed is not None and time.process_time() - begun > allowed:
