@@ -232,7 +232,8 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
     }
     if kind != "words":
         facts["true_words_by_views"] = true_words(city, where, known)
-        facts["recall_at_20"] = recalls(city, where, known, images, queries[: arguments.recall])
+        if arguments.recall:
+            facts["recall_at_20"] = recalls(city, where, known, images, queries[: arguments.recall])
     truth = [city.pose(int(image)) for image in queries]
     answers, seconds = asked(where, (query(city, int(q), kind) for q in queries), "index", len(queries), "queries")
     verdicts = [verdict(answer, pose) for answer, pose in zip(answers, truth, strict=True)]
@@ -291,7 +292,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100, help="of the map's walks, at most (default %(default)s)")
     parser.add_argument("--foreign", type=int, default=100, help="of another city, at most 1,000 (default %(default)s)")
     parser.add_argument("--exhaustive", type=int, default=20, help="queries that all images answer too (default %(default)s)")
-    parser.add_argument("--recall", type=int, default=100, help="queries that recall is measured with (default %(default)s)")
+    parser.add_argument(
+        "--recall", type=int, default=100, help="queries that recall is measured with; 0: it is not (default %(default)s)"
+    )
     parser.add_argument("--decoys", type=Path, required=True, metavar="NPZ", help="pool of the devices' decoys")
     parser.add_argument("--keep", type=Path, default=Path("city-parts"), metavar="FOLDER", help="default %(default)s")
     parser.add_argument("--material", type=Path, default=DEFAULT, metavar="NPZ", help="default %(default)s")

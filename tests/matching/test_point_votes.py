@@ -42,8 +42,10 @@ def two_walks(m: int, *, threads: int = 1) -> PointIndex:
 def by_hand(index: PointIndex) -> set[tuple[int, int]]:
     """Votes from float64 distances, one pair of points at a time (docs/theory/scale.md, Eq. 13-14)."""
     views = index.views.astype(np.float64)
-    one = (views[:, 0], views[:, 1:] if views.shape[1] > 1 else None)
-    apart = distances.pairwise(one, one, backend="reference")
+    apart = np.zeros((len(views), len(views)))
+    for row in range(len(views)):  # each pair once
+        sides = [(part[:, 0], part[:, 1:] if part.shape[1] > 1 else None) for part in (views[row : row + 1], views[row:])]
+        apart[row, row:] = apart[row:, row] = distances.pairwise(*sides, backend="reference")[0]
     spans = [slice(a, b) for a, b in zip(index.starts, index.starts[1:], strict=False)]
     means = np.array([[apart[a, b].mean() if a.stop > a.start and b.stop > b.start else np.inf for b in spans] for a in spans])
     sample = np.unique(np.linspace(0, index.points - 1, min(UNRELATED, index.points)).astype(int))

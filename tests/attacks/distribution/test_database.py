@@ -169,14 +169,15 @@ def error(form: Subspaces, estimates) -> np.ndarray:
 @pytest.mark.slow
 def test_hybrid_lifting_from_a_public_codebook_is_broken() -> None:
     """The attack must win where W is known: near the descriptor for nearly all, with both strategies."""
+    shares = []
     for m, strategy, bound in ((2, "sub-hybrid", 0.2), (4, "sub-hybrid", 0.3), (4, "sub-adversarial", 0.4)):
         form, _ = planted(m, strategy)
         estimates, _ = database_attack(form, WORDS)
         assert estimates.decided.all() and not estimates.certified.any()
-        assert error(form, estimates).mean() < bound
-    form, _ = planted(2)
-    estimates, _ = database_attack(form, WORDS)
-    assert (error(form, estimates) < 0.1).mean() > 0.7
+        apart = error(form, estimates)
+        assert apart.mean() < bound
+        shares.append((apart < 0.1).mean())
+    assert shares[0] > 0.7
 
 
 def test_known_decoys_are_avoided_and_none_are_needed() -> None:

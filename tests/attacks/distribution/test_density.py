@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from veil.attacks.distribution.density_network import DensityNetwork, forward, silu, silu_slope
+from veil.attacks.distribution.density_network import DensityNetwork, forward, sigmoid, silu_slope
 from veil.attacks.distribution.density_training import DensityTraining, TrainingState, contrast_gradients, train_density
 from veil.attacks.distribution.modes import ModeOptions, density_modes, distinct, joined_modes
 from veil.errors import InputError, RangeError, SpaceError
@@ -92,9 +92,11 @@ def test_the_derivative_is_that_of_the_values() -> None:
 def test_silu_and_its_slope() -> None:
     """Defining equation, also where the exponential overflows."""
     inputs = np.array([-200.0, -3.0, 0.0, 2.0, 200.0])
-    assert silu(inputs) == pytest.approx([0, -3 / (1 + np.exp(3)), 0, 2 / (1 + np.exp(-2)), 200], abs=1e-12)
+    assert inputs * sigmoid(inputs) == pytest.approx([0, -3 / (1 + np.exp(3)), 0, 2 / (1 + np.exp(-2)), 200], abs=1e-12)
     middle = inputs[1:4]
-    assert silu_slope(middle) == pytest.approx((silu(middle + 1e-6) - silu(middle - 1e-6)) / 2e-6, rel=1e-6)
+    above, below = ((middle + step) * sigmoid(middle + step) for step in (1e-6, -1e-6))
+    share = sigmoid(middle)
+    assert silu_slope(middle * share, share) == pytest.approx((above - below) / 2e-6, rel=1e-6)
 
 
 def test_gradients_of_the_loss_are_its_slope() -> None:

@@ -14,6 +14,7 @@ from worlds.schemas import validate
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_tables_have_every_form_and_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded on both sides: raw features localize every photograph, and words at no epsilon worth the name are attacked."""
     steps = RecordedSteps()

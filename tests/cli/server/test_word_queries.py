@@ -46,8 +46,8 @@ def gravity_table(path: Path, names: list[str], *, upside_down: bool = False, fa
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A public map of five photographs with gravity, one reading wrong, and a sixth one as a query: in words, and in words with
-    lines."""
+    """A public map of five photographs with gravity, one reading wrong, also with its index of words ("indexed"), and a sixth
+    one as a query: in words, and in words with lines."""
     folder = tmp_path_factory.mktemp("words")
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()), lund_door() as example:
         patch.setenv("VEIL_HOME", str(folder / "home"))
@@ -67,6 +67,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         small = ("--words", "bundled", "--epsilon", 4, "--m", 2, "--features", 1000, "--allow-second-release")
         assert run("privatize", folder / "query.h5", "-o", folder / "blind", *small) == 0
         assert run("privatize", folder / "query.h5", "-o", folder / "upright", *small, "--gravity", folder / "query.csv") == 0
+        assert run("index", copied(folder, folder / "indexed")) == 0
     return folder
 
 
@@ -74,8 +75,8 @@ def message(folder: Path) -> Path:
     return next(folder.glob("*.veil"))
 
 
-def copied(work: Path, target: Path) -> Path:
-    shutil.copytree(work / "map", target)
+def copied(work: Path, target: Path, of: str = "map") -> Path:
+    shutil.copytree(work / of, target)
     return target
 
 
@@ -115,8 +116,8 @@ def test_a_query_in_words_is_localized_with_and_without_an_index(
 
 @pytest.mark.slow
 def test_words_with_lines_are_localized_upright(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    points = localized(work / "map", message(work / "words"), tmp_path / "a.json")
-    lines = localized(work / "map", message(work / "lines"), tmp_path / "b.json")
+    points = localized(work / "indexed", message(work / "words"), tmp_path / "a.json")
+    lines = localized(work / "indexed", message(work / "lines"), tmp_path / "b.json")
     ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (points, lines))
     assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 1.0
 
@@ -126,8 +127,8 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The same words at epsilon 4 are refused without gravity. Oracle: the pose from words at epsilon 9 without it."""
-    usual = localized(work / "map", message(work / "words"), tmp_path / "a.json")
-    assert run("localize", work / "map", message(work / "blind"), "--word-samples", 5000) == 3
+    usual = localized(work / "indexed", message(work / "words"), tmp_path / "a.json")
+    assert run("localize", work / "indexed", message(work / "blind"), "--word-samples", 5000) == 3
     x, y, z = usual["camera_center"]
     images = sorted(path.name for path in (work / "mapped").iterdir())
     for options in (
@@ -135,11 +136,11 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
         ("--pair-samples", 1_000_000, "--near", x, y, z, "--nearest", 2),
         ("--pair-samples", 2_000_000, "--near-images", *images[1:4]),
     ):
-        found = localized(work / "map", message(work / "upright"), tmp_path / "b.json", *options)
+        found = localized(work / "indexed", message(work / "upright"), tmp_path / "b.json", *options)
         ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
         assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 0.5
         assert found["inliers"] > 100 and found["log10_nfa"] < -30
-    assert run("localize", work / "map", message(work / "upright"), "--near-images", "nowhere.jpg") == 1
+    assert run("localize", work / "indexed", message(work / "upright"), "--near-images", "nowhere.jpg") == 1
     capsys.readouterr()
     assert run("inspect", message(work / "upright")) == 0
     told = capsys.readouterr().out
@@ -157,7 +158,7 @@ def test_positions_alone_are_localized_near_known_images(
     work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Oracle: the pose from words at epsilon 9. The message says nothing of any descriptor, and the inspection says so."""
-    usual = localized(work / "map", message(work / "words"), tmp_path / "a.json")
+    usual = localized(work / "indexed", message(work / "words"), tmp_path / "a.json")
     sent = ("--no-descriptors", "--allow-second-release", "--gravity", work / "query.csv")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VEIL_HOME", str(work / "home"))
@@ -168,10 +169,10 @@ def test_positions_alone_are_localized_near_known_images(
             assert run("privatize", work / "query.h5", "-o", tmp_path / "no", *sent, *wrong) == 1
             assert "--no-descriptors sends positions alone" in capsys.readouterr().err
     query = message(tmp_path / "bare")
-    found = localized(work / "map", query, tmp_path / "b.json", "--near-images", "DSC_0005.jpg", "DSC_0007.jpg")
+    found = localized(work / "indexed", query, tmp_path / "b.json", "--near-images", "DSC_0005.jpg", "DSC_0007.jpg")
     ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
     assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 0.5
-    assert run("localize", work / "map", query) == 1
+    assert run("localize", work / "indexed", query) == 1
     assert "--near-images" in capsys.readouterr().err
     assert run("inspect", query, "--json", tmp_path / "facts.json") == 0
     told = capsys.readouterr().out
@@ -243,8 +244,7 @@ def index_of(place: Path) -> tuple[Path, str]:
 
 @pytest.mark.slow
 def test_a_damaged_or_outdated_index_is_refused(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    place = copied(work, tmp_path / "map")
-    assert run("index", place) == 0
+    place = copied(work, tmp_path / "map", of="indexed")
     folder, dictionary = index_of(place)
     assert isinstance(read_vocabulary(place, dictionary), InvertedIndex)
     for path in sorted(folder.iterdir()):

@@ -83,6 +83,7 @@ def test_so_few_plans_are_all_asked_everything() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_command_tries_plans_on_a_scene(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Oracle: a plan that sends 600 features at an epsilon of 300 of the image localizes the door; 20 features do not."""
     scene, out = door_scene(tmp_path), tmp_path / "plan.json"

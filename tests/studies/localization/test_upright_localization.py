@@ -89,6 +89,7 @@ def test_a_mirrored_photograph_keeps_its_words_and_mirrors_its_places() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_command_localizes_the_door_and_refuses_its_mirror_image(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -52,40 +52,39 @@ class DensityNetwork:
         self, points: Float32[np.ndarray, "points dim"]
     ) -> tuple[Float32[np.ndarray, "points"], Float32[np.ndarray, "points dim"]]:
         """The log ratio at each of `points`, and its derivative there."""
-        values, before = forward(self.weights, self.biases, points)
+        values, entering, shares = forward(self.weights, self.biases, points)
         error = np.ones((len(points), 1), dtype=np.float32)
-        for weight, inputs in zip(self.weights[:0:-1], before[:0:-1], strict=True):
-            error = (error @ weight.T) * silu_slope(inputs)
+        for weight, outputs, share in zip(self.weights[:0:-1], entering[:0:-1], shares[::-1], strict=True):
+            error = error @ weight.T
+            error *= silu_slope(outputs, share)
         return values, (error @ self.weights[0].T) * np.float32(np.sqrt(points.shape[1]))
 
 
 def forward(
     weights: Sequence[np.ndarray], biases: Sequence[np.ndarray], points: Float32[np.ndarray, "points dim"]
-) -> tuple[Float32[np.ndarray, "points"], list[np.ndarray]]:
-    """Outputs for each of `points`, and what enters each layer, before its activation.
+) -> tuple[Float32[np.ndarray, "points"], list[np.ndarray], list[np.ndarray]]:
+    """Outputs for each of `points`, what enters each layer, and for each layer but the first what share its activation lets in.
 
     The points are multiplied by sqrt(dim) first, so that their entries are of the order of 1.
     """
-    inputs = points * np.float32(np.sqrt(points.shape[1]))
-    before = [inputs]
-    values = inputs @ weights[0] + biases[0]
+    entering, shares = [points * np.float32(np.sqrt(points.shape[1]))], []
+    values = entering[0] @ weights[0] + biases[0]
     for weight, bias in zip(weights[1:], biases[1:], strict=True):
-        before.append(values)
-        values = silu(values) @ weight + bias
-    return values[:, 0], before
+        shares.append(sigmoid(values))
+        values *= shares[-1]
+        entering.append(values)
+        values = values @ weight + bias
+    return values[:, 0], entering, shares
 
 
-def silu(inputs: np.ndarray) -> np.ndarray:
-    """Activation z / (1 + e^-z)."""
-    return inputs * sigmoid(inputs)
-
-
-def silu_slope(inputs: np.ndarray) -> np.ndarray:
-    """Derivative of `silu`."""
-    share = sigmoid(inputs)
-    return share * (1 + inputs * (1 - share))
+def silu_slope(outputs: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Derivative of the activation z / (1 + e^-z) from what it gave, and the share of z that this is."""
+    return share + outputs * (1 - share)
 
 
 def sigmoid(inputs: np.ndarray) -> np.ndarray:
     """1 / (1 + e^-z), without overflow."""
-    return 0.5 * (1 + np.tanh(0.5 * inputs))
+    half = np.tanh(0.5 * inputs)
+    half += 1
+    half *= 0.5
+    return half

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64, UInt8
 
-from veil.attacks.distribution.density_network import DensityNetwork, forward, sigmoid, silu, silu_slope
+from veil.attacks.distribution.density_network import DensityNetwork, forward, sigmoid, silu_slope
 from veil.codebooks.compression import Compression
 from veil.errors import InputError, RangeError
 from veil.progress import Progress
@@ -143,15 +143,15 @@ def contrast_gradients(
 ) -> list[tuple[Float32[np.ndarray, "_ _"], Float32[np.ndarray, "_"]]]:
     """Derivatives, by layer, of the mean logistic loss of telling `vertices` (1) from `others` (0)."""
     points = np.concatenate([vertices, others])
-    values, before = forward(weights, biases, points)
+    values, entering, shares = forward(weights, biases, points)
     label = np.zeros(len(points), dtype=np.float32)
     label[: len(vertices)] = 1
     error = ((sigmoid(values) - label) / len(points)).astype(np.float32)[:, None]
     found: list[tuple[np.ndarray, np.ndarray]] = []
     for layer in range(len(weights) - 1, 0, -1):
-        found.append((silu(before[layer]).T @ error, error.sum(axis=0)))
-        error = (error @ weights[layer].T) * silu_slope(before[layer])
-    found.append((before[0].T @ error, error.sum(axis=0)))
+        found.append((entering[layer].T @ error, error.sum(axis=0)))
+        error = (error @ weights[layer].T) * silu_slope(entering[layer], shares[layer - 1])
+    found.append((entering[0].T @ error, error.sum(axis=0)))
     return found[::-1]
 
 
