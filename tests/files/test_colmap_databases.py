@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.colmap_databases import read_colmap_database
+from veil.files.colmap_databases import count_colmap_images, read_colmap_database
 from veil.space import Space
 from worlds import generator, sift_like, unit
 from worlds.edges import colmap_database, flipped, other_database, outcome, truncated
@@ -60,6 +60,7 @@ def test_an_image_without_keypoints_is_left_out(tmp_path: Path) -> None:
     none = (np.empty((0, 2), np.float32), np.empty((0, 128), np.uint8))
     path = colmap_database(tmp_path / "c.db", {"a.jpg": none, "b.jpg": good})
     assert [name for name, _ in read_colmap_database(path, space=SIFT)] == ["b.jpg"]
+    assert count_colmap_images(path) == 1
     path = colmap_database(tmp_path / "e.db", {"a.jpg": none})
     with pytest.raises(FileFormatError, match="feature extraction first"):
         list(read_colmap_database(path, space=SIFT))
@@ -91,6 +92,7 @@ def test_what_is_no_colmap_database_stays_untouched(tmp_path: Path) -> None:
         before = path.read_bytes()
         with pytest.raises(FileFormatError, match="not one of COLMAP"):
             list(read_colmap_database(path, space=SIFT))
+        assert count_colmap_images(path) is None
         assert path.read_bytes() == before
 
 
@@ -104,6 +106,7 @@ def test_damaged_databases_raise_only_veils_errors(tmp_path: Path) -> None:
     for bad in (*truncated(data, 60), *flipped(random, data, 200, most=60)):
         path.write_bytes(bad)
         errors += outcome(lambda: list(read_colmap_database(path, space=SIFT))) is not None
+        assert count_colmap_images(path) in (None, *range(4))
     assert errors > 60
 
 

@@ -60,17 +60,32 @@ def read_colmap_database(path: Path, *, space: Space | None = None) -> Iterator[
         raise FileFormatError(f"{path} holds no image with keypoints; run COLMAP's feature extraction first")
 
 
+def count_colmap_images(path: Path) -> int | None:
+    """Number of images that `read_colmap_database` reads; None where the file cannot be read, and that function says why."""
+    try:
+        require_colmap(path)
+        with closing(_read_only(path)) as connection:
+            with_keypoints = "SELECT count(*) FROM images JOIN keypoints USING (image_id) WHERE rows > 0"
+            return int(connection.execute(with_keypoints).fetchone()[0])
+    except (VeilError, sqlite3.Error):
+        return None
+
+
 def require_colmap(path: Path) -> None:
     """Raise FileFormatError unless the file is a COLMAP database; COLMAP itself would create its tables in any SQLite file."""
     if not path.is_file():
         raise FileFormatError(f"there is no COLMAP database {path}")
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(_read_only(path)) as connection:
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
     if not {"cameras", "images", "keypoints", "descriptors"} <= tables:
         raise FileFormatError(f"{path} is a database, but not one of COLMAP; give the one of feature extraction")
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)
 
 
 def _read_image(database: Any, image: Any, sift: Space | None) -> Features:

@@ -25,7 +25,7 @@ from veil.extraction.picture import Picture
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.calibration import camera_from_matrix, matrix_of
-from veil.files.colmap_databases import read_colmap_database
+from veil.files.colmap_databases import count_colmap_images, read_colmap_database
 from veil.files.features import count_images, holds_features, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
@@ -125,7 +125,7 @@ def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[
     if len(arguments.input) == 1 and first.suffix == ".db":
         said = arguments.normalization
         space = None if said is None else known_space("sift", normalization=said)
-        yield from progress(read_colmap_database(first, space=space), "importing")
+        yield from progress(read_colmap_database(first, space=space), "importing", count_colmap_images(first))
     elif len(arguments.input) == 1 and holds_features(first):
         yield from progress(read_features(first, space=_imported_space(arguments)), "importing", count_images(first))
     else:
