@@ -27,7 +27,8 @@ class MapOptions:
     ratio of the first and of the second matching: None takes the ratio that one in a thousand wrong matches passes
     (`veil.matching.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1 keeps all matches.
     `limits` are those of each stage of COLMAP. `global_mapper` takes COLMAP's global mapper in place of the incremental one; it
-    refines focal lengths only if none is known.
+    refines focal lengths only if none is known. The incremental mapper registers an image whose pose explains
+    `least_pose_inliers` of its features or more (COLMAP's default).
     """
 
     min_model_images: int = 3
@@ -35,6 +36,7 @@ class MapOptions:
     max_ratio: float | None = None
     limits: Limits = field(default_factory=Limits)
     global_mapper: bool = False
+    least_pose_inliers: int = 30
 
 
 def first_ratios(images: Mapping[str, MapImage], pairs: Sequence[tuple[str, str]], options: MapOptions) -> tuple[float, ...]:
@@ -73,6 +75,7 @@ def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: 
         "min_num_matches": LEAST_INLIERS,
         "ba_refine_focal_length": guessed,
         "ba_refine_extra_params": guessed,
+        "mapper.abs_pose_min_num_inliers": options.least_pose_inliers,
         "mapper.abs_pose_refine_focal_length": guessed,
         "mapper.abs_pose_refine_extra_params": guessed,
     }

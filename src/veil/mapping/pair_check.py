@@ -14,6 +14,9 @@ from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verified import VerifiedPair
 from veil.scene import Scene
 
+# Why an image is in no map, where nothing more is known.
+TOO_FEW = "too few matches that chance does not explain"
+
 
 def contradicting(shares: Mapping[Pair, float], pairs: Mapping[Pair, VerifiedPair]) -> frozenset[Pair]:
     """Pairs that a map does not explain although a cycle of rotations confirms them, by the shares that it explains."""
@@ -46,7 +49,7 @@ def checked(
     gravity_deg, agreeing = gravity_agreement(scene, gravity)
     missing = dict(left_out)
     for name in sorted(images - set(scene.images) - set(missing)):
-        missing[name] = "too few matches that chance does not explain"
+        missing[name] = TOO_FEW
     return MapCheck(
         pairs=len(shares),
         explained_pairs=sum(share >= EXPLAINED for share in shares.values()),

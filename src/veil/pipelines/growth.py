@@ -16,6 +16,7 @@ from veil.matching.lightglue import LightGlue
 from veil.matching.pair_selection import BY_TRACKS
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
+from veil.pipelines.located_images import with_located
 from veil.pipelines.maps import Map
 from veil.pipelines.network_matching import of_map_images
 from veil.pipelines.pair_choice import PairChoice, first_pairs, pair_choice
@@ -81,8 +82,26 @@ def add_positions(
         work = replace(work or MatchingWork(), network=of_map_images(network, known))
     old = frozenset(base.scene.images)
     matches = matched_as_chosen(forms, choice, work, workers=options.workers, steps=steps, matched_already=old)
-    with working_folder(None if work is None else work.unfinished) as workdir, steps("mapping") as bar:
-        scene = grow_map(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
+    with working_folder(None if work is None else work.unfinished) as workdir:
+        with steps("mapping") as bar:
+            scene = grow_map(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
+        left_out = dict(scene.left_out if isinstance(scene, NoMap) else {} if scene.check is None else scene.check.left_out)
+        if {*images} <= {*left_out, *(() if isinstance(scene, NoMap) else scene.images)}:  # nothing was stopped or refused
+            with steps("looking for images left out") as bar:
+                (found,) = with_located(
+                    [base if isinstance(scene, NoMap) else Map(scene=scene)],
+                    images,
+                    placed,
+                    matches,
+                    before=base,
+                    reasons=left_out,
+                    workdir=workdir,
+                    options=settings,
+                    threads=options.workers,
+                    gravity=gravity,
+                    progress=bar,
+                )
+            scene = found if len(found.images) > len(base.scene.images) else scene
     if isinstance(scene, NoMap):
         return scene
     readings = None
@@ -90,5 +109,8 @@ def add_positions(
         readings = readings_of(scene, gravity)
         if scene.measured_down is None:
             scene = replace(scene, measured_down=mean_down(gravity, scene.images))
-    left_out = {} if scene.check is None else {n: r for n, r in scene.check.left_out.items() if n in placed}
+    if scene.check is not None:
+        left_out = {name: why for name, why in {**left_out, **scene.check.left_out}.items() if name not in scene.images}
+        scene = replace(scene, check=replace(scene.check, left_out=left_out))
+    left_out = {name: why for name, why in left_out.items() if name in placed}
     return BuiltMap(map=Map(scene=scene), check=scene.check, left_out=left_out, readings=readings)

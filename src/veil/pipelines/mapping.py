@@ -71,6 +71,7 @@ def map_positions(
     from veil.mapping.clustered import map_in_clusters, one_after_another  # load SciPy
     from veil.mapping.view_graph import ClusterOptions
     from veil.pipelines.kept_clusters import keeping
+    from veil.pipelines.located_images import with_located
 
     if network is not None:
         read = NetworkMatching(network=network, images=PlacedImages(images))
@@ -91,20 +92,34 @@ def map_positions(
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
     unfinished = None if work is None else work.unfinished
     run_all = one_after_another if work is None or work.engine is None else work.engine.map
-    with working_folder(unfinished) as workdir, steps("mapping") as bar:
-        mapped = map_in_clusters(
-            placed,
-            matches,
-            workdir=workdir,
-            options=settings,
-            clusters=ClusterOptions(size=options.cluster_size),
-            gravity=gravity,
-            run_all=run_all if unfinished is None else keeping(ClusterResults(unfinished / CLUSTERS), run_all),
-            progress=bar,
-        )
-    if isinstance(mapped, NoMap):
-        return mapped
-    scene, readings = mapped.scene, None
+    with working_folder(unfinished) as workdir:
+        with steps("mapping") as bar:
+            mapped = map_in_clusters(
+                placed,
+                matches,
+                workdir=workdir,
+                options=settings,
+                clusters=ClusterOptions(size=options.cluster_size),
+                gravity=gravity,
+                run_all=run_all if unfinished is None else keeping(ClusterResults(unfinished / CLUSTERS), run_all),
+                progress=bar,
+            )
+        if isinstance(mapped, NoMap):
+            return mapped
+        with steps("looking for images left out") as bar:
+            scene, *further = with_located(
+                [Map(scene=item) for item in (mapped.scene, *mapped.further)],
+                images,
+                placed,
+                matches,
+                reasons={} if mapped.scene.check is None else mapped.scene.check.left_out,
+                workdir=workdir,
+                options=settings,
+                threads=options.workers,
+                gravity=gravity,
+                progress=bar,
+            )
+    readings = None
     if gravity is not None:
         scene, readings = replace(scene, measured_down=mean_down(gravity, scene.images)), readings_of(scene, gravity)
     left_out = {} if scene.check is None else dict(scene.check.left_out)
@@ -113,6 +128,6 @@ def map_positions(
         check=scene.check,
         left_out=left_out,
         readings=readings,
-        further=tuple(Map(scene=item) for item in mapped.further),
+        further=tuple(Map(scene=item) for item in further),
         reasons=mapped.reasons,
     )
