@@ -14,6 +14,8 @@ MUTUAL = 0.25
 # Pairs by tracks, as in the simulated city: share of features that vote at first, words that these and tracks are listed under,
 # tracks and their views as shares of the features, and how many times as long two tracks take as two features.
 _SEED_SHARE, _SEED_LISTED, _TRACKS, _VIEWS, _LONGER = 0.25, 6, 0.05, 0.2, 10.0
+# All of it over what is listed and compared: images without tracks are looked up one by one.
+_LOOKED_UP = 1.6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +130,8 @@ def plan_map(size: MapSize, costs: UnitCosts, *, machines: int = 1, cores: int =
             listing = _SEED_SHARE + _VIEWS
             comparing = (n * features * _SEED_LISTED) ** 2 * (_SEED_SHARE**2 + _LONGER * _TRACKS**2)
         retrieval = n * costs.list_s * scale * listing + size.crowding * comparing / (2 * size.words) * costs.vote_s
+        if size.tracks:
+            retrieval *= _LOOKED_UP
     mapping = n * costs.map_s * scale
     form = features * (size.m + 1) * size.dim * _NUMBER
     upload = math.ceil(features * size.message_bytes)

@@ -77,18 +77,23 @@ def plan_table(plan: MapPlan, method: str, images: int) -> Table:
     """The plan as a table for people."""
     every = images * (images - 1) // 2
     hours = {"retrieval": plan.retrieval_s, "matching": plan.matching_s, "mapping": plan.mapping_s}
-    steps = ", ".join(f"{step} {seconds / 3600:,.1f}" for step, seconds in hours.items())
+    steps = ", ".join(f"{step} {amount(seconds / 3600)}" for step, seconds in hours.items())
     return Table(
         columns=[Name("what"), Number("in all"), Words("of which", least=30)],
         rows=[
             ("pairs of images", f"{plan.pairs:,}", f"of {every:,} ({method}; before those that matches suggest)"),
-            ("core-hours", f"{plan.core_hours:,.1f}", steps),
+            ("core-hours", amount(plan.core_hours), steps),
             ("memory", sized(plan.memory_bytes), f"in the process that maps, {sized(plan.worker_bytes)} in each worker"),
             ("disk", sized(plan.disk_bytes), "of uploads and matches"),
             ("network", sized(plan.network_bytes), "to workers elsewhere"),
-            ("days", f"{plan.days:,.2f}", "on these machines"),
+            ("days", amount(plan.days), "on these machines"),
         ],
     )
+
+
+def amount(value: float) -> str:
+    """A number of hours or days as people read it: two digits of a small one."""
+    return f"{value:,.1f}" if value >= 1 else f"{value:.2g}"
 
 
 def sized(count: int) -> str:
