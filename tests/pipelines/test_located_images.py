@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from veil.errors import SpaceError
+from veil.forms import Subsets
 from veil.mapping import MapImage, MapOptions
 from veil.mapping.pair_check import TOO_FEW
 from veil.mapping.pose_matches import matches_of_poses
@@ -137,3 +138,18 @@ def test_matches_of_poses_are_what_both_images_show() -> None:
         }
         got = found.get((name, "new"))
         assert len(expected) < 8 if got is None else {(int(a), int(b)) for a, b in got.indices} == expected
+
+
+def test_words_that_say_nothing_are_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Positions alone need images that they are near, which nothing names here."""
+    asked: list[object] = []
+    monkeypatch.setattr(located_images, "localize", lambda *given, **_: asked.append(given))
+    scene, place = planted_map("in words", "words", points=60)
+    base, name = without(scene, ("02",)), image_name("02")
+    form = scene.images[name].form
+    assert isinstance(form, Subsets)
+    for epsilon, tries in ((0.0, 0), (form.mechanism.epsilon, 1)):
+        asked.clear()
+        words = replace(form, mechanism=replace(form.mechanism, epsilon=epsilon))
+        new = {name: LoadedImage(camera=place.camera, positions=scene.images[name].keypoints, form=words)}
+        assert looked_for([base], new, tmp_path) == (base,) and len(asked) == tries

@@ -123,8 +123,11 @@ class _Searched:
     before: Map | None = None
 
     def located(self, image: LoadedImage, seed: int, threads: int) -> Localization | None:
-        """The pose of an image in the map; None if there is none, or no index serves a map that is large."""
-        if not isinstance(image.form, Subsets):
+        """The pose of an image in the map; None if there is none, its words say nothing, or no index serves a large map."""
+        if isinstance(image.form, Subsets):
+            if image.form.mechanism.epsilon == 0:
+                return None
+        else:
             self._require_index(threads)
             served = self.where.ranked_images(image.form.take(np.arange(0)), threads=threads) is not None
             if not served and len(self.where.scene.images) > SEARCHED_WHOLE:
