@@ -87,7 +87,7 @@ def add_positions(
             scene = grow_map(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
         left_out = dict(scene.left_out if isinstance(scene, NoMap) else {} if scene.check is None else scene.check.left_out)
         if {*images} <= {*left_out, *(() if isinstance(scene, NoMap) else scene.images)}:  # nothing was stopped or refused
-            with steps("looking for images left out") as bar:
+            with steps("locating") as bar:
                 (found,) = with_located(
                     [base if isinstance(scene, NoMap) else Map(scene=scene)],
                     images,

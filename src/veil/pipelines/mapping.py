@@ -106,7 +106,7 @@ def map_positions(
             )
         if isinstance(mapped, NoMap):
             return mapped
-        with steps("looking for images left out") as bar:
+        with steps("locating") as bar:
             scene, *further = with_located(
                 [Map(scene=item) for item in (mapped.scene, *mapped.further)],
                 images,
