@@ -1,7 +1,7 @@
 """Images that no pair brought into a map, added by their poses in it (docs/theory/mapping.md#images-added-by-their-poses).
 
-Of the matches of a protected pair one in ten may be right, too few to tell from chance. A point of a map was seen several
-times, so that a pose in the map is found where no pair is: what it explains are matches of pairs, nearly all of them right.
+Of the matches of a protected pair few are right, often too few to tell from chance. A point of a map was seen several times, so
+that a pose in the map is found where no pair is: what it explains are matches of pairs, nearly all of them right.
 """
 
 from __future__ import annotations
