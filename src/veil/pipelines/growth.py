@@ -85,11 +85,13 @@ def add_positions(
     with working_folder(None if work is None else work.unfinished) as workdir:
         with steps("mapping") as bar:
             scene = grow_map(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
-        left_out = dict(scene.left_out if isinstance(scene, NoMap) else {} if scene.check is None else scene.check.left_out)
-        if {*images} <= {*left_out, *(() if isinstance(scene, NoMap) else scene.images)}:  # nothing was stopped or refused
+        where = base if isinstance(scene, NoMap) else Map(scene=scene)
+        told = scene if isinstance(scene, NoMap) else scene.check
+        left_out = {} if told is None else dict(told.left_out)
+        if {*images} <= {*left_out, *where.scene.images}:  # nothing was stopped or refused
             with steps("locating") as bar:
                 (found,) = with_located(
-                    [base if isinstance(scene, NoMap) else Map(scene=scene)],
+                    [where],
                     images,
                     placed,
                     matches,
