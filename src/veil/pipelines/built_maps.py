@@ -28,6 +28,8 @@ class MappingOptions:
     - `max_seconds`: stops the mapper of positions after so long; None: only where it hangs.
     - `global_mapper`: COLMAP's global mapper in place of the incremental one; positions only.
     - `gravity_sigma_deg`: standard deviation of the gravity that lines come with, in degrees.
+    - `locate`: add images that no pair brings in by their poses; positions only, and only of places where nothing is built
+      twice (docs/theory/mapping.md#images-added-by-their-poses).
     """
 
     seed: int = 0
@@ -38,6 +40,7 @@ class MappingOptions:
     max_seconds: float | None = None
     global_mapper: bool = False
     gravity_sigma_deg: float = 0.5
+    locate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -88,7 +88,7 @@ def add_positions(
         where = base if isinstance(scene, NoMap) else Map(scene=scene)
         told = scene if isinstance(scene, NoMap) else scene.check
         left_out = {} if told is None else dict(told.left_out)
-        if {*images} <= {*left_out, *where.scene.images}:  # nothing was stopped or refused
+        if options.locate and {*images} <= {*left_out, *where.scene.images}:  # nothing was stopped or refused
             with steps("locating") as bar:
                 (found,) = with_located(
                     [where],

@@ -106,19 +106,22 @@ def map_positions(
             )
         if isinstance(mapped, NoMap):
             return mapped
-        with steps("locating") as bar:
-            scene, *further = with_located(
-                [Map(scene=item) for item in (mapped.scene, *mapped.further)],
-                images,
-                placed,
-                matches,
-                reasons={} if mapped.scene.check is None else mapped.scene.check.left_out,
-                workdir=workdir,
-                options=settings,
-                threads=options.workers,
-                gravity=gravity,
-                progress=bar,
-            )
+        scenes = (mapped.scene, *mapped.further)
+        if options.locate:
+            with steps("locating") as bar:
+                scenes = with_located(
+                    [Map(scene=item) for item in scenes],
+                    images,
+                    placed,
+                    matches,
+                    reasons={} if mapped.scene.check is None else mapped.scene.check.left_out,
+                    workdir=workdir,
+                    options=settings,
+                    threads=options.workers,
+                    gravity=gravity,
+                    progress=bar,
+                )
+    scene, *further = scenes
     readings = None
     if gravity is not None:
         scene, readings = replace(scene, measured_down=mean_down(gravity, scene.images)), readings_of(scene, gravity)
