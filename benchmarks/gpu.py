@@ -1,12 +1,14 @@
 """Time of the distance kernels on a graphics processor, as a share of its measured matrix rate, beside torch and the paper.
 
     python benchmarks/gpu.py [--features 1000 8000] [--dims 2 4 8 16] [--repeats 20]
+    python benchmarks/gpu.py --features 8000 --dims 8 --chunks 22 23 24 --programs 256 1024 4096
 
 The rate is that of the same matrix product alone: all components of both sides, each coordinate as three products of 11-bit
 halves, by torch. `share` is the product's time over that of `best_two`, which includes it. `torch` is a batched product with a
 batched Cholesky solve, in slices, scaled to all pairs. Times are those of the device, after a first call that compiles;
 a kernel that disagrees with float64 is not timed. Table 1 of Dusmanu et al. 2021 (NVIDIA RTX 2080 Ti) is printed beside
-1,000 x 1,000. Needs the extra veil[gpu] and a CUDA device; where there is none, exit code 2.
+1,000 x 1,000. --chunks and --programs time `best_two` in chunks of 2^N Gram entries and with so many programs each, beside its
+products alone. Needs the extra veil[gpu] and a CUDA device; where there is none, exit code 2.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import numpy as np
 
 from distances import _error_of, _pools, _set
 from veil.distances.cpu import candidates
-from veil.distances.gpu.device import Device, obstacle, planes, tensor_products
+from veil.distances.gpu import device
+from veil.distances.gpu.device import Device, Planes, obstacle, planes, tensor_products
 from veil.distances.gpu.source import COLUMNS, ROWS
 
 # Milliseconds of Table 1, 1,000 x 1,000 subspaces by m; m = 8 was not available there.
@@ -34,6 +37,8 @@ def main() -> int:
     parser.add_argument("--features", type=int, nargs="+", default=[1000, 8000])
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 4, 8, 16])
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--chunks", type=int, nargs="+", default=[], metavar="N")
+    parser.add_argument("--programs", type=int, nargs="+", default=[device.PROGRAMS], metavar="N")
     arguments = parser.parse_args()
     reason = obstacle()
     if reason:
@@ -46,12 +51,13 @@ def main() -> int:
     pools, red = _pools(), 0
     for count in arguments.features:
         for m in arguments.dims:
-            red += _line(pools, count, m, arguments.repeats)
+            red += _line(pools, count, m, arguments)
     return int(red > 0)
 
 
-def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
-    """Measure and print one line; 1 if the kernel is red, else 0."""
+def _line(pools: list[np.ndarray], count: int, m: int, arguments: argparse.Namespace) -> int:
+    """Measure and print one line, and those of the chunks asked for; 1 if the kernel is red, else 0."""
+    repeats = arguments.repeats
     random = np.random.default_rng(m)
     left, right = _set(random, pools[:2], count, m), _set(random, pools[2:], count, m)
     error = _error_of("gpu", left, right)
@@ -80,7 +86,27 @@ def _line(pools: list[np.ndarray], count: int, m: int, repeats: int) -> int:
         f"{torch_ms:10.1f}{paper:>9}{error:9.0e}",
         flush=True,
     )
+    for log in arguments.chunks:
+        _chunks(both, left_planes, right_planes, reach, log, arguments)
     return 0
+
+
+def _chunks(
+    both: candidates.Compared, left: Planes, right: Planes, reach: float, log: int, arguments: argparse.Namespace
+) -> None:
+    """Print the time of the products of chunks of 2^log Gram entries, and of `best_two` with each number of programs."""
+    before = device.CHUNK_FLOATS, device.PROGRAMS
+    try:
+        device.CHUNK_FLOATS = 1 << log
+        engine = Device(both.first, both.second)
+        products = _milliseconds(lambda: [None for _ in engine._chunks(left, right)], arguments.repeats)
+        print(f"    chunks of 2^{log}: products {products:.2f} ms", end="")
+        for device.PROGRAMS in arguments.programs:
+            best = _milliseconds(lambda: engine.swept(left, right, reach), arguments.repeats)
+            print(f", {device.PROGRAMS} programs {best:.2f} ms", end="", flush=True)
+        print()
+    finally:
+        device.CHUNK_FLOATS, device.PROGRAMS = before
 
 
 def _milliseconds(work: Callable[[], object], repeats: int) -> float:

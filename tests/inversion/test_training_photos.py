@@ -10,13 +10,14 @@ from scipy import ndimage
 from scipy.spatial import cKDTree
 
 from veil.codebooks.codebook import Codebook
+from veil.engine import open_engine
 from veil.errors import InputError, RangeError
 from veil.extraction.picture import picture
 from veil.extraction.sift import extract_sift
 from veil.files.codebooks import bundled_codebook
 from veil.files.pictures import read_rgb
 from veil.inversion.maps import SIDE, Frame
-from veil.inversion.photos import Example, ServerView, Supply, assembled, mirrored, varied, windowed
+from veil.inversion.photos import Ahead, Example, ServerView, Supply, assembled, mirrored, varied, windowed
 from worlds import generator, sift_like
 from worlds.edges import door_photographs
 
@@ -170,3 +171,15 @@ def test_impossible_choices_are_refused() -> None:
         supply(batch=8)
     with pytest.raises(InputError, match="no features"):
         varied(np.full((300, 300, 3), 90, np.uint8), generator("blank"))
+
+
+def test_batches_of_workers_are_those_of_the_supply() -> None:
+    """Oracle: the supply itself, from a step in the middle on. Broken twins: the order of completion; the first batch again."""
+    plain = supply()
+    with open_engine(workers=2) as engine:
+        ahead = Ahead(plain, engine, first=3)
+        for step in (3, 4, 5, 6):
+            (maps, pictures), (other, shown) = plain(step), ahead(step)
+            assert np.array_equal(pictures, shown)
+            for mine, theirs in zip(maps, other, strict=True):
+                assert np.array_equal(mine.cells, theirs.cells) and np.array_equal(mine.values, theirs.values)

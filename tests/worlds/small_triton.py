@@ -69,7 +69,7 @@ def language() -> ModuleType:
         "maximum": lambda a, b: block(np.maximum(a, b)),
         "min": lambda values, axis: block(np.min(values, axis=axis)),
         "argmin": lambda values, axis: block(np.argmin(values, axis=axis), np.int32),
-        "sum": lambda values: np.sum(values),
+        "sum": lambda values, axis=None: block(np.sum(values, axis=axis)),
         "load": load,
         "store": store,
         "atomic_add": atomic_add,

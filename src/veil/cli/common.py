@@ -133,7 +133,7 @@ class StepBar:
 
 def quiet_colmap() -> None:
     """Silence the logs of COLMAP and Pillow; COLMAP's failures reach the user as veil's errors."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     pycolmap.logging.minloglevel = 3
     logging.getLogger("PIL").setLevel(logging.WARNING)

@@ -66,7 +66,7 @@ def extract_sift(picture: Picture, options: SiftOptions | None = None) -> Featur
 
 
 def _extracted(picture: Picture, options: SiftOptions, first_octave: int) -> Features:
-    import pycolmap
+    from veil.colmap import pycolmap
 
     gray, scale = _shrunk(picture.gray, options.max_image_side_px)
     settings = pycolmap.FeatureExtractionOptions()

@@ -34,7 +34,7 @@ def read_colmap_database(path: Path, *, space: Space | None = None) -> Iterator[
     Raises FileFormatError if the file is no such database, descriptors are of a type that veil does not know or do not have
     its length, or no image has keypoints; InputError for SIFT without `space`, and for images of different types.
     """
-    import pycolmap
+    from veil.colmap import pycolmap
 
     require_colmap(path)
     try:

@@ -83,7 +83,8 @@ def read_map(folder: Path) -> Scene:
     Raises FileFormatError if a part is missing or damaged, or the parts do not belong together.
     """
     import h5py
-    import pycolmap
+
+    from veil.colmap import pycolmap
 
     if not (folder / "sparse").is_dir() or not (folder / "descriptors.h5").is_file():
         raise FileFormatError(f"{folder} is not a veil map: it needs `sparse/` and `descriptors.h5`; run `veil map`")

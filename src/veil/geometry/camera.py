@@ -94,7 +94,7 @@ def half_extent(camera: Camera) -> Float64[np.ndarray, "2"]:
 
 def as_colmap(camera: Camera) -> Any:
     """The camera as a `pycolmap.Camera`."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     return pycolmap.Camera(
         model=camera.model,

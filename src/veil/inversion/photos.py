@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 
 import numpy as np
 from jaxtyping import UInt8
 
 from veil.codebooks.codebook import Codebook
+from veil.engine import Engine
 from veil.errors import InputError, RangeError
 from veil.extraction.picture import picture
 from veil.extraction.sift import SiftOptions, extract_sift, sift_space
@@ -210,3 +212,27 @@ class Supply:
         epoch, place = divmod(step, self.count // self.batch)
         order = np.random.default_rng([self.seed, 2, epoch]).permutation(self.count)
         return order[place * self.batch : (place + 1) * self.batch].tolist()
+
+
+class Ahead:
+    """The batches of a supply, made by the workers of an engine before they are asked for.
+
+    Batches are asked for in ascending order, from `first` on, and are those of the supply: each depends on its number alone.
+    """
+
+    def __init__(self, supply: Supply, engine: Engine, *, first: int) -> None:
+        """Begin with batch number `first`. The supply must be picklable; it is sent once to each worker."""
+        self._found = engine.map(_batch, count(first), shared=[engine.scatter(supply)])
+        self._first, self._early = first, dict[int, tuple[list[SparseMap], np.ndarray]]()
+
+    def __call__(self, step: int) -> tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]:
+        """Batch number `step`."""
+        while step not in self._early:
+            place, batch = next(self._found)
+            self._early[self._first + place] = batch
+        return self._early.pop(step)
+
+
+def _batch(step: int, supply: Supply) -> tuple[list[SparseMap], UInt8[np.ndarray, "batch 256 256 3"]]:
+    """Batch number `step`, as a task of an engine."""
+    return supply(step)

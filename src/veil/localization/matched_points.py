@@ -63,7 +63,7 @@ class MatchedPoints(MatchedPairs):
         With `share` only so many samples are drawn as find a pose that this share of the pairs agrees with (`samples_for`), and
         the covariance is left out.
         """
-        import pycolmap
+        from veil.colmap import pycolmap
 
         rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
         estimation = pycolmap.AbsolutePoseEstimationOptions()
@@ -94,7 +94,7 @@ class MatchedPoints(MatchedPairs):
         Where one pair in twenty is right, ten thousand samples of all of them may well hold no right one; among the most
         trusted pairs right ones are frequent.
         """
-        import pycolmap
+        from veil.colmap import pycolmap
 
         first = round(part * len(self.keypoint_rows))
         best = self.estimate(np.arange(first)) if first > self.sampling.size else None

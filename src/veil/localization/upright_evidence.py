@@ -136,7 +136,7 @@ class UprightWeighing:
         self, pose: Rigid, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]
     ) -> dict[str, Any] | None:
         """COLMAP's record of the pose of least squares over pairs, with its covariance; None where there is none."""
-        import pycolmap
+        from veil.colmap import pycolmap
 
         if len(keypoint_rows) < LEAST_FITTED:
             return None

@@ -72,7 +72,7 @@ class PointWords(WordProblem):
 
     def with_focal(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid:
         """The pose after its focal length was refined with it; the pose itself where that fails."""
-        import pycolmap
+        from veil.colmap import pycolmap
 
         start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
         refinement = pycolmap.AbsolutePoseRefinementOptions()
@@ -84,7 +84,7 @@ class PointWords(WordProblem):
 
     def _refined(self, pose: Rigid, rows: np.ndarray) -> dict | None:
         """COLMAP's record of the refined pose, or None for fewer than four inliers."""
-        import pycolmap
+        from veil.colmap import pycolmap
 
         if len(rows) < 4:
             return None

@@ -21,7 +21,7 @@ def write_database(
 
     Images of equal intrinsics share one camera.
     """
-    import pycolmap
+    from veil.colmap import pycolmap
 
     database = pycolmap.Database.open(path)
     try:
@@ -43,7 +43,7 @@ def write_database(
 
 
 def _write_camera(database: Any, camera: Camera) -> int:
-    import pycolmap
+    from veil.colmap import pycolmap
 
     model = as_colmap(camera)
     camera_id = database.write_camera(model)
@@ -55,7 +55,7 @@ def _write_camera(database: Any, camera: Camera) -> int:
 
 
 def _write_image(database: Any, name: str, camera_id: int) -> int:
-    import pycolmap
+    from veil.colmap import pycolmap
 
     image = pycolmap.Image(name=name, camera_id=camera_id)
     image_id = database.write_image(image)
@@ -68,7 +68,7 @@ def _write_image(database: Any, name: str, camera_id: int) -> int:
 
 def read_geometries(path: Path, image_ids: Mapping[str, int]) -> dict[tuple[str, str], Any]:
     """Two-view geometries of COLMAP's that have inliers, by pairs of names in the order of the images' ids."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     name_of = {number: name for name, number in image_ids.items()}
     database = pycolmap.Database.open(path)
@@ -86,7 +86,7 @@ def read_geometries(path: Path, image_ids: Mapping[str, int]) -> dict[tuple[str,
 
 def keep_geometries(path: Path, image_ids: Mapping[str, int], kept: Mapping[tuple[str, str], Any]) -> None:
     """Replace all two-view geometries of the database by `kept`."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     database = pycolmap.Database.open(path)
     try:
@@ -100,7 +100,7 @@ def keep_geometries(path: Path, image_ids: Mapping[str, int], kept: Mapping[tupl
 
 def camera_ids(path: Path) -> dict[str, int]:
     """COLMAP's id of every image's camera, by the image's name."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     database = pycolmap.Database.open(path)
     try:
@@ -111,7 +111,7 @@ def camera_ids(path: Path) -> dict[str, int]:
 
 def add_matches(path: Path, image_ids: Mapping[str, int], matches: Mapping[tuple[str, str], Int64[np.ndarray, "_ 2"]]) -> None:
     """Add pairs to the database as if they were verified, without a geometry; pairs that it has stay as they are."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     database = pycolmap.Database.open(path)
     try:

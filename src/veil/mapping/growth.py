@@ -173,7 +173,7 @@ class _Growth:
 
     def _modeled(self, names: set[str], attempt: int) -> Scene | Stopped:
         """What the mapper makes of the base and the new images `names`; the base where it adds none."""
-        import pycolmap
+        from veil.colmap import pycolmap
 
         self.runs += 1
         output = self.workdir / f"sparse-{self.runs}"

@@ -27,7 +27,7 @@ def write_model(
     `images` are what was mapped, `cameras` those that maps of parts refined, both by image. Images that share a camera in the
     database get the median of its refined parameters. Points at which no image has a feature are not written.
     """
-    import pycolmap
+    from veil.colmap import pycolmap
 
     names = sorted(piece.cam_from_world)
     opened = pycolmap.Database.open(database)

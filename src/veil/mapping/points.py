@@ -197,7 +197,7 @@ class _Build:
         return self._best(output)
 
     def _best(self, output: Path) -> Scene | NoMap:
-        import pycolmap
+        from veil.colmap import pycolmap
 
         models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
         models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
@@ -253,7 +253,7 @@ def completed(
     answer = colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
     if isinstance(answer, Stopped):
         return scene
-    import pycolmap
+    from veil.colmap import pycolmap
 
     found = scene_of(pycolmap.Reconstruction(output), images)
     return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found

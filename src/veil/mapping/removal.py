@@ -144,7 +144,7 @@ def _adjusted(
     """The scene adjusted, the check of a map from lines, and the reason if it was not adjusted."""
     if least == LEAST_OF_LINES:
         return *adjusted_scene(scene), None
-    import pycolmap
+    from veil.colmap import pycolmap
 
     model, output = workdir / "left", workdir / "adjusted"
     model.mkdir()

@@ -48,7 +48,7 @@ def model_of(scene: Scene, *, image_ids: Mapping[str, int] | None = None, camera
     `image_ids` and `camera_ids` number the images and their cameras, by image name; by default both count from 1 in the
     scene's order, each image with a camera of its own. A camera that several images share is that of the first of them.
     """
-    import pycolmap
+    from veil.colmap import pycolmap
 
     model = pycolmap.Reconstruction()
     counted = {name: index for index, name in enumerate(scene.images, start=1)}
@@ -75,7 +75,7 @@ def model_of(scene: Scene, *, image_ids: Mapping[str, int] | None = None, camera
 
 
 def _as_colmap_rigid(rigid: Rigid) -> Any:
-    import pycolmap
+    from veil.colmap import pycolmap
 
     return pycolmap.Rigid3d(np.hstack([rigid.rotation, rigid.translation[:, None]]))
 

@@ -202,8 +202,7 @@ class WorkerPool:
 
 def _serve(connection: Connection, parent: int, threads: int) -> None:
     """The main function of a worker's process."""
-    import pycolmap
-
+    from veil.colmap import pycolmap
     from veil.threads import settle, single_blas
 
     settle()

@@ -79,8 +79,8 @@ def test_generated_code_keeps_the_best_of_rows_and_columns(m: int, n: int) -> No
     parts, half, panels = 3, 20, columns // COLUMNS
     row_values = np.full((panels, rows, 3), np.nan, dtype=np.float32)
     row_indices = np.full((panels, rows, 2), -7, dtype=np.int32)
-    column_values = np.full((2 * parts * ROWS, columns, 3), np.nan, dtype=np.float32)
-    column_indices = np.full((2 * parts * ROWS, columns, 2), -7, dtype=np.int32)
+    column_values = np.full((2 * parts, columns, 3), np.nan, dtype=np.float32)
+    column_indices = np.full((2 * parts, columns, 2), -7, dtype=np.int32)
     doubtful = np.zeros(1, dtype=np.int32)
     function = small_triton.compiled(source(both.shape.left, both.shape.right, "best_two"), "best_two")
     outputs = (row_values, row_indices, column_values, column_indices, doubtful)
@@ -113,7 +113,7 @@ def test_generated_code_hands_on_what_reaches_too_far() -> None:
     """Oracle: with no reach allowed every pair is counted and none takes part."""
     both = compared(a_set("left", 4, 2), a_set("right", 32, 2))
     (left, left_squares), (right, right_squares) = padded(both.first, ROWS), padded(both.second, COLUMNS)
-    values, indices = np.zeros((ROWS, 32, 3), dtype=np.float32), np.zeros((ROWS, 32, 2), dtype=np.int32)
+    values, indices = np.zeros((1, 32, 3), dtype=np.float32), np.zeros((1, 32, 2), dtype=np.int32)
     row_values, row_indices = np.zeros((1, 4, 3), dtype=np.float32), np.zeros((1, 4, 2), dtype=np.int32)
     doubtful = np.zeros(1, dtype=np.int32)
     function = small_triton.compiled(source(3, 3, "best_two"), "best_two")

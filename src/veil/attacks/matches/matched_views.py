@@ -181,7 +181,7 @@ def epipolar_inliers(
 
     `left` and `right` are positions in pixels. Theory: mapping.md#verification-by-evidence.
     """
-    import pycolmap
+    from veil.colmap import pycolmap
 
     nothing = np.zeros(len(left), dtype=bool)
     if len(left) < FEWEST:

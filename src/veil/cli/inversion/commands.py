@@ -6,13 +6,16 @@ import argparse
 import hashlib
 import math
 import shlex
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, progress, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook
+from veil.engine import Engine, open_engine
 from veil.errors import InputError
 from veil.files.checkpoints import run_key
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -111,7 +114,7 @@ def _register_train(actions: Any) -> None:
 def _train(arguments: argparse.Namespace) -> int:
     from veil.files.inverters import Workshop, read_weights, write_weights
     from veil.inversion.network import torch
-    from veil.inversion.photos import ServerView, Supply
+    from veil.inversion.photos import Ahead, ServerView, Supply
     from veil.inversion.training import train
 
     quiet_colmap()
@@ -123,22 +126,20 @@ def _train(arguments: argparse.Namespace) -> int:
     folder = arguments.output.with_name(arguments.output.name + ".unfinished")
     start = None if arguments.start is None else read_weights(arguments.start)
     workshop = Workshop(folder, _key(arguments, photographs, view, start), resume=arguments.resume)
-    kept = _examples(arguments, photographs, workshop)
-    say(arguments, f"{len(kept)} variations of {len(photographs)} photographs")
-    supply = Supply(
-        load=lambda index: _stored(workshop, kept[index]),
-        count=len(kept),
-        view=view,
-        batch=arguments.batch,
-        seed=arguments.seed,
-    )
-    torch.set_num_threads(cores())  # the work of a step cannot be shared out but inside of its products
-    with _Log(arguments, workshop) as log:
+    with open_engine() as engine, _Log(arguments, workshop) as log:
+        kept = _examples(arguments, photographs, workshop, engine)
+        say(arguments, f"{len(kept)} variations of {len(photographs)} photographs")
+        supply = Supply(
+            load=partial(_stored, workshop, kept), count=len(kept), view=view, batch=arguments.batch, seed=arguments.seed
+        )
+        torch.set_num_threads(cores())  # the work of a step cannot be shared out but inside of its products
+        before = _state(workshop)
         state = train(
             arguments.input,
-            supply,
+            # On a GPU a step is soon over, and batches are made by all cores; on these, the network needs them.
+            Ahead(supply, engine, first=0 if before is None else before.step) if options.device == "cuda" else supply,
             options,
-            state=_state(workshop),
+            state=before,
             start=start,
             progress=log.progress,
             checkpoint=log.checkpoint,
@@ -180,31 +181,41 @@ def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], vie
     return run_key([repr(choices).encode(), digest.encode(), *files])
 
 
-def _examples(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], workshop: Workshop) -> list[int]:
-    """Make the examples that are missing, and return the numbers of all that have features."""
-    from veil.inversion.photos import varied
-
-    kept = []
-    for number, (_, path) in enumerate(progress(photographs, "extracting")):
-        rgb = None
-        for variant in range(arguments.variants):
-            index = number * arguments.variants + variant
-            if workshop.example(index) is None:
-                rgb = read_rgb(path) if rgb is None else rgb
-                try:
-                    example = varied(rgb, np.random.default_rng([arguments.seed, 0, number, variant]))
-                except InputError:  # a blank photograph
-                    continue
-                workshop.save_example(index, example)
-            kept.append(index)
+def _examples(
+    arguments: argparse.Namespace, photographs: list[tuple[str, Path]], workshop: Workshop, engine: Engine
+) -> list[int]:
+    """Make the examples that are missing, on all cores, and return the numbers of all that have features."""
+    items = [(path, number) for number, (_, path) in enumerate(photographs)]
+    task = partial(_varied, variants=arguments.variants, seed=arguments.seed)
+    with Bar("extracting") as bar, engine.scatter(workshop) as shared:
+        kept = sorted(index for _, made in engine.map(task, items, shared=[shared], progress=bar) for index in made)
     if not kept:
         raise InputError("none of these photographs has features; give others")
     return kept
 
 
-def _stored(workshop: Workshop, index: int) -> Example:
-    """The stored example of this number. Raises InputError if it was lost."""
-    example = workshop.example(index)
+def _varied(item: tuple[Path, int], workshop: Workshop, *, variants: int, seed: int) -> list[int]:
+    """Make the examples of a photograph that are missing, and return the numbers of all of them: a task of an engine."""
+    from veil.inversion.photos import varied
+
+    quiet_colmap()
+    (path, number), kept, rgb = item, [], None
+    for variant in range(variants):
+        index = number * variants + variant
+        if workshop.example(index) is None:
+            rgb = read_rgb(path) if rgb is None else rgb
+            try:
+                example = varied(rgb, np.random.default_rng([seed, 0, number, variant]))
+            except InputError:  # a blank photograph
+                continue
+            workshop.save_example(index, example)
+        kept.append(index)
+    return kept
+
+
+def _stored(workshop: Workshop, kept: Sequence[int], place: int) -> Example:
+    """The stored example at this place among those kept. Raises InputError if it was lost."""
+    example = workshop.example(kept[place])
     if example is None:
         raise InputError("an example of the unfinished training was lost; start again with --resume")
     return example

@@ -8,6 +8,7 @@ from __future__ import annotations
 import linecache
 import math
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,15 +24,20 @@ from veil.distances.cpu.codegen.outputs import SQUARE_TRUSTED, UNTRUSTED
 from veil.distances.cpu.prepared import Indices, Prepared
 from veil.distances.cpu.sweep import Swept, list_capacity
 from veil.distances.gpu.source import COLUMNS, ROWS, WARPS, fused, source
+from veil.errors import VeilWarning
 
 # Largest m of either side: beyond, the entries of the smallest tile exceed all registers.
 M_MAX = 16
+# Gram entries of a pair from which on it is said that a kernel takes long to compile: 40 s at m = 12, four minutes at m = 16.
+LONG_ENTRIES = 150
 # Error of one Gram entry of unit vectors: three products of 11-bit halves lose 2^-22 each; eight times that.
 ENTRY_ERROR = 2.0**-19
-# Gram entries of a chunk, 32 MB: they stay in the second-level cache of a large device between the product and the solve.
-CHUNK_FLOATS = 1 << 23
-# Parts of a chunk's rows that are solved side by side, to occupy the device; and candidates of a feature that it returns.
-PARTS, KEPT = 4, 8
+# Gram entries of a chunk, 64 MB: a quarter of that stays in the second-level cache between the product and the solve, but then
+# the many launches take longer than the memory would (docs/results.md#distances-on-a-graphics-processor).
+CHUNK_FLOATS = 1 << 24
+# Programs of a chunk, which occupy the device: its rows are cut into as many parts as that takes. And candidates of a feature
+# that it returns.
+PROGRAMS, KEPT = 256, 8
 
 
 @cache
@@ -64,6 +70,9 @@ def interpreted() -> bool:
 @cache
 def function(left: int, right: int, output: str) -> Any:
     """Triton function of an output, for features of so many components; `linecache` keeps its source, which Triton reads."""
+    if left * right >= LONG_ENTRIES and output == "dense":
+        message = "the first run with subspaces of m = {} and {} compiles for minutes on this machine; Triton keeps the result"
+        warnings.warn(message.format(left - 1, right - 1), VeilWarning, stacklevel=2)
     text, name = source(left, right, output), f"<veil triton {left} {right} {output}>"
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
     space: dict[str, Any] = {"__name__": f"veil_triton_{left}_{right}_{output}"}
@@ -167,14 +176,14 @@ class Device:
         import torch
 
         where, panels = left.squares.device, len(right) // COLUMNS
-        per_chunk = min(PARTS, self.rows // ROWS)
+        per_chunk = max(1, min(PROGRAMS * COLUMNS // min(self.columns, len(right)), self.rows // ROWS))
         parts = -(-len(left) // self.rows) * per_chunk
 
         def fresh(*sizes: int) -> tuple[Any, Any]:
             values = torch.full((*sizes, 3), math.inf, device=where)
             return values, torch.full((*sizes, 2), -1, dtype=torch.int32, device=where)
 
-        rows, columns = fresh(panels, len(left)), fresh(parts * ROWS, len(right))
+        rows, columns = fresh(panels, len(left)), fresh(parts, len(right))
         doubtful = torch.zeros(1, dtype=torch.int32, device=where)
         for row, column, gram, left_part, right_part in self._chunks(left, right):
             sizes = len(left_part), len(right_part)

@@ -93,7 +93,7 @@ STORED = """\
     tl.store(squares + place, square)
     tl.store(reaches + place, reached)
 """
-# Running bests of each column and row of the tile, over the tiles of one part of the rows.
+# Running bests of each column, over the tiles of one part of the rows, and those of each row over the columns of a tile.
 RUNNING = """\
     first = tl.full((ROWS, COLUMNS), float("inf"), tl.float32)
     second = tl.full((ROWS, COLUMNS), float("inf"), tl.float32)
@@ -132,12 +132,21 @@ ABSORB = """\
         tl.store(row_values + place * 3 + 2, beyond)
         tl.store(row_indices + place * 2, first_panel * COLUMNS + panel * COLUMNS + at_best)
         tl.store(row_indices + place * 2 + 1, first_panel * COLUMNS + panel * COLUMNS + at_next)
-    line = ((first_part + part) * ROWS + own).to(tl.int64)[:, None] * all_columns + first_panel * COLUMNS + j[None, :]
-    tl.store(column_values + line * 3, first)
-    tl.store(column_values + line * 3 + 1, second)
-    tl.store(column_values + line * 3 + 2, third)
-    tl.store(column_indices + line * 2, at_first)
-    tl.store(column_indices + line * 2 + 1, at_second)
+    best = tl.min(first, axis=0)
+    won = own[:, None] == tl.argmin(first, axis=0)[None, :]
+    at_best = tl.sum(tl.where(won, at_first, 0), axis=0)
+    first = tl.where(won, second, first)
+    at_first = tl.where(won, at_second, at_first)
+    second = tl.where(won, third, second)
+    next_best = tl.min(first, axis=0)
+    won = own[:, None] == tl.argmin(first, axis=0)[None, :]
+    at_next = tl.sum(tl.where(won, at_first, 0), axis=0)
+    place = (first_part + part).to(tl.int64) * all_columns + first_panel * COLUMNS + j
+    tl.store(column_values + place * 3, best)
+    tl.store(column_values + place * 3 + 1, next_best)
+    tl.store(column_values + place * 3 + 2, tl.min(tl.where(won, second, first), axis=0))
+    tl.store(column_indices + place * 2, at_best)
+    tl.store(column_indices + place * 2 + 1, at_next)
     tl.atomic_add(doubtfuls, tl.sum(count))
 """
 

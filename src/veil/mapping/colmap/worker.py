@@ -43,7 +43,7 @@ def _end_with_parent() -> None:
 def _load() -> None:
     """Load COLMAP while the parent prepares its request; what fails here fails again at the request, and is reported there."""
     with contextlib.suppress(Exception):
-        import pycolmap  # noqa: F401
+        from veil.colmap import pycolmap  # noqa: F401
 
 
 def _say(answer: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ def _limit_memory(size: int) -> None:
 
 
 def _verify(request: dict[str, Any]) -> dict[str, Any]:
-    import pycolmap
+    from veil.colmap import pycolmap
 
     _arm(request["stall_s"])
     pycolmap.set_random_seed(request["seed"])
@@ -83,7 +83,7 @@ def _verify(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _map(request: dict[str, Any]) -> dict[str, Any]:
-    import pycolmap
+    from veil.colmap import pycolmap
 
     registered = 0
 
@@ -115,7 +115,7 @@ def _map(request: dict[str, Any]) -> dict[str, Any]:
 
 def _map_globally(request: dict[str, Any]) -> dict[str, Any]:
     """Map by COLMAP's global mapper, which says nothing between its start and its end."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     _arm(request["stall_s"])
     pycolmap.set_random_seed(request["seed"])
@@ -129,7 +129,7 @@ def _map_globally(request: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(request: dict[str, Any]) -> dict[str, Any]:
     """Triangulate the database's matches in a model whose poses stay as they are."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     _arm(request["stall_s"])
     pycolmap.set_random_seed(request["seed"])
@@ -145,7 +145,7 @@ def _complete(request: dict[str, Any]) -> dict[str, Any]:
 
 def _adjust(request: dict[str, Any]) -> dict[str, Any]:
     """Adjust a model's poses and points, and the cameras that are not held; what does not fit then is left out."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     _arm(request["stall_s"])
     model = pycolmap.Reconstruction(request["model"])

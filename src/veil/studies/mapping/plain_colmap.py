@@ -32,7 +32,7 @@ def plain_map(
     `matches` are all used: callers drop those with a ratio of 0.8 or more, as COLMAP would. `workdir` takes the database and
     the models. `progress` is called with the numbers of registered images and of all.
     """
-    import pycolmap
+    from veil.colmap import pycolmap
 
     start = time.perf_counter()
     _, known = write_database(workdir / "database.db", images, matches)

@@ -108,7 +108,7 @@ def overlapping(features: Mapping[str, Features], progress: Progress) -> set[fro
 
 def _agreeing(first: Features, second: Features, left: Points, right: Points) -> int:
     """Number of raw matches of two images that agree on a fundamental matrix."""
-    import pycolmap
+    from veil.colmap import pycolmap
 
     matched = match(left, right, MatchOptions(max_ratio=RATIO)).indices
     if len(matched) < OVERLAPPING:
