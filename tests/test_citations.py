@@ -16,6 +16,7 @@ PAGE = re.compile(r"(?<![\w/.-])((?:docs/)?(?:(?:theory|reference)/)?[a-z_]+\.md
 # "docs/theory/words.md, Eq. 15-16": the page first, as in all of this code.
 EQUATIONS = re.compile(r"((?:docs/theory/)?[a-z_]+\.md)(?:#[a-z0-9-]+)?,? Eq\. (\d+)(?:(?:-| and |, )(\d+))?")
 # A module of the package, or a name in one, between backticks.
+PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 NAME = re.compile(r"`(veil(?:\.\w+)+)")
 LABEL = re.compile(r"\b[Tt]raps\b|\b[ADFLS]\d{1,2}: ")
 
@@ -79,6 +80,13 @@ def test_citations_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_in_the_documentation_are_there(path: Path) -> None:
     assert [name for name in NAME.findall(path.read_text()) if not exists(name)] == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_picture_stands_twice_on_a_page(path: Path) -> None:
+    """Left over: a figure that the command of another section had written over."""
+    shown = PICTURE.findall(path.read_text())
+    assert len(shown) == len(set(shown))
 
 
 def test_broken_citations_are_caught() -> None:

@@ -109,6 +109,18 @@ def test_messages_are_inverted_by_weights_for_subspaces(tmp_path: Path, capsys: 
     assert "attack the release first" in capsys.readouterr().err
 
 
+def test_a_broken_photograph_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two photographs, so that worker processes read them."""
+    pytest.importorskip("torch", reason="inversion runs in PyTorch, the extra veil[inversion]")
+    photographs, out = small(tmp_path / "photos", 1, 2), tmp_path / "raw.npz"
+    broken = sorted(photographs.iterdir())[1]
+    broken.write_bytes(broken.read_bytes()[:2000])
+    assert train(photographs, out, "--input", "raw") == 1
+    said = capsys.readouterr().err
+    assert f"veil: {broken} cannot be decoded as a photograph" in said and "_varied" not in said
+    assert not out.exists() and (tmp_path / "raw.npz.unfinished" / "run.txt").exists()
+
+
 def test_an_unfinished_run_is_not_mixed_with_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Left over: a folder as an interrupted run leaves it."""
     pytest.importorskip("torch", reason="inversion runs in PyTorch, the extra veil[inversion]")

@@ -16,7 +16,7 @@ import numpy as np
 from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine, open_engine
-from veil.errors import InputError
+from veil.errors import InputError, TaskError
 from veil.files.checkpoints import run_key
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.pictures import named_pictures, read_rgb
@@ -187,8 +187,11 @@ def _examples(
     """Make the examples that are missing, on all cores, and return the numbers of all that have features."""
     items = [(path, number) for number, (_, path) in enumerate(photographs)]
     task = partial(_varied, variants=arguments.variants, seed=arguments.seed)
-    with Bar("extracting") as bar, engine.scatter(workshop) as shared:
-        kept = sorted(index for _, made in engine.map(task, items, shared=[shared], progress=bar) for index in made)
+    try:
+        with Bar("extracting") as bar, engine.scatter(workshop) as shared:
+            kept = sorted(index for _, made in engine.map(task, items, shared=[shared], progress=bar) for index in made)
+    except TaskError as error:
+        raise error.__cause__ or error from None  # it names the photograph
     if not kept:
         raise InputError("none of these photographs has features; give others")
     return kept
