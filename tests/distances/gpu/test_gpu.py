@@ -6,6 +6,7 @@ On a machine with a device the backend runs on it. Without torch and Triton (ext
 from __future__ import annotations
 
 import math
+import warnings
 from importlib.util import find_spec
 
 import numpy as np
@@ -17,7 +18,7 @@ from veil.distances.cpu import candidates, prepared
 from veil.distances.gpu import device
 from veil.distances.gpu.source import COLUMNS, ROWS, source
 from veil.distances.pairs import exact
-from veil.errors import VeilError
+from veil.errors import VeilError, VeilWarning
 from worlds import affine_set, generator, sift_like, small_triton, unit
 
 DIMS = [(0, 0), (0, 3), (1, 1), (2, 2), (2, 5), (4, 4), (7, 11)]
@@ -123,6 +124,16 @@ def test_generated_code_hands_on_what_reaches_too_far() -> None:
         function, (1, 1), left @ right.T, left_squares, right_squares, *outputs, *numbers, ROWS=ROWS, COLUMNS=COLUMNS
     )
     assert doubtful[0] == 4 * 32 and np.isinf(values).all() and np.isinf(row_values).all() and (indices == -1).all()
+
+
+@needs_triton
+def test_a_long_compilation_is_told_before_it_begins() -> None:
+    """Broken twin: m = 2, of which nothing is said."""
+    with pytest.warns(VeilWarning, match="m = 12 and 12 compiles for minutes"):
+        device.function.__wrapped__(13, 13, "dense")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        device.function.__wrapped__(3, 3, "dense")
 
 
 @pytest.fixture
