@@ -257,6 +257,7 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
             "mean_s": round(float(np.mean(all_seconds)), 3),
             "times_as_long": round(float(np.sum(all_seconds) / np.sum([seconds[i] for i in some])), 1),
         }
+    tqdm.write(json.dumps(facts), file=sys.stderr)  # foreign queries may take hours
     strangers = range(min(arguments.foreign, len(foreign.poses)))
     answers, seconds = asked(where, (query(foreign, q, kind) for q in strangers), "index", len(strangers), "foreign")
     facts["foreign"] = {
