@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import InputError
-from veil.report.figures import BLUE, GRAY, GREEN, ORANGE, VERMILION, draw_curve, draw_level, drawn, log2_axis
+from veil.report.figures import BLUE, GRAY, GREEN, ORANGE, VERMILION, draw_curve, draw_level, drawn, legend_below, log2_axis
 from veil.studies.attacks.inversion import ORDER, RAW, InversionRow, Inverted
 
 _COLORS = {"database": VERMILION, "clustering": ORANGE, "direct": BLUE, "nearest": GREEN}
@@ -53,8 +53,9 @@ def draw_similarity(path: Path, table: Sequence[InversionRow], *, title: str) ->
 
     Raw descriptors are a level line.
     """
-    with drawn(path, size=(6.5, 4.2), title=title) as (_, axes):
+    with drawn(path, size=(6.5, 4.2), title=title) as (figure, axes):
         _similarity(axes[0, 0], table)
+        legend_below(figure, columns=5)
 
 
 def _similarity(axis: Any, table: Sequence[InversionRow]) -> None:
@@ -72,4 +73,3 @@ def _similarity(axis: Any, table: Sequence[InversionRow]) -> None:
     log2_axis(axis, sorted({row.m for row in table} - {0}))
     axis.set_xlabel("dimension m of the subspaces")
     axis.set_ylabel("SSIM, mean and its 95 % interval")
-    axis.legend()
