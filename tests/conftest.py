@@ -35,9 +35,6 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # The longest tests, which would keep one of two workers busy when the other one has nothing left to do.
 FIRST = "tests/test_public_api.py"
 
-# Folders whose slow tests run whole programs, as users run them: without checks of annotations, a third of their time.
-PROGRAMS = tuple(Path(__file__).parent / name for name in ("cli", "studies"))
-
 # The number of this worker among those of xdist; None where it runs all tests by itself.
 WORKER = int(os.environ["PYTEST_XDIST_WORKER"][2:]) if "PYTEST_XDIST_WORKER" in os.environ else None
 
@@ -103,12 +100,6 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", True)
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
-
-
-@pytest.fixture(autouse=True)
-def _slow_programs_are_unchecked(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("slow") and any(folder in request.path.parents for folder in PROGRAMS):
-        request.getfixturevalue("unchecked")
 
 
 @pytest.fixture(autouse=True)

@@ -157,6 +157,7 @@ def test_words_and_their_epsilon(work: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features]) -> None:
     """Planted: the map sees the query's own features, so that most match. Without it the attack says what it needs."""
     (name, features), *_ = read_features(work / "f.h5")
@@ -173,6 +174,7 @@ def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_subspaces_beside_words_carry_no_epsilon(work: Path) -> None:
     """The ledger's words have an epsilon, which covers nothing of a release of subspaces (it stopped with a KeyError)."""
     assert run("privatize", work / "f.h5", "-o", work / "up") == 0
