@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.compiled import compiled
+from veil.compiled import compiled, compiled_in_vectors
 from veil.geometry.solvers.p3p import MAX_POSES, three_point_poses
 from veil.geometry.solvers.up4lp import upright_line_poses
 
@@ -91,11 +91,11 @@ def search(
 
 
 class _Scored(NamedTuple):
-    """The arrays of `Groups` that poses are scored by."""
+    """The arrays of `Groups` that poses are scored by, with coordinates apart from each other: loops over one take vectors."""
 
     starts: Int64[np.ndarray, "groups+1"]
-    points: Float64[np.ndarray, "candidates 3"]
-    seen: Float64[np.ndarray, "groups 3"]
+    points: Float64[np.ndarray, "3 candidates"]
+    seen: Float64[np.ndarray, "3 candidates"]
     as_lines: bool
     half_extent: Float64[np.ndarray, "2"]
 
@@ -129,7 +129,8 @@ class _Limits(NamedTuple):
 
 def _scored(groups: Groups) -> _Scored:
     """The scored arrays as one argument of compiled functions."""
-    return _Scored(groups.starts, groups.points, groups.seen, groups.as_lines, groups.half_extent)
+    seen = np.repeat(groups.seen, np.diff(groups.starts), axis=0)
+    return _Scored(groups.starts, _plain(groups.points.T), _plain(seen.T), groups.as_lines, groups.half_extent)
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
@@ -137,50 +138,60 @@ def _plain(values: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(values, dtype=np.float64)
 
 
-@compiled
-def _squared(rotation, translation, x, seen, as_lines, half_extent, worst):
-    """Squared residual (normalized plane) of point `x` (3,) against `seen` (3,), but `worst` if it is not below `worst`.
+@compiled_in_vectors
+def _squared(scored, rotation, translation, start, worst, squared):
+    """Squared residuals (normalized plane) of candidates from `start` on into `squared` (_,); `worst` where they are not less.
 
-    Most candidates are wrong, and are done with before the division.
+    No turn of the loop depends on another one, so that it takes vector instructions.
     """
-    y2 = rotation[2, 0] * x[0] + rotation[2, 1] * x[1] + rotation[2, 2] * x[2] + translation[2]
-    y0 = rotation[0, 0] * x[0] + rotation[0, 1] * x[1] + rotation[0, 2] * x[2] + translation[0]
-    y1 = rotation[1, 0] * x[0] + rotation[1, 1] * x[1] + rotation[1, 2] * x[2] + translation[1]
-    if as_lines:
-        above = (seen[0] * y0 + seen[1] * y1 + seen[2] * y2) ** 2
-    else:
-        above = (y0 - seen[0] * y2) ** 2 + (y1 - seen[1] * y2) ** 2
-    if y2 <= 1e-9 or above >= worst * y2 * y2:
-        return worst
-    if abs(y0) > half_extent[0] * y2 or abs(y1) > half_extent[1] * y2:
-        return worst
-    return above / (y2 * y2)
+    end = start + len(squared)
+    x, y, z = scored.points[0, start:end], scored.points[1, start:end], scored.points[2, start:end]
+    a, b, c = scored.seen[0, start:end], scored.seen[1, start:end], scored.seen[2, start:end]
+    width, height = scored.half_extent[0], scored.half_extent[1]
+    r00, r01, r02, t0 = rotation[0, 0], rotation[0, 1], rotation[0, 2], translation[0]
+    r10, r11, r12, t1 = rotation[1, 0], rotation[1, 1], rotation[1, 2], translation[1]
+    r20, r21, r22, t2 = rotation[2, 0], rotation[2, 1], rotation[2, 2], translation[2]
+    as_lines = scored.as_lines
+    for i in range(len(squared)):
+        y0 = r00 * x[i] + r01 * y[i] + r02 * z[i] + t0
+        y1 = r10 * x[i] + r11 * y[i] + r12 * z[i] + t1
+        y2 = r20 * x[i] + r21 * y[i] + r22 * z[i] + t2
+        above = (a[i] * y0 + b[i] * y1 + c[i] * y2) ** 2 if as_lines else (y0 - a[i] * y2) ** 2 + (y1 - b[i] * y2) ** 2
+        inside = (y2 > 1e-9) & (abs(y0) <= width * y2) & (abs(y1) <= height * y2)
+        squared[i] = above / (y2 * y2) if inside & (above < worst * y2 * y2) else worst
 
 
 @compiled
 def _best(scored, rotation, translation):
     """Row (groups,) of each group's best candidate for a pose, and its residual (groups,) in the normalized plane."""
-    starts, points, seen, as_lines, half_extent = scored
+    starts = scored.starts
     count = len(starts) - 1
-    rows, squared = np.empty(count, dtype=np.int64), np.empty(count)
+    squared = np.empty(starts[count])
+    _squared(scored, rotation, translation, 0, np.inf, squared)
+    rows, best = np.empty(count, dtype=np.int64), np.empty(count)
     for g in range(count):
-        rows[g], squared[g] = starts[g], np.inf
+        rows[g] = starts[g]
         for c in range(starts[g], starts[g + 1]):
-            r = _squared(rotation, translation, points[c], seen[g], as_lines, half_extent, squared[g])
-            if r < squared[g]:
-                rows[g], squared[g] = c, r
-    return rows, np.sqrt(squared)
+            if squared[c] < squared[rows[g]]:
+                rows[g] = c
+        best[g] = squared[rows[g]]
+    return rows, np.sqrt(best)
 
 
 @compiled
-def _gain(scored, rotation, translation, limit, first, last):
-    """Gain of a pose over the groups `first` to `last`; `limit` is in the normalized plane."""
-    starts, points, seen, as_lines, half_extent = scored
+def _gain(scored, rotation, translation, limit, first, last, squared):
+    """Gain of a pose over the groups `first` to `last`, within `limit` (normalized plane).
+
+    `squared` is room for the residuals of all candidates.
+    """
+    starts = scored.starts
+    start = starts[first]
     total, whole = 0.0, limit * limit
+    _squared(scored, rotation, translation, start, whole, squared[: starts[last] - start])
     for g in range(first, last):
         best = whole
-        for c in range(starts[g], starts[g + 1]):
-            best = _squared(rotation, translation, points[c], seen[g], as_lines, half_extent, best)
+        for i in range(starts[g] - start, starts[g + 1] - start):
+            best = min(best, squared[i])
         total += 1 - best / whole
     return total
 
@@ -233,7 +244,8 @@ def _search(scored, sampled, limits):
     The pose is the identity, with the gains `limits.floor` and `limits.first_floor`, where no sample gives a better one.
     """
     starts, points, seen, as_lines, _ = scored
-    group, limit = sampled.group, limits.limit
+    limit = limits.limit
+    squared = np.empty(points.shape[1])
     state = np.array([limits.seed], dtype=np.uint64)
     size = 4 if as_lines else 3
     rows = np.empty(size, dtype=np.int64)
@@ -251,7 +263,7 @@ def _search(scored, sampled, limits):
             continue
         for i in range(size):
             for j in range(3):
-                shown[i, j], world[i, j] = seen[group[rows[i]], j], points[rows[i], j]
+                shown[i, j], world[i, j] = seen[j, rows[i]], points[j, rows[i]]
         if as_lines:
             found = upright_line_poses(shown, world, sampled.down_cam, sampled.down_world, rotations, translations)
         else:
@@ -262,15 +274,15 @@ def _search(scored, sampled, limits):
             found = three_point_poses(shown, world, rotations, translations)
         own = 0
         for i in range(size):
-            own += group[rows[i]] < first
+            own += rows[i] < starts[first]
         for k in range(found):
             compared += starts[first]
-            head = _gain(scored, rotations[k], translations[k], limit, 0, first)
+            head = _gain(scored, rotations[k], translations[k], limit, 0, first, squared)
             # The pose's own sample agrees with it always; a pose with which nothing else agrees there is not worth the rest.
             if head - own < max(limits.others, FIRST_SHARE * (best_first - size)):
                 continue
             compared += starts[count] - starts[first]
-            gain = head + _gain(scored, rotations[k], translations[k], limit, first, count)
+            gain = head + _gain(scored, rotations[k], translations[k], limit, first, count, squared)
             if gain > best:
                 best, best_first = gain, max(head, best_first)
                 best_rotation[:], best_translation[:] = rotations[k], translations[k]
