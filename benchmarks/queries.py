@@ -13,8 +13,8 @@ dictionary, epsilon 9, m 2). One line a size tells
 - recall at 20 of images that share thirty points with the query, by the map's index and by TF-IDF of raw words;
 - poses within 0.5 m and 2 degrees, other poses, and no pose, by the index; of each other pose its error, how far off it says
   that it may be, and how many of its inliers are true matches;
-- the same for `--exhaustive` of the queries matched with all images, how many of these poses the index finds too, and the time
-  that both take for the same queries, in one run;
+- the same for `--exhaustive` of the queries matched with all images (in words: with the candidates of all), how many of these
+  poses the index finds too, and the time that both take for the same queries, in one run;
 - poses of foreign queries, all of which are wrong.
 
 Numbers are of one thread each. --keep keeps the released images of cities in a folder, for the next run.
@@ -30,7 +30,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -42,12 +42,14 @@ from city_releases import BOOK, Released, made, read
 from tqdm import tqdm
 
 from veil.features import Features
-from veil.forms import Form, Points
+from veil.forms import Form, Points, Subsets
 from veil.geometry.rigid import Rigid, center_covariance
+from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, LocalizeOptions
+from veil.localization.word_options import WordOptions
 from veil.mechanisms.words import to_words
-from veil.pipelines.localization import localize
+from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage
 from veil.randomness import seeded
@@ -144,14 +146,27 @@ def neighbors_of(city: Released, pose: Rigid) -> np.ndarray:
     return np.argsort(np.linalg.norm(centers - pose.center, axis=1))[:3]
 
 
-def asked(where: Map, queries: Iterator[LoadedImage], search: str, count: int, label: str) -> tuple[list, list[float]]:
+def asked(
+    where: Map, queries: Iterator[LoadedImage], search: Literal["index", "all"], count: int, label: str
+) -> tuple[list, list[float]]:
     """Answers and seconds of queries."""
     options = LocalizeOptions(workers=1)
+    word_options = WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS), threads=1)
+    names = list(where.scene.images) if search == "all" else None
     answers, seconds = [], []
     for image in tqdm(queries, label, total=count, leave=False):
+        near = names if isinstance(image.form, Subsets) else None
         start = time.perf_counter()
-        answers.append(localize(image, where, options=options, search=search))  # type: ignore[arg-type]
+        answer = localize(
+            image,
+            where,
+            options=options,
+            word_options=word_options,
+            search=search,
+            near=near,  # type: ignore[arg-type]
+        )
         seconds.append(time.perf_counter() - start)
+        answers.append(answer)
     return answers, seconds
 
 
@@ -245,7 +260,7 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
     ]
     facts |= {"median_s": round(float(np.median(seconds)), 3), "mean_s": round(float(np.mean(seconds)), 3)}
     some = np.unique(np.linspace(0, len(queries) - 1, min(arguments.exhaustive, len(queries))).astype(int))
-    if kind != "words" and len(some):
+    if len(some):
         all_answers, all_seconds = asked(where, (query(city, int(queries[i]), kind) for i in some), "all", len(some), "all")
         right = [verdict(answer, truth[i]) == "right" for i, answer in zip(some, all_answers, strict=True)]
         facts["exhaustive"] = {
