@@ -157,14 +157,7 @@ def asked(
     for image in tqdm(queries, label, total=count, leave=False):
         near = names if isinstance(image.form, Subsets) else None
         start = time.perf_counter()
-        answer = localize(
-            image,
-            where,
-            options=options,
-            word_options=word_options,
-            search=search,
-            near=near,  # type: ignore[arg-type]
-        )
+        answer = localize(image, where, options=options, word_options=word_options, near=near, search=search)
         seconds.append(time.perf_counter() - start)
         answers.append(answer)
     return answers, seconds
