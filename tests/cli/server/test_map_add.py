@@ -12,6 +12,7 @@ from veil.cli import main
 from veil.files.features import write_features
 from veil.files.map_folders import file_digests, replace_models
 from veil.files.maps import read_map
+from veil.pipelines.maps import Map
 from worlds import world
 from worlds.line_worlds import features_of
 from worlds.map_scenes import planted_map
@@ -25,8 +26,14 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.slow
-def test_images_are_added_to_a_map_of_positions_and_removed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Oracle: the map before, whose files and poses stay. Gravity stays too, as do the poses after a removal, nearly."""
+def test_images_are_added_to_a_map_of_positions_and_removed_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Oracle: the map before, whose files and poses stay. Gravity stays too, as do the poses after a removal, nearly.
+
+    Both maps are large enough here to be indexed.
+    """
+    monkeypatch.setattr("veil.cli.server.index.INDEXED_FROM", 5)
     place = world("added", images=7, points=250)
     features = features_of(place, "added")
     for name, keys in (("first", FIRST), ("more", MORE)):
@@ -34,6 +41,8 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(tmp_path: Path
     rows = [[f"{key}.jpg", *(place.poses[key].rotation @ [0, 1, 0])] for key in FIRST]
     (tmp_path / "g.csv").write_text("\n".join(["image,x,y,z", *(",".join(map(str, row)) for row in rows)]) + "\n")
     assert run("map", tmp_path / "first.h5", "-o", tmp_path / "map", "--gravity", tmp_path / "g.csv") == 0
+    first = Map.read(tmp_path / "map").point_index
+    assert first is not None and len(first.entries)
     other, _ = planted_map("another place", "public", images=4, points=80)
     replace_models(tmp_path / "map", [read_map(tmp_path / "map"), other])
     before, digests = read_map(tmp_path / "map"), file_digests(tmp_path / "map")
@@ -42,7 +51,8 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(tmp_path: Path
     facts = json.loads((tmp_path / "added.json").read_text())
     validate("map", facts)
     assert facts["registered"] == facts["images"] == 7 and facts["check"]["left_out"] == {}
-    after = read_map(tmp_path / "map2")
+    after, grown = read_map(tmp_path / "map2"), Map.read(tmp_path / "map2").point_index
+    assert grown is not None and grown.points == len(after.points) and grown.seen_from[-1] > first.seen_from[-1]
     assert file_digests(tmp_path / "map") == digests and set(after.images) == {f"{key}.jpg" for key in place.poses}
     assert set(read_map(tmp_path / "map2" / "models" / "2").images) == set(other.images), "a further model stays"
     assert before.measured_down is not None and after.measured_down is not None

@@ -83,7 +83,7 @@ def _index(arguments: argparse.Namespace) -> int:
         say(arguments, f"{facts['entries']} entries of {facts['points']} points under {facts['words']} words")
         report(arguments, folder, "the index for queries in words")
     if asked != "words":
-        facts["listed_points"] = _index_points(arguments, where, book)
+        facts["listed_points"] = _index_points(arguments, where, book, threads=arguments.threads)
     write_json(arguments.json, facts)
     return 0
 
@@ -96,7 +96,13 @@ def _usual_queries(where: Map) -> str:
 
 
 def _index_points(
-    arguments: argparse.Namespace, where: Map, book: Codebook, shown: Path | None = None, known: PointIndex | None = None
+    arguments: argparse.Namespace,
+    where: Map,
+    book: Codebook,
+    *,
+    threads: int,
+    shown: Path | None = None,
+    known: PointIndex | None = None,
 ) -> int:
     """Index a map for queries by distance, write the index into the map's folder, and return how many points it lists.
 
@@ -104,7 +110,7 @@ def _index_points(
     one grew from.
     """
     with Bar("indexing points") as bar:
-        index = where.with_point_index(book, known=known, threads=arguments.threads, progress=bar)
+        index = where.with_point_index(book, known=known, threads=threads, progress=bar)
     assert where.folder is not None
     folder = write_point_index(where.folder, index)
     say(arguments, f"{len(index.entries)} of {index.points} points under {len(index.words)} words")
@@ -114,7 +120,7 @@ def _index_points(
 
 
 def index_large(
-    arguments: argparse.Namespace, folder: Path, scene: Scene, *, shown: Path, known: PointIndex | None = None
+    arguments: argparse.Namespace, folder: Path, scene: Scene, *, threads: int, shown: Path, known: PointIndex | None = None
 ) -> None:
     """Index a new map in `folder`, which moves to `shown`, for queries by distance if it has so many images that it pays.
 
@@ -124,7 +130,7 @@ def index_large(
     if len(scene.images) < INDEXED_FROM or isinstance(where.form, Subsets):
         return
     try:
-        _index_points(arguments, where, bundled_codebook(scene.space.descriptor), shown, known)
+        _index_points(arguments, where, bundled_codebook(scene.space.descriptor), threads=threads, shown=shown, known=known)
     except SpaceError as error:
         say(arguments, f"no index for queries by distance, which match with all images: {error}; see `veil index --dictionary`")
 

@@ -36,7 +36,7 @@ class MapOutput:
         known = None if base is None else base.point_index
 
         def complete(new: Path) -> None:
-            index_large(arguments, new, scenes[0], shown=self.folder, known=known)
+            index_large(arguments, new, scenes[0], threads=arguments.workers, shown=self.folder, known=known)
             note_written(self.folder, new, self.key)
 
         (replace_models if self.is_own else write_models)(self.folder, scenes, complete)
