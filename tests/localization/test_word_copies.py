@@ -12,10 +12,11 @@ import pytest
 from veil.errors import RangeError
 from veil.forms import Lines
 from veil.geometry.robust.grouped import GroupedOptions
+from veil.localization import by_words, word_comparison
 from veil.localization.by_distance import Localization, NoPose
 from veil.localization.by_words import WordOptions, localize_words
 from veil.localization.upright_options import UprightOptions
-from veil.matching.inverted_index import index_map
+from veil.matching.inverted_index import InvertedIndex, index_map
 from worlds.copied_places import COUNT, LEFT_TO_RIGHT, QUERY, WORLD, City
 from worlds.word_worlds import dictionary_of, lines_of, with_down, words_of
 
@@ -58,6 +59,22 @@ def test_a_copy_that_the_map_knows_better_is_refused(sent: str) -> None:
     city = City(alike=COUNT, own_images=3, own_share=0.5)
     assert off(answer_of(city, compared=0, sent=sent)) == pytest.approx(40, abs=0.1)
     assert isinstance(answer_of(city, compared=10, sent=sent), NoPose)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sent", SENT)
+def test_images_of_elsewhere_that_look_more_alike_do_not_end_the_comparison(sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: ten images of elsewhere rank before those of the query's place. Broken twin: the first five end it."""
+    city = City(alike=COUNT, own_images=3, own_share=0.5, strangers=10)
+
+    def ranked(form: object, vocabulary: InvertedIndex, count: int) -> np.ndarray:
+        kinds = [("copy", "strange", "own").index(name.split()[0]) for name in vocabulary.image_names]
+        return np.argsort(kinds, kind="stable")
+
+    monkeypatch.setattr(by_words, "most_similar", ranked)
+    assert isinstance(answer_of(city, compared=5, sent=sent), NoPose)
+    monkeypatch.setattr(word_comparison, "EMPTY", 1)
+    assert off(answer_of(city, compared=5, sent=sent)) == pytest.approx(40, abs=0.1)
 
 
 @pytest.mark.slow

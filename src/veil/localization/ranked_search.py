@@ -42,7 +42,8 @@ MANY = (
 class RankedSearch:
     """The search for the pose of a query in the images that it looks like.
 
-    `features` makes what poses are estimated from of pairs (query features, map points); None: matched features as they are.
+    - `features`: makes what poses are estimated from of pairs (query features, map points); None: matched features as they are.
+    - `empty`: so many times in a row further images must show no other place before a pose counts as compared.
     """
 
     camera: Camera
@@ -51,6 +52,7 @@ class RankedSearch:
     ranked: RankedImages | Sequence[str]
     options: LocalizeOptions
     features: Callable[[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]], Matched] | None = None
+    empty: int = 1
     _others: list[Rival] = field(default_factory=list, init=False)
     _compared_with: int = field(default=0, init=False)
 
@@ -151,8 +153,8 @@ class RankedSearch:
         """A pose elsewhere that rivals the one that was found, from the images that look like the query there.
 
         Where they show the like, more images are asked for what looks like the query elsewhere again, until these show no more:
-        `EMPTY` times in a row if the place has a copy. Where they still do when no more images may be matched, the last pose is
-        taken for a rival, as nobody looked for the next one.
+        `empty` times in a row, and at least `EMPTY` times if the place has a copy. Where they still do when no more images may
+        be matched, the last pose is taken for a rival, as nobody looked for the next one.
         """
         compared: list[str] = []
         empty = 0
@@ -166,7 +168,7 @@ class RankedSearch:
             before = len(self._others)
             other = self._equal(estimate, compared, progress)
             empty = 0 if len(self._others) > before else empty + 1
-            if other is not None or not names or empty == (EMPTY if self._others else 1):
+            if other is not None or not names or empty == max(self.empty, EMPTY if self._others else 1):
                 return other
         return None
 

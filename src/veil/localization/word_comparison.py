@@ -31,6 +31,9 @@ from veil.scene import Scene
 
 # Samples that look for another pose among the candidates that a pose leaves.
 SAMPLES = 2000
+# So many times in a row further images must show no other place: words rank the images of a place that the map hardly knows far
+# behind, and to ask for more costs little.
+EMPTY = 6
 
 # A pose among some rows of candidates, or None.
 Search = Callable[[Int64[np.ndarray, "rows"]], Estimate | None]
@@ -129,7 +132,13 @@ def compared_in_words(
         return CandidatePoints(observations=observations, max_error_px=options.max_error_px, **common)
 
     search = RankedSearch(
-        camera=camera, observations=observations, matched=matched, ranked=ranked, options=limits, features=features
+        camera=camera,
+        observations=observations,
+        matched=matched,
+        ranked=ranked,
+        options=limits,
+        features=features,
+        empty=EMPTY,
     )
     try:
         answer = search.compared(found, estimate, progress)
