@@ -104,15 +104,13 @@ def oracle_pick(lists: Lists, truth: Float64[np.ndarray, "features dim"]) -> Est
 
 def _identified(estimates: Estimates, truth: np.ndarray, all_originals: np.ndarray) -> Bool[np.ndarray, "features"]:
     """Mask of the features whose estimate has no other original nearer than the right one."""
-    import faiss
+    from veil.neighbors import nearest_neighbors
 
     identified = np.zeros(len(truth), dtype=bool)
     rows = np.flatnonzero(estimates.decided)
     if len(rows):
-        _, nearest = faiss.knn(
-            np.ascontiguousarray(estimates.points[rows], dtype=np.float32),
-            np.ascontiguousarray(all_originals, dtype=np.float32),
-            1,
+        _, nearest = nearest_neighbors(
+            estimates.points[rows].astype(np.float32), all_originals.astype(np.float32), 1, by="distance"
         )
         nearest_distance = np.linalg.norm(all_originals[nearest[:, 0]] - estimates.points[rows], axis=1)
         right_distance = np.linalg.norm(truth[rows] - estimates.points[rows], axis=1)

@@ -96,12 +96,12 @@ class Codebook:
 
         The search is exact (faiss). Raises RangeError unless `count` lies between 1 and the number of words.
         """
-        import faiss
+        from veil.neighbors import nearest_neighbors
 
         if not 1 <= count <= len(self):
             raise RangeError(f"count must be between 1 and {len(self)} words, got {count!r}")
         # For unit vectors the largest product is the least distance.
-        _, found = faiss.knn(np.ascontiguousarray(unit_vectors), self.vectors, count, metric=faiss.METRIC_INNER_PRODUCT)
+        _, found = nearest_neighbors(unit_vectors, self.vectors, count, by="product")
         return found[:, 0] if count == 1 else found
 
     @cached_property

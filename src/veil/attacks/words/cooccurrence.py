@@ -223,12 +223,12 @@ class _Table:
 
 def _coarse(dictionary: Codebook, count: int, seed: int) -> Int64[np.ndarray, "words"]:
     """Class of each word: its nearest center of spherical k-means on a sample of the words' descriptors."""
-    import faiss
+    from veil.neighbors import nearest_neighbors
 
     rows = np.random.default_rng(seed).permutation(len(dictionary))[: max(count * SAMPLE_A_CLASS, 2 * count)]
     sample = dictionary.vectors[np.sort(rows)]
     centers = sample[:1] if count == 1 else list(spherical_kmeans(sample, count, iterations=8, seed=seed))[-1]
-    _, nearest = faiss.knn(dictionary.vectors, np.ascontiguousarray(centers), 1, metric=faiss.METRIC_INNER_PRODUCT)
+    _, nearest = nearest_neighbors(dictionary.vectors, centers, 1, by="product")
     return nearest[:, 0].astype(np.int64)
 
 

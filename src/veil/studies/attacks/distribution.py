@@ -292,11 +292,11 @@ def _nearest(
     points: Float64[np.ndarray, "features dim"], everyone: Float64[np.ndarray, "all dim"]
 ) -> Float64[np.ndarray, "features"]:
     """Distance of each point to the nearest of all descriptors, in float64."""
-    import faiss
+    from veil.neighbors import nearest_neighbors
 
     if not len(points):
         return np.zeros(0)
-    rows = faiss.knn(points.astype(np.float32), everyone.astype(np.float32), min(4, len(everyone)))[1]
+    rows = nearest_neighbors(points.astype(np.float32), everyone.astype(np.float32), min(4, len(everyone)), by="distance")[1]
     return np.linalg.norm(everyone[rows] - points[:, None], axis=2).min(axis=1)
 
 

@@ -161,13 +161,13 @@ def _nearest_other(
     in_pool: bool,
 ) -> Int64[np.ndarray, "few"]:
     """Row of `pool` that is nearest to each vector of `unit`; with `in_pool`, row i is left out for vector i."""
-    import faiss
+    from veil.neighbors import nearest_neighbors
 
     rows = np.arange(len(unit))
     best, where = np.full(len(unit), -np.inf, dtype=np.float32), np.zeros(len(unit), dtype=np.int64)
     for start in range(0, len(pool), BLOCK):
         block = unit_rows(pool[start : start + BLOCK])
-        product, found = faiss.knn(unit, block, min(2, len(block)), metric=faiss.METRIC_INNER_PRODUCT)
+        product, found = nearest_neighbors(unit, block, min(2, len(block)), by="product")
         if in_pool:
             product[found + start == rows[:, None]] = -np.inf
         first = product.argmax(axis=1)
