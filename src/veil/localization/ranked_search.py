@@ -6,9 +6,10 @@ Theory: docs/theory/scale.md#queries, localization.md#a-place-and-its-copies.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -162,7 +163,8 @@ class RankedSearch:
             if self._is_spent:
                 return self._others[-1]
             matched = {*compared, *self.matched.found}
-            names = [name for name in self._elsewhere(found, estimate) if name not in matched][: self.options.compared]
+            new = (name for name in self._elsewhere(found, estimate) if name not in matched)
+            names = list(islice(new, self.options.compared))
             self._compare_with(names, progress)
             compared += names
             before = len(self._others)
@@ -238,7 +240,7 @@ class RankedSearch:
         """Rows of the points that each image of the map observes."""
         return [image.point_rows for image in self.matched.scene.images.values()]
 
-    def _elsewhere(self, found: Localization, estimate: Estimate) -> list[str]:
+    def _elsewhere(self, found: Localization, estimate: Estimate) -> Iterable[str]:
         """Names of the images that the query looks like for other reasons than what the poses show, the most similar first.
 
         Of images that are ranked by name alone, these are the ones that observe no inlier.
@@ -251,7 +253,7 @@ class RankedSearch:
         if not isinstance(ranked, RankedImages):
             inlier = np.zeros(len(scene.points), dtype=bool)
             inlier[point_rows] = True
-            return [name for name in ranked if not inlier[scene.images[name].point_rows].any()]
+            return (name for name in ranked if not inlier[scene.images[name].point_rows].any())
         votes = self._features(ranked.keypoint_rows, ranked.point_rows)
 
         def here(one: np.ndarray, other: np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,21 @@ class InvertedIndex:
     def dictionary_size(self) -> int:
         """Number of words of the dictionary."""
         return len(self.offsets) - 1
+
+    @cached_property
+    def word_weights(self) -> Float64[np.ndarray, "words"]:
+        """Weight of each word: the logarithm of how few images have it; one of every image keeps a little weight."""
+        images_with = np.bincount(self.image_words.indices, minlength=self.dictionary_size)
+        weights: np.ndarray = np.log((1 + len(self.image_names)) / (1 + images_with)) + math.log(2) / 2
+        return weights
+
+    @cached_property
+    def image_vectors(self) -> Any:  # scipy.sparse.csr_array, float64
+        """TF-IDF vectors of the images, of unit length, sparse (images, K) (docs/theory/words.md, Eq. 13)."""
+        vectors = self.image_words.multiply(self.word_weights).tocsr()
+        length = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
+        vectors.data /= np.repeat(np.maximum(length, 1e-300), np.diff(vectors.indptr))
+        return vectors
 
     def require(self, form: Subsets) -> None:
         """Raise SpaceError unless the words of `form` are of this index's dictionary."""

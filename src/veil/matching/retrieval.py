@@ -37,12 +37,7 @@ def image_scores(form: Subsets, index: InvertedIndex) -> Float64[np.ndarray, "im
     too. Raises SpaceError for words of another dictionary.
     """
     index.require(form)
-    images_with = np.bincount(index.image_words.indices, minlength=index.dictionary_size)
-    images = len(index.image_names)
-    idf = np.log((1 + images) / (1 + images_with)) + math.log(2) / 2  # a word of every image keeps a little weight
-    weighted = index.image_words.multiply(idf).tocsr()
-    length = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-    return np.asarray(weighted @ (idf * word_counts(form))).ravel() / np.maximum(length, 1e-300)
+    return np.asarray(index.image_vectors @ (index.word_weights * word_counts(form))).ravel()
 
 
 def most_similar(form: Subsets, index: InvertedIndex, count: int) -> Int64[np.ndarray, "_"]:
