@@ -21,8 +21,9 @@ from veil.threads import shared
 
 # Views that are kept of each point, and least number of them that tell its words from accidents.
 VIEWS, LEAST_VIEWS = 5, 3
-# Points with fewer views are listed too for images that see fewer listed points than this.
-FEW = 50
+# Points with fewer views are listed too for images that see fewer listed points than this: what the map knows from few images
+# would not be found otherwise, least of all where a copy of it is known from many.
+FEW = 200
 # Words that each point is listed under.
 ENTERED = 1
 

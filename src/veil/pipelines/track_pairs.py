@@ -17,7 +17,7 @@ from veil.forms import Flat, Form, Subspaces
 from veil.mapping.lines.tracks import build_tracks, match_graph
 from veil.matching import Matches
 from veil.matching.pair_selection import BY_TRACKS, similar_pairs
-from veil.matching.point_indexing import FEW, LEAST_VIEWS, index_points
+from veil.matching.point_indexing import LEAST_VIEWS, index_points
 from veil.matching.point_votes import ENTERED, similarity_by_points
 from veil.matching.similar_images import Background
 from veil.progress import Progress
@@ -26,6 +26,8 @@ from veil.progress import Progress
 FAR_PAIRS = 100
 # How unusual the similarity of paired images must be, in standard deviations.
 LEAST_SIMILARITY = 3.0
+# An image with fewer features of tracks has not enough.
+FEW = 50
 # Of an image without enough tracks this share of the features, the most distinctive, is looked up in the index of tracks; the
 # image is found if so many of them vote for one image.
 LOOKED_UP_SHARE, ENOUGH_VOTES = 0.5, 3
