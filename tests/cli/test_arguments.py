@@ -59,7 +59,7 @@ def asked(function: Callable[..., Any]) -> tuple[set[str], list[Any]]:
                 called.append(getattr(home, node.func.id, None))
             elif isinstance(node.func, ast.Attribute):
                 called += methods().get(node.func.attr, [])
-    return read, [item for item in called if isinstance(inspect.unwrap(item), FunctionType)] if called else []
+    return read, [item for item in called if isinstance(inspect.unwrap(item), FunctionType)]
 
 
 def missing(commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:

@@ -60,18 +60,14 @@ class InvertedIndex:
 
     @cached_property
     def word_weights(self) -> Float64[np.ndarray, "words"]:
-        """Weight of each word: the logarithm of how few images have it; one of every image keeps a little weight."""
+        """Weight of each word by how few images have it (`rarity`)."""
         images_with = np.bincount(self.image_words.indices, minlength=self.dictionary_size)
-        weights: np.ndarray = np.log((1 + len(self.image_names)) / (1 + images_with)) + math.log(2) / 2
-        return weights
+        return rarity(images_with, len(self.image_names))
 
     @cached_property
     def image_vectors(self) -> Any:  # scipy.sparse.csr_array, float64
         """TF-IDF vectors of the images, of unit length, sparse (images, K) (docs/theory/words.md, Eq. 13)."""
-        vectors = self.image_words.multiply(self.word_weights).tocsr()
-        length = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
-        vectors.data /= np.repeat(np.maximum(length, 1e-300), np.diff(vectors.indptr))
-        return vectors
+        return unit_vectors(self.image_words, self.word_weights)
 
     def require(self, form: Subsets) -> None:
         """Raise SpaceError unless the words of `form` are of this index's dictionary."""
@@ -80,6 +76,20 @@ class InvertedIndex:
                 f"the query's words are of dictionary {form.dictionary[:12]}, the map was indexed with {self.dictionary[:12]}; "
                 "index the map with the query's dictionary, or release the query with the map's"
             )
+
+
+def rarity(images_with: Int64[np.ndarray, "words"], images: int) -> Float64[np.ndarray, "words"]:
+    """Weight of each word: the logarithm of how few of the images have it; one of every image keeps a little weight."""
+    weights: np.ndarray = np.log((1 + images) / (1 + images_with)) + math.log(2) / 2
+    return weights
+
+
+def unit_vectors(counts: Any, weights: Float64[np.ndarray, "words"]) -> Any:
+    """Sparse counts of words (images, K), weighted, of unit length each; an image without words keeps zeros."""
+    vectors = counts.multiply(weights).tocsr()
+    length = np.sqrt(np.asarray(vectors.multiply(vectors).sum(axis=1)).ravel())
+    vectors.data /= np.repeat(np.maximum(length, 1e-300), np.diff(vectors.indptr))
+    return vectors
 
 
 def index_map(

@@ -6,7 +6,6 @@ one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,7 +13,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Subsets
-from veil.matching.inverted_index import InvertedIndex
+from veil.matching.inverted_index import InvertedIndex, rarity, unit_vectors
 
 
 def word_counts(form: Subsets) -> Float64[np.ndarray, "words"]:
@@ -68,8 +67,5 @@ def words_in_common(
         raise InputError("images in words of several dictionaries do not compare; release them with one")
     bags = vstack([csr_matrix(count.astype(np.float32)) for count in counts]).tocsr()
     images_with = np.asarray((bags > 0).sum(axis=0)).ravel()
-    idf = np.log((1 + len(images)) / (1 + images_with)) + math.log(2) / 2
-    weighted = bags.multiply(idf).tocsr()
-    length = np.sqrt(np.asarray(weighted.multiply(weighted).sum(axis=1)).ravel())
-    unit = weighted.multiply(1 / np.maximum(length, 1e-300)[:, None]).tocsr()
+    unit = unit_vectors(bags, rarity(images_with, len(images)))
     return np.asarray((unit @ unit.T).todense(), dtype=np.float32)
