@@ -15,6 +15,8 @@ dictionary, epsilon 9, m 2). One line a size tells
   that it may be, and how many of its inliers are true matches;
 - the same for `--exhaustive` of the queries matched with all images (in words: with the candidates of all), how many of these
   poses the index finds too, and the time that both take for the same queries, in one run;
+- in words, the same for `--neighbors` of the queries without any index: mutual nearest neighbors of the words in every image of
+  the map, as descriptors are matched (Pittaluga and Zhuang 2023, Table 3);
 - poses of foreign queries, all of which are wrong.
 
 Numbers are of one thread each. --keep keeps the released images of cities in a folder, for the next run.
@@ -47,7 +49,9 @@ from veil.geometry.rigid import Rigid, center_covariance
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, LocalizeOptions
+from veil.localization.by_words import localize_candidates
 from veil.localization.word_options import WordOptions
+from veil.matching.word_neighbors import neighbor_candidates
 from veil.mechanisms.words import to_words
 from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.maps import Map
@@ -147,17 +151,22 @@ def neighbors_of(city: Released, pose: Rigid) -> np.ndarray:
 
 
 def asked(
-    where: Map, queries: Iterator[LoadedImage], search: Literal["index", "all"], count: int, label: str
+    where: Map, queries: Iterator[LoadedImage], search: Literal["index", "all", "neighbors"], count: int, label: str
 ) -> tuple[list, list[float]]:
     """Answers and seconds of queries."""
     options = LocalizeOptions(workers=1)
     word_options = WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS), threads=1)
-    names = list(where.scene.images) if search == "all" else None
+    names = list(where.scene.images)
     answers, seconds = [], []
     for image in tqdm(queries, label, total=count, leave=False):
-        near = names if isinstance(image.form, Subsets) else None
         start = time.perf_counter()
-        answer = localize(image, where, options=options, word_options=word_options, near=near, search=search)
+        if search == "neighbors":
+            assert isinstance(image.form, Subsets) and isinstance(image.positions, np.ndarray)
+            found = neighbor_candidates(image.form, where.scene, BOOK)
+            answer = localize_candidates(image.camera, image.positions, found, where.scene, names, options=word_options)
+        else:
+            near = names if isinstance(image.form, Subsets) and search == "all" else None
+            answer = localize(image, where, options=options, word_options=word_options, near=near, search=search)
         seconds.append(time.perf_counter() - start)
         answers.append(answer)
     return answers, seconds
@@ -252,18 +261,20 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
         if found == "wrong"
     ]
     facts |= {"median_s": round(float(np.median(seconds)), 3), "mean_s": round(float(np.mean(seconds)), 3)}
-    some = np.unique(np.linspace(0, len(queries) - 1, min(arguments.exhaustive, len(queries))).astype(int))
-    if len(some):
-        all_answers, all_seconds = asked(where, (query(city, int(queries[i]), kind) for i in some), "all", len(some), "all")
-        right = [verdict(answer, truth[i]) == "right" for i, answer in zip(some, all_answers, strict=True)]
-        facts["exhaustive"] = {
+    for label, search, count in (("exhaustive", "all", arguments.exhaustive), ("neighbors", "neighbors", arguments.neighbors)):
+        some = np.unique(np.linspace(0, len(queries) - 1, min(count, len(queries))).astype(int))
+        if not len(some) or (label == "neighbors" and kind != "words"):
+            continue
+        theirs, their_seconds = asked(where, (query(city, int(queries[i]), kind) for i in some), search, len(some), label)
+        right = [verdict(answer, truth[i]) == "right" for i, answer in zip(some, theirs, strict=True)]
+        facts[label] = {
             "queries": len(some),
             "right": sum(right),
-            "wrong": sum(verdict(answer, truth[i]) == "wrong" for i, answer in zip(some, all_answers, strict=True)),
+            "wrong": sum(verdict(answer, truth[i]) == "wrong" for i, answer in zip(some, theirs, strict=True)),
             "right_by_index_too": sum(a and verdicts[i] == "right" for i, a in zip(some, right, strict=True)),
             "right_by_index": sum(verdicts[i] == "right" for i in some),
-            "mean_s": round(float(np.mean(all_seconds)), 3),
-            "times_as_long": round(float(np.sum(all_seconds) / np.sum([seconds[i] for i in some])), 1),
+            "mean_s": round(float(np.mean(their_seconds)), 3),
+            "times_as_long": round(float(np.sum(their_seconds) / np.sum([seconds[i] for i in some])), 1),
         }
     tqdm.write(json.dumps(facts), file=sys.stderr)  # foreign queries may take hours
     strangers = range(min(arguments.foreign, len(foreign.poses)))
@@ -284,9 +295,13 @@ def draw(rows: list[dict], path: Path) -> None:
             own = [row for row in rows if row["kind"] == kind]
             sizes = [row["images"] for row in own]
             axes.plot(sizes, [row["mean_s"] for row in own], "o-", color=color, label=f"{kind}, by the index")
-            slow = [(row["images"], row["exhaustive"]["mean_s"]) for row in own if "exhaustive" in row]
-            if slow:
-                axes.plot(*zip(*slow, strict=True), "s--", color=color, label=f"{kind}, all images")
+            for label, style, said in (
+                ("exhaustive", "s--", "all images"),
+                ("neighbors", "^:", "all images, without an index"),
+            ):
+                slow = [(row["images"], row[label]["mean_s"]) for row in own if label in row]
+                if slow:
+                    axes.plot(*zip(*slow, strict=True), style, color=color, label=f"{kind}, {said}")
         axes.set(xscale="log", yscale="log", xlabel="images of the map", ylabel="seconds a query, one thread, mean")
         axes.legend()
 
@@ -301,6 +316,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100, help="of the map's walks, at most (default %(default)s)")
     parser.add_argument("--foreign", type=int, default=100, help="of another city, at most 1,000 (default %(default)s)")
     parser.add_argument("--exhaustive", type=int, default=20, help="queries that all images answer too (default %(default)s)")
+    parser.add_argument("--neighbors", type=int, default=0, help="queries in words without any index (default %(default)s)")
     parser.add_argument(
         "--recall", type=int, default=100, help="queries that recall is measured with; 0: it is not (default %(default)s)"
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from veil.compiled import compiled
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 
@@ -16,6 +17,7 @@ from veil.geometry.rigid import Rigid
 # (localization.md#what-a-camera-could-have-seen).
 MOST_TURN_DEG = 60.0
 MOST_ZOOM = 4.0
+LEAST_COSINE = math.cos(math.radians(MOST_TURN_DEG))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,17 +42,11 @@ class MapViews:
         Direction and size must be near those of one observation of the point. The size counts in pixels or in the picture's
         diagonals, whichever is nearer: a small copy of a photograph is right.
         """
-        pair, observation = self._observations(rows)
-        sight = pose.center - points[rows]
-        distance = np.maximum(np.linalg.norm(sight, axis=1), 1e-12)
-        turned = (self.direction[observation] * (sight / distance[:, None])[pair]).sum(axis=1)
-        size = np.log(camera.focal_px / distance)[pair]
-        zoom = np.minimum(
-            np.abs(size - np.log(self.pixels[observation])),
-            np.abs(size - math.log(diagonal_px(camera)) - np.log(self.frames[observation])),
-        )
-        near = (turned >= math.cos(math.radians(MOST_TURN_DEG))) & (zoom <= math.log(MOST_ZOOM))
-        return np.bincount(pair[near], minlength=len(rows)) > 0
+        found = np.zeros(len(rows), dtype=bool)
+        sights = pose.center - points[rows]
+        starts, ends = self.starts[rows], self.starts[rows + 1]
+        _seen_alike(sights, starts, ends, self.direction, self.pixels, self.frames, camera.focal_px, diagonal_px(camera), found)
+        return found
 
     def magnification(
         self, camera: Camera, pose: Rigid, points: Float64[np.ndarray, "points 3"], rows: Int64[np.ndarray, "rows"]
@@ -71,6 +67,23 @@ class MapViews:
         counts = self.starts[rows + 1] - self.starts[rows]
         pair = np.repeat(np.arange(len(rows)), counts)
         return pair, np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts) + self.starts[rows][pair]
+
+
+@compiled
+def _seen_alike(sights, starts, ends, direction, pixels, frames, focal_px, diagonal, found):
+    """Whether each point is seen from `sights` (from it to the camera) as in one of its observations `starts` to `ends`."""
+    for i in range(len(sights)):
+        x, y, z = sights[i]
+        distance = max(math.sqrt(x * x + y * y + z * z), 1e-12)
+        size = focal_px / distance
+        frame = size / diagonal
+        for k in range(starts[i], ends[i]):
+            if direction[k, 0] * x + direction[k, 1] * y + direction[k, 2] * z < LEAST_COSINE * distance:
+                continue
+            in_pixels = size <= MOST_ZOOM * pixels[k] and pixels[k] <= MOST_ZOOM * size
+            if in_pixels or (frame <= MOST_ZOOM * frames[k] and frames[k] <= MOST_ZOOM * frame):
+                found[i] = True
+                break
 
 
 def map_views(

@@ -109,9 +109,13 @@ class MatchedLines(MatchedPairs):
         xy[~(np.abs(xy) <= self._half_extent).all(axis=1)] = np.nan
         return xy
 
-    def agrees(self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0) -> Bool[np.ndarray, "pairs"]:
-        """Whether each projection lies within `factor` times the inlier threshold of its feature."""
-        gap = np.abs((self._lines[:, :2] * projected).sum(axis=1) + self._lines[:, 2])
+    def agrees(
+        self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0, *, rows: Int64[np.ndarray, "some"] | None = None
+    ) -> Bool[np.ndarray, "_"]:
+        """Whether each projection (of the pairs `rows`, or of all) lies within `factor` times the threshold of its feature."""
+        some = slice(None) if rows is None else rows
+        lines = self._lines[some]
+        gap = np.abs((lines[:, :2] * projected[some]).sum(axis=1) + lines[:, 2])
         return np.nan_to_num(gap, nan=np.inf) <= factor * self._limit
 
     def normalized(self, estimate: Estimate) -> Sights:

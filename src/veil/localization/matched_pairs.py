@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
@@ -30,7 +31,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MatchedPairs:
+class MatchedPairs(ABC):
     """Pairs (`keypoint_rows[i]`, `point_rows[i]`) of a query's features and a map's points, the most trusted ones first.
 
     `points` are all points of the map in world coordinates, `max_error_px` is the inlier threshold, `seed` that of RANSAC.
@@ -52,6 +53,21 @@ class MatchedPairs:
     def feature_of(self) -> Int64[np.ndarray, "pairs"]:
         """Row of each pair's feature in `background`, which holds every matched feature once."""
         return self._features[1]
+
+    @abstractmethod
+    def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
+        """Whether each of the pairs `rows` is kept if those at one place of the picture count once."""
+
+    @cached_property
+    def _apart(self) -> Bool[np.ndarray, "features"]:
+        """Whether each matched feature counts if those at one place count once."""
+        return self.distinct(np.unique(self.feature_of, return_index=True)[1])
+
+    def places_of_first(self, count: int) -> int:
+        """Number of features of the first `count` pairs, those at one place counted once."""
+        matched = np.zeros(len(self._apart), dtype=bool)
+        matched[self.feature_of[:count]] = True
+        return int(np.count_nonzero(matched & self._apart))
 
 
 def samples_for(share: float, size: int, most: int) -> int:

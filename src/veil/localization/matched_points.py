@@ -136,9 +136,12 @@ class MatchedPoints(MatchedPairs):
             xy[ahead] = np.asarray(as_colmap(estimate.camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
         return xy
 
-    def agrees(self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0) -> Bool[np.ndarray, "pairs"]:
-        """Whether each projection lies within `factor` times the inlier threshold of its feature."""
-        gap = np.linalg.norm(projected - self._xy, axis=1)
+    def agrees(
+        self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0, *, rows: Int64[np.ndarray, "some"] | None = None
+    ) -> Bool[np.ndarray, "_"]:
+        """Whether each projection (of the pairs `rows`, or of all) lies within `factor` times the threshold of its feature."""
+        some = slice(None) if rows is None else rows
+        gap = np.linalg.norm(projected[some] - self._xy[some], axis=1)
         return np.nan_to_num(gap, nan=np.inf) <= factor * self.max_error_px
 
     def normalized(self, estimate: Estimate) -> Sights:

@@ -73,28 +73,31 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> Evide
     """
     projected = matched.projected(estimate)
     if views is not None:  # what the camera could not have seen agrees with it neither rightly nor by chance
-        projected[~views.possible(estimate.camera, estimate.pose, matched.points, matched.point_rows)] = np.nan
+        ahead = np.flatnonzero(np.isfinite(projected[:, 0]))
+        possible = views.possible(estimate.camera, estimate.pose, matched.points, matched.point_rows[ahead])
+        projected[ahead[~possible]] = np.nan
     rows = one_to_one(np.flatnonzero(matched.agrees(projected)), matched)
-    kept = matched.distinct(np.unique(matched.feature_of, return_index=True)[1])
     sets = sorted({max(1, round(share * len(matched.feature_of))) for share in NESTED})
+    places = [matched.places_of_first(first) for first in sets]
+    agreeing = [rows[matched.agrees(projected, part, rows=rows)] for part in THRESHOLDS]
     tried = []
-    for part in THRESHOLDS:
+    for part, near in zip(THRESHOLDS, agreeing, strict=True):
         shares = matched.background.shares(projected, matched.feature_of, part)
-        agreeing = rows[matched.agrees(projected, part)[rows]]
-        for first in sets:
-            inliers = int(np.count_nonzero(agreeing < first))
-            tried.append(_chance(matched, shares[:first], kept, inliers, matched.floor(part)))
+        for first, distinct in zip(sets, places, strict=True):
+            inliers = int(np.count_nonzero(near < first))
+            tried.append(_chance(matched, shares[:first], distinct, inliers, matched.floor(part)))
+        projected[shares == 0] = np.nan  # where no other feature is near, none is within the next threshold, which is less
     return Evidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)))
 
 
-def _chance(matched: Matched, shares: np.ndarray, kept: np.ndarray, inliers: int, floor: float) -> float:
+def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, floor: float) -> float:
     """log10 of the number of false alarms (docs/theory/localization.md, Eq. 3) among the first `len(shares)` pairs.
 
-    `shares[i]` is the probability that pair i agrees by chance (Eq. 1). `kept` marks the matched features that count if those
-    at one place count once. `inliers` of the pairs agree, and `floor` is the least probability that is believed.
+    `shares[i]` is the probability that pair i agrees by chance (Eq. 1). Their features count as `places`: those at one place
+    count once. `inliers` of the pairs agree, and `floor` is the least probability that is believed.
     """
     feature_of, size = matched.feature_of[: len(shares)], matched.sampling.size
-    count = max(int(kept[np.unique(feature_of)].sum()), inliers)
+    count = max(places, inliers)
     if count <= size:
         return math.inf
     summed = np.minimum(np.bincount(feature_of, shares), 1.0).sum()

@@ -56,6 +56,7 @@ class RankedSearch:
     empty: int = 1
     _others: list[Rival] = field(default_factory=list, init=False)
     _compared_with: int = field(default=0, init=False)
+    _paired: tuple[int, Matched | None] = field(default=(0, None), init=False)
 
     def answer(self, progress: Progress | None) -> Localization | NoPose:
         """The pose from the fewest images that give one which no other place rivals, or why there is none."""
@@ -105,11 +106,10 @@ class RankedSearch:
                     better.append(other.estimate)
                 return None if other is None else other.evidence
 
-            matched = self._features(*self.matched.pairs())
-            answer = judged(matched, views, self._strict, best=best, rival=rival)
+            answer = judged(self._pairs, views, self._strict, best=best, rival=rival)
             if not better or best is not None:
                 return answer
-            matched = self._features(*self.matched.pairs())
+            matched = self._pairs
             refined = matched.estimate(np.flatnonzero(matched.agrees(matched.projected(better[0]))))
             if refined is None:
                 return answer
@@ -182,8 +182,7 @@ class RankedSearch:
         """
         views = self.matched.scene.views
         while True:
-            pairs, known = self.matched.pairs(), [other.estimate for other in self._others]
-            matched = self._features(*pairs)
+            matched, known = self._pairs, [other.estimate for other in self._others]
             evidence = weigh(matched, estimate, views)
             others = rivals(
                 matched,
@@ -193,7 +192,7 @@ class RankedSearch:
                 min_inliers=self._strict.min_inliers,
                 max_log10_nfa=self._strict.max_log10_nfa,
                 observed=self.matched.observed,
-                among=None if names is None else self._rows(pairs, names),
+                among=None if names is None else self._rows(matched, names),
                 known=known,
             )
             self._others += [other for other in others.all if not any(other.estimate is one for one in known)]
@@ -205,10 +204,10 @@ class RankedSearch:
                 return others.equal
             self._compare_with(new, progress)
 
-    def _rows(self, pairs: tuple[np.ndarray, np.ndarray], names: list[str]) -> Int64[np.ndarray, "_"]:
+    def _rows(self, matched: Matched, names: list[str]) -> Int64[np.ndarray, "_"]:
         """Rows of the pairs that match in some of the images."""
         among, points = self.matched.pairs(names), len(self.matched.scene.points)
-        return np.flatnonzero(np.isin(pairs[0] * points + pairs[1], among[0] * points + among[1]))
+        return np.flatnonzero(np.isin(matched.keypoint_rows * points + matched.point_rows, among[0] * points + among[1]))
 
     def _around(self, matched: Matched, one: Rival) -> list[str]:
         """Names of images that are not matched yet and know what the camera of a pose would see, most of it first."""
@@ -245,8 +244,7 @@ class RankedSearch:
 
         Of images that are ranked by name alone, these are the ones that observe no inlier.
         """
-        ranked, scene = self.ranked, self.matched.scene
-        matched = self._features(*self.matched.pairs())
+        ranked, scene, matched = self.ranked, self.matched.scene, self._pairs
         shown = [matched.point_rows[weigh(matched, other.estimate, scene.views).rows] for other in self._others]
         point_rows = np.unique(np.concatenate([found.point_rows, *shown]))
         poses = [estimate, *(other.estimate for other in self._others)]
@@ -262,6 +260,15 @@ class RankedSearch:
 
         explained = np.any([votes.agrees(votes.projected(pose), 2.0) for pose in poses], axis=0)
         return ranked.elsewhere(explained, point_rows, here)
+
+    @property
+    def _pairs(self) -> Matched:
+        """The pairs with all images that are matched so far."""
+        count, pairs = self._paired
+        if pairs is None or count < len(self.matched.found):
+            pairs = self._features(*self.matched.pairs())
+            self._paired = len(self.matched.found), pairs
+        return pairs
 
     def _features(self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         scene, options = self.matched.scene, self.options

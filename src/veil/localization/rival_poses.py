@@ -121,7 +121,7 @@ def rivals(
 
 def _unexplained(matched: Matched, rest: Int64[np.ndarray, "_"], estimate: Estimate) -> Int64[np.ndarray, "_"]:
     """The pairs of `rest` that are not within twice the threshold of agreement with a pose."""
-    return rest[~matched.agrees(matched.projected(estimate), 2.0)[rest]]
+    return rest[~matched.agrees(matched.projected(estimate), 2.0, rows=rest)]
 
 
 def _may_hold(matched: Matched, rest: Int64[np.ndarray, "_"], inliers: int) -> bool:
@@ -151,11 +151,12 @@ class Shown:
         What stands behind the inliers, or looks away, no image shows together with them. `observed` holds the rows of the
         points of each image; None: all points of the map.
         """
-        rows = np.arange(len(matched.points))
-        if observed is not None:
+        if observed is None:
+            rows = np.arange(len(matched.points))
+        else:
             inliers = matched.point_rows[evidence.rows]
             chosen = covisible(inliers, observed, len(matched.points))
-            seen = [rows[:0], *(own for own, kept in zip(observed, chosen, strict=True) if kept)]
+            seen = [inliers[:0], *(own for own, kept in zip(observed, chosen, strict=True) if kept)]
             rows = np.unique(np.concatenate(seen))
         in_camera = estimate.pose.apply(matched.points[rows])
         ahead = in_camera[:, 2] > 1e-9

@@ -56,14 +56,24 @@ class CandidatesOfImages(ImageMatches):
     scene: Scene
     candidates_in: Callable[[Sequence[str]], Candidates]
     found: list[str] = field(default_factory=list)
+    _known: tuple[int, Candidates | None] = field(default=(0, None), init=False)
 
     def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
         """Ask for more images; nothing is left to do for `progress`."""
         self.found += [name for name in names if name not in self.found]
 
+    @property
+    def candidates(self) -> Candidates:
+        """The candidates in all images that were asked for."""
+        count, known = self._known
+        if known is None or count < len(self.found):
+            known = self.candidates_in(self.found)
+            self._known = len(self.found), known
+        return known
+
     def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows (query features, map points) of the candidates in `names`, or in all images that were asked for."""
-        candidates = self.candidates_in(self.found if names is None else names)
+        candidates = self.candidates if names is None else self.candidates_in(names)
         return candidates.keypoint_rows, candidates.point_rows
 
 
@@ -116,7 +126,7 @@ def compared_in_words(
     camera = replace(estimate.camera, focal_is_known=True)
 
     def features(keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
-        candidates = matched.candidates_in(matched.found)
+        candidates = matched.candidates
 
         def searched(rows: Int64[np.ndarray, "rows"]) -> Estimate | None:
             if allowed is not None and time.process_time() - begun > allowed:

@@ -227,8 +227,10 @@ class WordProblem(ABC):
 def _lists(candidates: Candidates, scene: Scene, names: list[str]) -> list[np.ndarray]:
     """What samples are drawn from: all candidates, and those whose points one image of the map sees."""
     lists = [np.arange(len(candidates))]
+    visible = np.zeros(len(scene.points), dtype=bool)
     for name in names:
-        visible = np.zeros(len(scene.points), dtype=bool)
-        visible[scene.images[name].point_rows] = True
+        seen = scene.images[name].point_rows
+        visible[seen] = True
         lists.append(np.flatnonzero(visible[candidates.point_rows]))
+        visible[seen] = False
     return lists
