@@ -126,6 +126,7 @@ def main() -> None:
     parser.add_argument("--decoys", type=Path, required=True, metavar="NPZ", help="pool; of none of these photographs")
     parser.add_argument("--pairs", nargs="+", default=["tracks"], help="default tracks")
     parser.add_argument("--max-features", type=int, default=2000, help="of a photograph (default %(default)s)")
+    parser.add_argument("--locate", action="store_true", help="then also maps by `veil map --locate`, of the same matches")
     parser.add_argument("--workers", type=int, default=2, help="default %(default)s")
     arguments = parser.parse_args()
     quiet_colmap()
@@ -138,12 +139,15 @@ def main() -> None:
         write_features(out / "features.h5", made)
         places.write_text(json.dumps(place_of))
         veil("privatize", out / "features.h5", "-o", out / "up", "--decoys", arguments.decoys, "--json", out / "up.json")
-    for method in arguments.pairs:
-        folder = out / f"map-{method}"
+    runs = [(method, method, []) for method in arguments.pairs]
+    if arguments.locate:
+        runs += [(f"{method}-located", method, ["--locate"]) for method in arguments.pairs]
+    for label, method, more in runs:
+        folder = out / f"map-{label}"
         if not folder.is_dir():
-            told = ["--json", out / f"{method}.json", "--matches", out / f"matches-{method}"]
+            told = ["--json", out / f"{label}.json", "--matches", out / f"matches-{method}", *more]
             veil("map", out / "up", "-o", folder, "--pairs", method, "--workers", arguments.workers, *told)
-        tell(out, method, json.loads(places.read_text()))
+        tell(out, label, json.loads(places.read_text()))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def main() -> None:
     quiet_colmap()
     rows: list[dict] = []
     for folder in arguments.scenes:
-        whole = _subject(folder, arguments)
+        whole = whole_subject(folder, arguments)
         for shared in arguments.shared:
             for seed in tqdm(range(arguments.seeds), desc=f"{whole.name} {shared}", leave=False):
                 subject, kept = (whole, 1.0) if shared == 0 else thinned_subject(whole, shared=shared, seed=seed)
@@ -131,17 +131,21 @@ METHODS: dict[str, Callable[[Subject, int], Run]] = {
 }
 
 
-def _lifted(subject: Subject, seed: int) -> Run:
-    """Map from hardened subspaces, matched by the distance between subspaces."""
+def lifted(subject: Subject, seed: int) -> dict[str, Form]:
+    """The subject's features in subspaces, by the hardened default."""
     book, decoys = bundled_codebook(), bundled_decoys()
     profile = hardened(quantized=True)
-    forms = {
+    return {
         name: lift(
             item, profile=profile, compression=book.compression, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")
         ).form
         for name, item in subject.features.items()
     }
-    return _released(subject, forms, seed)
+
+
+def _lifted(subject: Subject, seed: int) -> Run:
+    """Map from hardened subspaces, matched by the distance between subspaces."""
+    return _released(subject, lifted(subject, seed), seed)
 
 
 def _worded(subject: Subject, seed: int) -> Run:
@@ -165,7 +169,8 @@ def _processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def _subject(folder: Path, arguments: argparse.Namespace) -> Subject:
+def whole_subject(folder: Path, arguments: argparse.Namespace) -> Subject:
+    """A scene with features, matches and reference cameras, from the folder `--cache` if it holds them."""
     if arguments.cache is None:
         return _whole(folder, arguments)
     setting = f"{folder.resolve()} {arguments.max_features} {arguments.camera} {arguments.gravity}"

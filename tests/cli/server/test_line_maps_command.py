@@ -66,6 +66,13 @@ def test_photographs_are_mapped_from_lines_alone(work: Path) -> None:
 
 
 @pytest.mark.slow
+def test_locate_is_refused_for_lines(work: Path, tmp_path: Path, capsys) -> None:
+    assert run("map", work / "up", "-o", tmp_path / "map", "--locate") != 0
+    assert "--locate looks for images in maps of positions" in capsys.readouterr().err
+    assert not (tmp_path / "map").exists()
+
+
+@pytest.mark.slow
 def test_a_query_localizes_against_it(work: Path, capsys) -> None:
     query = next((work / "up").glob("*.veil"))
     assert run("localize", work / "map", query) == 0

@@ -61,6 +61,7 @@ MAP_EXAMPLES = """\
   veil map more/ --add-to map/ -o map2/   the same map with more images
   veil map upload/ -o map/ --pairs retrieval --matches kept/   pairs of images that look alike; keep their matches
   veil map upload/ -o map/ --mapper global   by COLMAP's global mapper
+  veil map upload/ -o map/ --locate   also images that no pair brings in, where nothing is built twice
   veil map upload/ -o map/ --pairs pairs.txt --engine dask:tcp://10.0.0.5:8786   listed pairs, on a cluster
 """
 
@@ -113,6 +114,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         default="incremental",
         help="COLMAP's mapper for a new map of positions: incremental adds one image after another (default); global finds all "
         "rotations first and then all positions, in less time, and refines focal lengths only where none is known",
+    )
+    parser.add_argument(
+        "--locate",
+        action="store_true",
+        help="then look for each image that is left out in the map of positions, as for a query, and add it where it has a "
+        "pose. Leave this out where facades repeat: an image of one that is not mapped is added at its copy",
     )
     add_matching(parser)
     add_pair_arguments(parser)
@@ -189,6 +196,8 @@ def _map(arguments: argparse.Namespace) -> int:
     if arguments.mapper != "incremental" and (in_lines or arguments.add_to):
         kind = "lines have a mapper of their own" if in_lines else "images are added to a map by the incremental mapper"
         raise InputError(f"--mapper {arguments.mapper} makes new maps of positions; {kind}: leave it out")
+    if in_lines and arguments.locate:
+        raise InputError("--locate looks for images in maps of positions; images in lines are not added so: leave it out")
     if in_lines:
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
@@ -205,6 +214,7 @@ def _map(arguments: argparse.Namespace) -> int:
         max_ratio=_map_ratio(arguments),
         max_seconds=arguments.max_seconds,
         global_mapper=arguments.mapper == "global",
+        locate=arguments.locate,
     )
     steps = TimedSteps()
     with matching_work(arguments, loaded, network) as work:
