@@ -10,7 +10,17 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from veil.geometry.robust.upright_refinement import refine_by_steps
-from veil.geometry.robust.upright_search import Limits, PoseTest, Sampled, nothing_kept, search_pairs, table_sum, word_sum
+from veil.geometry.robust.upright_search import (
+    Limits,
+    PoseTest,
+    Sampled,
+    drawn,
+    guide,
+    nothing_kept,
+    search_pairs,
+    table_sum,
+    word_sum,
+)
 from worlds import generator, unit
 
 FOCAL, CELL = 500.0, 2.0
@@ -198,3 +208,27 @@ def test_steps_refine_all_six_degrees_of_freedom() -> None:
         off = np.linalg.norm(here[:, :2] / here[:, 2:] - there[:, :2] / there[:, 2:], axis=1) * FOCAL
         better += float(np.median(off)) < 2.5
     assert better >= 8
+
+
+@pytest.mark.parametrize("name", ["even", "skewed", "mostly nothing", "one row", "all equal"])
+def test_a_row_is_drawn_as_often_as_its_weight_says(name: str) -> None:
+    """Oracle: NumPy's binary search, also where an entry is met exactly, for two runs of rows in one array."""
+    random = generator(name)
+    weights = {
+        "even": random.uniform(0.5, 1.0, 400),
+        "skewed": random.uniform(0, 1, 1000) ** 20,
+        "mostly nothing": (random.uniform(0, 1, 300) < 0.02).astype(float) + 1e-300,
+        "one row": np.ones(1),
+        "all equal": np.ones(7),
+    }[name]
+    share = np.cumsum(weights) / weights.sum()
+    cumulative, starts = np.concatenate([share, share[::-1].cumsum() / share.sum()]), np.array([0, len(share), 2 * len(share)])
+    guided = guide(cumulative, starts)
+    inside = share[share < 1]
+    values = np.concatenate(
+        [random.uniform(0, 1, 2000), inside, np.nextafter(inside, 0), np.arange(200) / 200, [0.0, 1 - 2**-52]]
+    )
+    for start, end in ((0, len(share)), (len(share), 2 * len(share))):
+        own = cumulative[start:end]
+        expected = start + np.minimum(np.searchsorted(own, values, side="right"), len(own) - 1)
+        assert [drawn(cumulative, guided, start, end, value) for value in values] == expected.tolist()

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.compiled import compiled
-from veil.geometry.robust.upright_search import Kept, Limits, drawn, keep, near_enough, same_side, to_camera, uniform
+from veil.geometry.robust.upright_search import Kept, Limits, drawn, guide, keep, near_enough, same_side, to_camera, uniform
 from veil.geometry.solvers.up4lp import MAX_POSES, upright_line_turns
 from veil.geometry.solvers.vectors import dot
 
@@ -70,7 +70,9 @@ def search_lines(
     `limits.batches` of them is below `limits.least`. No sample is drawn after `COMPARISONS` of a candidate with a pose for each
     of the samples.
     """
-    plausible, passed = _search(sampled, tested, limits, kept.turns, kept.images, kept.scores, samples, np.uint64(seed))
+    guides = guide(sampled.shares, np.array([0, len(sampled.shares)])), guide(sampled.cumulative, sampled.starts)
+    found = kept.turns, kept.images, kept.scores
+    plausible, passed = _search(sampled, tested, limits, guides, *found, samples, np.uint64(seed))
     return int(plausible), int(passed)
 
 
@@ -132,10 +134,10 @@ def _plausible(points, center, turn, rotation, shift, half_extent, limits):
 
 
 @compiled
-def _draw(sampled, v, state, rows):
+def _draw(sampled, guided, v, state, rows):
     """Draw four candidates of image v into `rows` (4,); False if two of them share a line or a point."""
     for i in range(SAMPLE):
-        rows[i] = drawn(sampled.cumulative, sampled.starts[v], sampled.starts[v + 1], uniform(state))
+        rows[i] = drawn(sampled.cumulative, guided, sampled.starts[v], sampled.starts[v + 1], uniform(state))
         for j in range(i):
             if sampled.line_rows[rows[i]] == sampled.line_rows[rows[j]]:
                 return False
@@ -145,17 +147,18 @@ def _draw(sampled, v, state, rows):
 
 
 @compiled
-def _search(sampled, tested, limits, turns, images, scores, samples, seed):
+def _search(sampled, tested, limits, guides, turns, images, scores, samples, seed):
     """Numbers of plausible poses and of poses that passed; the best are entered into `turns`, `images` and `scores`."""
     state, rows = np.array([seed], dtype=np.uint64), np.empty(SAMPLE, dtype=np.int64)
     lines, points, design = np.empty((SAMPLE, 3)), np.empty((SAMPLE, 3)), np.empty((SAMPLE, 6))
     found, rotation, shift = np.empty((MAX_POSES, 5)), np.empty((3, 3)), np.empty(3)
     plausible, passed, left = 0, 0, samples * COMPARISONS
+    of_images, of_candidates = guides
     for _ in range(samples):
         if left < 0:
             break
-        v = drawn(sampled.shares, 0, len(sampled.shares), uniform(state))
-        if sampled.starts[v + 1] - sampled.starts[v] < SAMPLE or not _draw(sampled, v, state, rows):
+        v = drawn(sampled.shares, of_images, 0, len(sampled.shares), uniform(state))
+        if sampled.starts[v + 1] - sampled.starts[v] < SAMPLE or not _draw(sampled, of_candidates, v, state, rows):
             continue
         for i in range(SAMPLE):
             for j in range(3):
