@@ -139,7 +139,7 @@ def main() -> None:
         write_features(out / "features.h5", made)
         places.write_text(json.dumps(place_of))
         veil("privatize", out / "features.h5", "-o", out / "up", "--decoys", arguments.decoys, "--json", out / "up.json")
-    runs = [(method, method, []) for method in arguments.pairs]
+    runs: list[tuple[str, str, list[str]]] = [(method, method, []) for method in arguments.pairs]
     if arguments.locate:
         runs += [(f"{method}-located", method, ["--locate"]) for method in arguments.pairs]
     for label, method, more in runs:

@@ -64,6 +64,7 @@ from worlds.city.images import PHONE
 
 PART, LEAST_SHARED = 1000, 30
 NEAR_M, NEAR_DEG = 0.5, 2.0
+Search = Literal["index", "all", "neighbors"]
 EPSILON, WORDS_SENT = 9.0, 2
 _NEAREST: dict[int, np.ndarray] = {}
 
@@ -150,9 +151,7 @@ def neighbors_of(city: Released, pose: Rigid) -> np.ndarray:
     return np.argsort(np.linalg.norm(centers - pose.center, axis=1))[:3]
 
 
-def asked(
-    where: Map, queries: Iterator[LoadedImage], search: Literal["index", "all", "neighbors"], count: int, label: str
-) -> tuple[list, list[float]]:
+def asked(where: Map, queries: Iterator[LoadedImage], search: Search, count: int, label: str) -> tuple[list, list[float]]:
     """Answers and seconds of queries."""
     options = LocalizeOptions(workers=1)
     word_options = WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS), threads=1)
@@ -261,9 +260,13 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
         if found == "wrong"
     ]
     facts |= {"median_s": round(float(np.median(seconds)), 3), "mean_s": round(float(np.mean(seconds)), 3)}
-    for label, search, count in (("exhaustive", "all", arguments.exhaustive), ("neighbors", "neighbors", arguments.neighbors)):
+    slow: list[tuple[str, Search, int]] = [
+        ("exhaustive", "all", arguments.exhaustive),
+        ("neighbors", "neighbors", arguments.neighbors if kind == "words" else 0),
+    ]
+    for label, search, count in slow:
         some = np.unique(np.linspace(0, len(queries) - 1, min(count, len(queries))).astype(int))
-        if not len(some) or (label == "neighbors" and kind != "words"):
+        if not len(some):
             continue
         theirs, their_seconds = asked(where, (query(city, int(queries[i]), kind) for i in some), search, len(some), label)
         right = [verdict(answer, truth[i]) == "right" for i, answer in zip(some, theirs, strict=True)]

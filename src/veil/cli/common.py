@@ -21,6 +21,8 @@ from veil.report.tables import WIDTH, Table, escaped, facts, wrapped
 
 EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_NO_POSE, EXIT_POLICY = 0, 1, 2, 3, 4
 EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photograph there is no answer
+# More images than this that a map leaves out for one reason are told in one line, with the names of a few.
+MOST_NAMED, FEW_NAMED = 8, 3
 Item = TypeVar("Item")
 Commands = Any  # argparse keeps the type of its subparsers private
 
@@ -174,6 +176,21 @@ def tell_skipped(skipped: Mapping[str, str]) -> None:
 def say(arguments: argparse.Namespace, text: str) -> None:
     """Print a text for people: on standard output, or on standard error if `--json -` writes JSON to standard output."""
     _write(_for_people(arguments), printable(text))
+
+
+def say_left_out(arguments: argparse.Namespace, left_out: Mapping[str, str]) -> None:
+    """Print the names of images that are not in a map with their reasons; one line for many of one reason.
+
+    The command's --json names all of them.
+    """
+    named: dict[str, list[str]] = {}
+    for name, reason in sorted(left_out.items()):
+        named.setdefault(reason, []).append(name)
+    for reason, names in named.items():
+        if len(names) > MOST_NAMED:
+            names = [f"{len(names)} images ({', '.join(names[:FEW_NAMED])}, ...; --json names all)"]
+        for name in names:
+            say(arguments, f"left out {name}: {reason}")
 
 
 def say_table(arguments: argparse.Namespace, table: Table) -> None:

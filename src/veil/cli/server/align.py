@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, report, say, write_json
+from veil.cli.common import add_command, add_json, report, say, say_left_out, write_json
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.maps import read_map
@@ -67,7 +67,6 @@ def _align(arguments: argparse.Namespace) -> int:
     )
     if facts["agreeing"] == (2 if found.uses_gravity else 3):
         say(arguments, "note: any map fits so few positions, so nothing checks them; give the positions of more images")
-    for name in left_out:
-        say(arguments, f"left out {name}: its position disagrees with the others")
+    say_left_out(arguments, dict.fromkeys(left_out, "its position disagrees with the others"))
     report(arguments, arguments.output, "the map's place")
     return 0

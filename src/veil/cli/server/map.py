@@ -16,6 +16,7 @@ from veil.cli.common import (
     quiet_colmap,
     report,
     say,
+    say_left_out,
     tell_skipped,
     write_json,
 )
@@ -237,7 +238,7 @@ def _map(arguments: argparse.Namespace) -> int:
             _tell_map(arguments, built, images, uploads.skipped, more)
     if isinstance(built, NoMap):
         write_json(arguments.json, {**_no_map_facts(images, built), "skipped": uploads.skipped})
-        _say_left_out(arguments, built.left_out)
+        say_left_out(arguments, built.left_out)
         raise InputError(f"no map: {built.reason}")
     return 0
 
@@ -265,7 +266,7 @@ def _tell_map(arguments: argparse.Namespace, built: BuiltMap, images: int, skipp
     )
     if scene.check is not None:
         say(arguments, f"checked: {scene.check.described()}")
-        _say_left_out(arguments, scene.check.left_out)
+        say_left_out(arguments, scene.check.left_out)
     for number, item in enumerate(built.further, start=2):
         say(arguments, f"model {number}: {len(item.scene.images)} more images that do not join the first")
     for reason in built.reasons:
@@ -298,9 +299,3 @@ def _map_ratio(arguments: argparse.Namespace) -> float | None:
 def _no_map_facts(images: int, no_map: NoMap) -> dict:
     check = no_map.check and no_map.check.as_json()
     return {"images": images, "registered": 0, "reason": no_map.reason, "left_out": dict(no_map.left_out), "check": check}
-
-
-def _say_left_out(arguments: argparse.Namespace, left_out: Mapping[str, str]) -> None:
-    """Print the images that are not in the map, each with its reason."""
-    for name, reason in sorted(left_out.items()):
-        say(arguments, f"left out {name}: {reason}")

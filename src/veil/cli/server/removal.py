@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veil.cli.common import add_command, quiet_colmap, report, say, write_json
+from veil.cli.common import add_command, quiet_colmap, report, say, say_left_out, write_json
 from veil.errors import InputError
 from veil.files.map_folders import require_outside
 from veil.mapping import NoMap
@@ -64,8 +64,7 @@ def _tell(arguments: argparse.Namespace, receipt: Receipt) -> None:
     for name, count in sorted(receipt.features.items()):
         say(arguments, f"removed {name}: {count} features")
     say(arguments, f"{receipt.points} points were removed with them, and {receipt.features_of_others} features of other images")
-    for name, reason in sorted(receipt.left_out.items()):
-        say(arguments, f"left out {name}: {reason}")
+    say_left_out(arguments, receipt.left_out)
     if receipt.kept_pairs is not None:
         say(arguments, f"kept matches of {receipt.kept_pairs:,} pairs of images went too, from {arguments.matches}")
     for name in receipt.dropped:
