@@ -13,6 +13,7 @@ from pathlib import Path
 import jaxtyping
 import pytest
 
+import checked_annotations  # noqa: F401 - before any of veil
 from veil import randomness
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
