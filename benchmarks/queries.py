@@ -1,8 +1,8 @@
 """What do queries cost on maps of 100 to 10,000 images of the simulated city, and are they answered as exhaustive search does?
 
     python benchmarks/queries.py --decoys pool.npz --images 100 300 1000 --exhaustive 100
-    python benchmarks/queries.py --decoys pool.npz --images 100 300 1000 3000 10000 --queries 1000 --foreign 1000 \
-        --figure docs/figures/query_times.png
+    python benchmarks/queries.py --decoys pool.npz --images 100 300 1000 3000 10000 --queries 1000 --foreign 1000 --lines FILE
+    python benchmarks/queries.py --decoys pool.npz --images --lines FILE --figure docs/figures/query_times.png
 
 Every tenth image of a city is a query, the first N of the others are the map, at their true poses, with the points that two of
 them or more see; foreign queries are of another city. All features are released by the hardened default. Kinds: "private" (map
@@ -290,47 +290,8 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
     return facts | {"peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20, 1)}
 
 
-def draw(rows: list[dict], path: Path) -> None:
-    """Seconds of a query against images of the map, by the index and by all images."""
-    with drawn(path, size=(6.4, 4.0)) as (_, panels):
-        axes = panels[0, 0]
-        for kind, color in series([row["kind"] for row in rows]).items():
-            own = [row for row in rows if row["kind"] == kind]
-            sizes = [row["images"] for row in own]
-            axes.plot(sizes, [row["mean_s"] for row in own], "o-", color=color, label=f"{kind}, by the index")
-            for label, style, said in (
-                ("exhaustive", "s--", "all images"),
-                ("neighbors", "^:", "all images, without an index"),
-            ):
-                slow = [(row["images"], row[label]["mean_s"]) for row in own if label in row]
-                if slow:
-                    axes.plot(*zip(*slow, strict=True), style, color=color, label=f"{kind}, {said}")
-        axes.set(xscale="log", yscale="log", xlabel="images of the map", ylabel="seconds a query, one thread, mean")
-        axes.legend()
-
-
-def main() -> None:
-    """Print one line a size and kind as JSON, and draw the figure if a path is given."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--images", type=int, nargs="+", default=[100, 300, 1000], help="sizes of the map (default %(default)s)"
-    )
-    parser.add_argument("--kinds", nargs="+", choices=("private", "public", "words"), default=["private", "public", "words"])
-    parser.add_argument("--queries", type=int, default=100, help="of the map's walks, at most (default %(default)s)")
-    parser.add_argument("--foreign", type=int, default=100, help="of another city, at most 1,000 (default %(default)s)")
-    parser.add_argument("--exhaustive", type=int, default=20, help="queries that all images answer too (default %(default)s)")
-    parser.add_argument("--neighbors", type=int, default=0, help="queries in words without any index (default %(default)s)")
-    parser.add_argument(
-        "--recall", type=int, default=100, help="queries that recall is measured with; 0: it is not (default %(default)s)"
-    )
-    parser.add_argument("--decoys", type=Path, required=True, metavar="NPZ", help="pool of the devices' decoys")
-    parser.add_argument("--keep", type=Path, default=Path("city-parts"), metavar="FOLDER", help="default %(default)s")
-    parser.add_argument("--material", type=Path, default=DEFAULT, metavar="NPZ", help="default %(default)s")
-    parser.add_argument("--workers", type=int, default=2, help="processes that make the city (default %(default)s)")
-    parser.add_argument("--lines", type=Path, metavar="FILE", help="append the lines to this file, too")
-    parser.add_argument("--figure", type=Path, help="write this picture, of all lines in --lines")
-    arguments = parser.parse_args()
-    settle()
+def lines(arguments: argparse.Namespace) -> list[dict]:
+    """The lines of all sizes and kinds, printed as they are measured."""
     arguments.keep.mkdir(parents=True, exist_ok=True)
     whole = max(arguments.images) * 10 // 9 + 1
     jobs = [(first, min(PART, whole - first), False) for first in range(0, whole, PART)] + [(0, PART, True)]
@@ -350,6 +311,55 @@ def main() -> None:
             if arguments.lines:
                 with arguments.lines.open("a") as file:
                     file.write(json.dumps(rows[-1]) + "\n")
+    return rows
+
+
+def draw(rows: list[dict], path: Path) -> None:
+    """Seconds of a query against images of the map, by the index and by all images."""
+    with drawn(path, size=(6.4, 4.0)) as (_, panels):
+        axes = panels[0, 0]
+        for kind, color in series([row["kind"] for row in rows]).items():
+            own = sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["images"])
+            sizes = [row["images"] for row in own]
+            axes.plot(sizes, [row["mean_s"] for row in own], "o-", color=color, label=f"{kind}, by the index")
+            for label, style, said in (
+                ("exhaustive", "s--", "all images"),
+                ("neighbors", "^:", "all images, without an index"),
+            ):
+                slow = [(row["images"], row[label]["mean_s"]) for row in own if label in row]
+                if slow:
+                    axes.plot(*zip(*slow, strict=True), style, color=color, label=f"{kind}, {said}")
+        axes.set(xscale="log", yscale="log", xlabel="images of the map", ylabel="seconds a query, one thread, mean")
+        axes.legend()
+
+
+def main() -> None:
+    """Print one line a size and kind as JSON, and draw the figure if a path is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--images",
+        type=int,
+        nargs="*",
+        default=[100, 300, 1000],
+        help="sizes of the map (default %(default)s); none: only draw",
+    )
+    parser.add_argument("--kinds", nargs="+", choices=("private", "public", "words"), default=["private", "public", "words"])
+    parser.add_argument("--queries", type=int, default=100, help="of the map's walks, at most (default %(default)s)")
+    parser.add_argument("--foreign", type=int, default=100, help="of another city, at most 1,000 (default %(default)s)")
+    parser.add_argument("--exhaustive", type=int, default=20, help="queries that all images answer too (default %(default)s)")
+    parser.add_argument("--neighbors", type=int, default=0, help="queries in words without any index (default %(default)s)")
+    parser.add_argument(
+        "--recall", type=int, default=100, help="queries that recall is measured with; 0: it is not (default %(default)s)"
+    )
+    parser.add_argument("--decoys", type=Path, required=True, metavar="NPZ", help="pool of the devices' decoys")
+    parser.add_argument("--keep", type=Path, default=Path("city-parts"), metavar="FOLDER", help="default %(default)s")
+    parser.add_argument("--material", type=Path, default=DEFAULT, metavar="NPZ", help="default %(default)s")
+    parser.add_argument("--workers", type=int, default=2, help="processes that make the city (default %(default)s)")
+    parser.add_argument("--lines", type=Path, metavar="FILE", help="append the lines to this file, too")
+    parser.add_argument("--figure", type=Path, help="write this picture, of all lines in --lines")
+    arguments = parser.parse_args()
+    settle()
+    rows = lines(arguments) if arguments.images else []
     if arguments.figure:
         kept = arguments.lines.read_text().splitlines() if arguments.lines else []
         draw([json.loads(line) for line in kept] or rows, arguments.figure)
