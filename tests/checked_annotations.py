@@ -3,7 +3,9 @@
 The suite runs with jaxtyping's import hook, which decorates every function with `jaxtyping.jaxtyped`. That one checks the
 arguments before a call and once more with the result, and binds the arguments of each call to their names. Here beartype's
 decorator checks arguments and result once, in a context of jaxtyping where sizes are named; a function whose annotations hold
-no array needs none. Importing this module puts it in the place of the other one; it must come before any of veil.
+no array needs none. It is applied at the first call, when the names of classes that a module defines further below are known;
+names that are imported for type checkers alone stand for any type. Importing this module puts it in the place of the other
+one; it must come before any of veil.
 """
 
 from __future__ import annotations
@@ -11,57 +13,73 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from types import FunctionType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
 import jaxtyping
-from beartype import beartype
+from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray
 
 _jaxtyped = jaxtyping.jaxtyped
+_beartype = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 
 
 def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
     """The decorator in place of `jaxtyping.jaxtyped`, with the same checks."""
     if function is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
-    if not inspect.isfunction(function) or typechecker is None or _needs_the_original(function):
+    if not isinstance(function, FunctionType) or typechecker is None or _needs_the_original(function):
         return _jaxtyped(function, typechecker=typechecker)
-    checked = beartype(function)
-    return checked if _holds_no_array(function) else _in_context(function, checked)
-
-
-def _in_context(function: Callable[..., Any], checked: Callable[..., Any]) -> Callable[..., Any]:
-    """The checked function in a context of its own, in which a size that is named twice is one size."""
+    checked, holds_arrays = None, False
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
+        nonlocal checked, holds_arrays
         if jaxtyping.config.jaxtyping_disable:
             return function(*arguments, **named)
-        with _jaxtyped("context"):
+        if checked is None:
+            hints = _known_hints(function)
+            holds_arrays = any(map(_array_in, hints.values()))
+            checked = _beartype(_with_hints(function, hints))
+        if not holds_arrays:
+            return checked(*arguments, **named)
+        with _jaxtyped("context"):  # in which a size that is named twice is one size
             return checked(*arguments, **named)
 
     return call
 
 
-def _needs_the_original(function: Callable[..., Any]) -> bool:
+def _needs_the_original(function: FunctionType) -> bool:
     """Whether the function yields, or names sizes by its arguments ("{size}")."""
     yields = inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function)
     return yields or any("{" in str(annotation) for annotation in function.__annotations__.values())
 
 
-def _holds_no_array(function: Callable[..., Any]) -> bool:
-    """Whether no annotation of the function names an array; False where some of them are not known yet."""
-    try:
-        hints = get_type_hints(function)
-    except Exception:  # a name that the module defines below, or for type checkers alone
-        return False
-    return not any(_array_in(hint) for hint in hints.values())
+def _known_hints(function: FunctionType) -> dict[str, Any]:
+    """What the function's annotations stand for; any type where they name what is not known when it runs."""
+    found: dict[str, Any] = {}
+    for name, annotation in function.__annotations__.items():
+        holder = SimpleNamespace(__annotations__={name: annotation})
+        try:
+            found |= get_type_hints(holder, function.__globals__, include_extras=True)
+        except Exception:  # as jaxtyping does
+            found[name] = Any
+    return found
+
+
+def _with_hints(function: FunctionType, hints: dict[str, Any]) -> Callable[..., Any]:
+    """The same function with other annotations."""
+    code = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    copy = FunctionType(*code)
+    copy.__kwdefaults__, copy.__annotations__ = function.__kwdefaults__, hints
+    copy.__qualname__, copy.__module__ = function.__qualname__, function.__module__
+    return copy
 
 
 def _array_in(hint: Any) -> bool:
     if inspect.isclass(hint) and issubclass(hint, AbstractArray):
         return True
-    return any(_array_in(part) for part in (hint if isinstance(hint, list) else get_args(hint)))
+    return any(map(_array_in, hint if isinstance(hint, list) else get_args(hint)))
 
 
 jaxtyping.jaxtyped = jaxtyped  # type: ignore[assignment]

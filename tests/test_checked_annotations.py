@@ -74,7 +74,7 @@ def test_right_calls_pass_and_wrong_ones_are_refused(decorator: Decorator) -> No
         ("each", (np.zeros((2, 2)),)),
     ]
     for name, arguments in wrong:
-        with pytest.raises(Exception, match=r"violates type hint|[Tt]ype-check error|not of type|expected type"):
+        with pytest.raises(jaxtyping.TypeCheckError):
             list(call[name](*arguments)) if name == "each" else call[name](*arguments)
 
 
@@ -102,9 +102,9 @@ def test_checks_can_be_turned_off(unchecked: None) -> None:
 def test_it_is_on_for_functions_methods_and_dataclasses_of_veil() -> None:
     assert jaxtyping.jaxtyped is jaxtyped
     pose = Rigid(rotation=np.eye(3), translation=np.zeros(3))
-    with pytest.raises(Exception, match="violates type hint"):
+    with pytest.raises(jaxtyping.TypeCheckError, match="violates type hint"):
         pose.apply(np.zeros((4, 2)))
     with pytest.raises(jaxtyping.TypeCheckError, match="rotation"):
         Rigid(rotation=np.eye(2), translation=np.zeros(3))
-    with pytest.raises(Exception, match="violates type hint"):
+    with pytest.raises(jaxtyping.TypeCheckError, match="violates type hint"):
         triangulate_tracks(3)  # type: ignore[arg-type, call-arg]
