@@ -56,7 +56,7 @@ class RankedSearch:
     empty: int = 1
     _others: list[Rival] = field(default_factory=list, init=False)
     _compared_with: int = field(default=0, init=False)
-    _paired: tuple[int, Matched | None] = field(default=(0, None), init=False)
+    _paired: dict[int, Matched] = field(default_factory=dict, init=False)  # by the number of matched images, the last alone
 
     def answer(self, progress: Progress | None) -> Localization | NoPose:
         """The pose from the fewest images that give one which no other place rivals, or why there is none."""
@@ -264,11 +264,10 @@ class RankedSearch:
     @property
     def _pairs(self) -> Matched:
         """The pairs with all images that are matched so far."""
-        count, pairs = self._paired
-        if pairs is None or count < len(self.matched.found):
-            pairs = self._features(*self.matched.pairs())
-            self._paired = len(self.matched.found), pairs
-        return pairs
+        count = len(self.matched.found)
+        if count not in self._paired:
+            self._paired = {count: self._features(*self.matched.pairs())}
+        return self._paired[count]
 
     def _features(self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         scene, options = self.matched.scene, self.options

@@ -56,7 +56,7 @@ class CandidatesOfImages(ImageMatches):
     scene: Scene
     candidates_in: Callable[[Sequence[str]], Candidates]
     found: list[str] = field(default_factory=list)
-    _known: tuple[int, Candidates | None] = field(default=(0, None), init=False)
+    _known: dict[int, Candidates] = field(default_factory=dict, init=False)  # by the number of images, the last alone
 
     def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
         """Ask for more images; nothing is left to do for `progress`."""
@@ -65,11 +65,10 @@ class CandidatesOfImages(ImageMatches):
     @property
     def candidates(self) -> Candidates:
         """The candidates in all images that were asked for."""
-        count, known = self._known
-        if known is None or count < len(self.found):
-            known = self.candidates_in(self.found)
-            self._known = len(self.found), known
-        return known
+        count = len(self.found)
+        if count not in self._known:
+            self._known = {count: self.candidates_in(self.found)}
+        return self._known[count]
 
     def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows (query features, map points) of the candidates in `names`, or in all images that were asked for."""

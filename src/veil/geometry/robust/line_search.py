@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.compiled import compiled
-from veil.geometry.robust.upright_search import Kept, Limits, drawn, guide, keep, near_enough, same_side, to_camera, uniform
+from veil.geometry.robust.upright_search import Kept, Limits, drawn, guides_of, keep, near_enough, same_side, to_camera, uniform
 from veil.geometry.solvers.up4lp import MAX_POSES, upright_line_turns
 from veil.geometry.solvers.vectors import dot
 
@@ -70,9 +70,8 @@ def search_lines(
     `limits.batches` of them is below `limits.least`. No sample is drawn after `COMPARISONS` of a candidate with a pose for each
     of the samples.
     """
-    guides = guide(sampled.shares, np.array([0, len(sampled.shares)])), guide(sampled.cumulative, sampled.starts)
     found = kept.turns, kept.images, kept.scores
-    plausible, passed = _search(sampled, tested, limits, guides, *found, samples, np.uint64(seed))
+    plausible, passed = _search(sampled, tested, limits, guides_of(sampled), *found, samples, np.uint64(seed))
     return int(plausible), int(passed)
 
 

@@ -109,10 +109,15 @@ def search_pairs(kept: Kept, sampled: Sampled, tested: PoseTest, limits: Limits,
 
     A pose's score is the sum of the table over all points of its mapped image, and of the words of its candidates.
     """
-    guides = guide(sampled.shares, np.array([0, len(sampled.shares)])), guide(sampled.cumulative, sampled.starts)
     found = kept.turns, kept.images, kept.scores
-    plausible, passed = _search(sampled, tested, limits, guides, *found, samples, np.uint64(seed))
+    plausible, passed = _search(sampled, tested, limits, guides_of(sampled), *found, samples, np.uint64(seed))
     return int(plausible), int(passed)
+
+
+@compiled
+def guides_of(sampled):
+    """The guides by which images, and candidates of one image, are drawn from `sampled`."""
+    return guide(sampled.shares, np.array([0, len(sampled.shares)])), guide(sampled.cumulative, sampled.starts)
 
 
 @compiled
