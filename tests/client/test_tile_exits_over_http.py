@@ -22,8 +22,9 @@ from veil.files.tiles import BINARY, JSON, FolderCache, write_tiles
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
 from veil.localization.by_distance import Localization
 from veil.pipelines.device import Device
-from veil.server.service import TILES, Service
+from veil.server.service import Service
 from veil.server.settings import ServerSettings
+from veil.server.store_identity import TILES
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.exits import OneServer, Region, TwoServers
 from worlds.recorders import Recorder, recording

@@ -19,7 +19,9 @@ from veil.errors import FileFormatError, InputError
 from veil.server import backups
 from veil.server.backup_rows import TABLES
 from veil.server.backups import forget_backup, known_backups, update_backups, write_backup
-from veil.server.map_records import Contribution, add_contribution, blobs_in, map_in, put_version, set_state
+from veil.server.blob_use import blobs_in, loosen
+from veil.server.deletion import clear_version
+from veil.server.map_records import Contribution, add_contribution, map_in, put_version, set_state
 from veil.server.policy import MapPolicy
 from veil.server.receipts import deletion_receipt
 from veil.server.restoring import restore
@@ -70,7 +72,9 @@ def new_version(service: Service, map_id: str, gone: Contribution | None = None)
         if gone is not None:
             deletion_receipt(rows, gone, by=gone.token, why="asked", more={})
             rows.run("DELETE FROM contributions WHERE id = :id", id=gone.id)
-    service.clear_map(record, [] if gone is None else [gone.digest])
+            loosen(rows, [gone.digest], "left")
+    clear_version(service, record)
+    service.records.drop_unused([] if gone is None else [gone.digest])
 
 
 def planted_in(service: Service) -> list[Contribution]:

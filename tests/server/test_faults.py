@@ -23,9 +23,10 @@ from veil.server.jobs import LEASE_S, Jobs, queue_job
 from veil.server.map_records import MapRecords, put_version
 from veil.server.policy import MapPolicy
 from veil.server.processes import WorkerDied, WorkerPool
-from veil.server.runner import Runner, sweep
+from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
+from veil.server.sweeping import sweep
 from worlds import server_tasks as tasks
 from worlds.releases import planted_map
 from worlds.servers import messages_of, running

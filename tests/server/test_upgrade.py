@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from veil.errors import FileFormatError
+from veil.files.blobs import FolderBlobs
 from veil.server import schema
 from veil.server.database import SqliteDatabase
 from veil.server.schema import STEPS, VERSION
@@ -23,6 +25,11 @@ def folder(tmp_path: Path) -> Path:
     connection = sqlite3.connect(tmp_path / "veil.sqlite")
     connection.executescript(DUMP.read_text())
     connection.close()
+    blobs = FolderBlobs(tmp_path / "blobs")
+    for digest in set(re.findall("[0-9a-f]{64}", DUMP.read_text())):  # those of blobs among them
+        path = blobs.path(digest)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
     return tmp_path
 
 
@@ -58,7 +65,7 @@ def test_a_folder_of_version_1_serves_as_before(folder: Path) -> None:
     after = rows(folder / "veil.sqlite")
     for name in ("maps", "contributions", "jobs", "receipts", "tokens"):
         assert after[name] == before[name] != []
-    assert after["facts"] == [("version", str(VERSION))] and before["facts"] == [("version", "1")]
+    assert after["facts"] == [("store", service.store), ("version", str(VERSION))] and before["facts"] == [("version", "1")]
     SqliteDatabase(folder / "new.sqlite").close()
     assert columns(folder / "veil.sqlite") == columns(folder / "new.sqlite")
     assert list(folder.glob("*.version-*")) == []

@@ -175,6 +175,10 @@ def arrays_of(path: Path) -> list[bytes]:
     return found
 
 
+# The files that say to which store a server's folder, blobs and tiles belong.
+NOTES = {"storage.json", "blobs/store.json", "tiles/store.json"}
+
+
 def everything(folder: Path) -> Iterator[tuple[str, bytes]]:
     """All files of a server's folder, and what compressed files hold."""
     for path in sorted(folder.rglob("*")):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError
-from veil.files.atomic import read_bytes, writing
+from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.maps import map_fingerprint
 
 FORMAT = 1
@@ -24,19 +23,14 @@ def write_arrays(target: Path, header: Mapping[str, Any], arrays: Mapping[str, n
     The header is completed by the format and by the state of the map. Raises InputError if it cannot be written.
     """
     whole = {"format": FORMAT, "map": map_fingerprint(map_folder), **header}
-    with writing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
-        try:
-            for name, array in arrays.items():
-                np.save(temporary / f"{name}.npy", array)
-            (temporary / "header.json").write_text(json.dumps(whole, indent=1))
-            temporary.chmod(0o755)
-            if target.exists():
-                shutil.rmtree(target)
-            temporary.rename(target)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with writing(target), replacing_folder(target) as temporary:
+        for name, array in arrays.items():
+            np.save(temporary / f"{name}.npy", array)
+        (temporary / "header.json").write_text(json.dumps(whole, indent=1))
+        temporary.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        temporary.rename(target)
 
 
 def read_header(folder: Path, *, map_folder: Path) -> dict[str, Any]:

@@ -1,16 +1,30 @@
-"""Atomic writing: a reader sees the old file or the whole new one, never a half."""
+"""Atomic writing: a reader sees the old file or the whole new one, never a half.
+
+What is being written has one kind of name, `.NAME.RANDOM.part`, by which whoever owns a folder finds what a kill left there.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from veil.errors import CannotWrite, FileFormatError
+
+# How the name of what is being written goes on after that of the file; SQLite puts a journal beside it.
+PART = ".part"
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part([.-].*)?")
+# What nobody has written to for so long was left by a kill.
+STALE_S = 60.0
+# A process that writes into a folder for the first time deletes what is older than this: libraries may write one for long.
+_ABANDONED_S = 3600.0
+_cleared: set[Path] = set()
 
 
 def _umask() -> int:
@@ -24,13 +38,15 @@ def _umask() -> int:
 def replacing(path: Path, *, suffix: str | None = None, private: bool = False) -> Iterator[Path]:
     """A temporary path beside `path` that is moved onto it when the block ends well, and removed when it raises.
 
-    The temporary path ends like `path`, by which libraries choose a format, or in `suffix`. With `private` nobody but the owner
-    can read the file (mode 0600), whatever the umask: for what must not leave the device. Raises InputError if nothing can be
-    written there.
+    The temporary path ends like `path`, by which libraries choose a format, or in `suffix`, which may be empty. With `private`
+    nobody but the owner can read the file (mode 0600), whatever the umask: for what must not leave the device. A kill leaves it
+    to `clear_leftovers`. Raises InputError if nothing can be written there.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=suffix or path.suffix)
+        _clear_once(path.parent)
+        ending = PART + (path.suffix if suffix is None else suffix)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=ending)
         os.close(handle)
         temporary = Path(name)
         try:
@@ -54,7 +70,7 @@ def writing(path: Path) -> Iterator[None]:
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` to `path` at once or not at all. Raises InputError if it cannot be written."""
     # A kill leaves the temporary file behind; with the suffix of `path`, half a message would be taken for a message.
-    with replacing(path, suffix=".part") as temporary:
+    with replacing(path, suffix="") as temporary:
         temporary.write_bytes(data)
 
 
@@ -71,11 +87,73 @@ def read_bytes(path: Path) -> bytes:
         raise FileFormatError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def remove_folder(folder: Path) -> None:
-    """Delete a folder that others may be reading, if it is there: for them it is whole, or gone."""
-    gone = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder (mode 0700) beside `folder` that is removed when the block ends, unless it was moved.
+
+    A kill leaves it to `clear_leftovers`.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _clear_once(folder.parent)
+    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}.", suffix=PART))
     try:
-        folder.rename(gone)
-    except OSError:
-        gone = folder
-    shutil.rmtree(gone, ignore_errors=True)
+        yield temporary
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names of a folder's files survive a power cut, where the system can do it."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:  # a file system that cannot
+        pass
+    finally:
+        os.close(handle)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, or a folder with all in it, if it is there; for others a folder is whole, or gone.
+
+    Raises InputError if it cannot be deleted.
+    """
+    with writing(path):
+        if not path.is_dir() or path.is_symlink():
+            path.unlink(missing_ok=True)
+            return
+        gone = path.with_name(f".{path.name.strip('.')[:100]}.{secrets.token_hex(4)}{PART}")
+        with suppress(FileNotFoundError):  # another one is deleting it, or has moved it to its place
+            path.rename(gone)
+            shutil.rmtree(gone)
+
+
+def leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S) -> list[Path]:
+    """What was being written in a folder, of one file or folder (None: of any), and had no change for some seconds."""
+    latest, found = time.time() - older_than_s, []
+    for path in sorted(folder.glob(".*")):
+        match = _LEFTOVER.fullmatch(path.name)
+        if match is not None and name in (None, match["name"]):
+            with suppress(FileNotFoundError):
+                if not older_than_s or path.lstat().st_mtime <= latest:
+                    found.append(path)
+    return found
+
+
+def _clear_once(folder: Path) -> None:
+    """Delete what was abandoned in a folder, the first time that this process writes there."""
+    if folder not in _cleared:
+        _cleared.add(folder)
+        clear_leftovers(folder, older_than_s=_ABANDONED_S)
+
+
+def clear_leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S) -> int:
+    """Delete what killed writers left in a folder, as `leftovers` finds it, and return its number.
+
+    With `older_than_s` 0 nobody may be writing there, or must do it again if something of it goes. Raises InputError if
+    something cannot be deleted.
+    """
+    found = leftovers(folder, name=name, older_than_s=older_than_s)
+    for path in found:
+        remove(path)
+    return len(found)

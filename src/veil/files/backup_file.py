@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator
@@ -107,6 +108,26 @@ class BackupFile:
                 raise FileFormatError(f"{self.path} is damaged; take another backup")
         for name in self.names():
             self.get(name)
+
+
+@contextmanager
+def being_written(path: Path) -> Iterator[None]:
+    """A block in which `is_being_written` says so of a file, in this and other processes; a kill ends it."""
+    with path.open("rb") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether some process is in the block of `being_written` for a file."""
+    try:
+        with path.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
 
 
 def flush(path: Path) -> None:

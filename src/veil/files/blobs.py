@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import read_bytes, replacing, writing
+from veil.files.atomic import clear_leftovers, read_bytes, replacing, sync_folder, write_bytes, writing
 
+# What says to which store bytes belong.
+OWNER = "store.json"
 _NAME = re.compile(r"[0-9a-f]{64}")
 
 
@@ -36,8 +38,33 @@ class Blobs(Protocol):
     def delete(self, name: str) -> None:
         """Delete the bytes of a name, if they are there. Raises InputError or StorageTrouble if it cannot be done."""
 
-    def names(self, *, older_than_s: float = 0.0) -> Iterator[str]:
-        """Names of all that is kept, and was written so many seconds ago or before."""
+    def names(self) -> Iterator[str]:
+        """Names of all that is kept."""
+
+    def owner(self) -> str | None:
+        """The id of the store that these bytes belong to, None where none is noted. Raises FileFormatError if it is damaged."""
+
+    def claim(self, store: str, *, anew: bool = False) -> str:
+        """Note a store as the owner where none is noted, or `anew`; returns who is the owner now."""
+
+    def clear(self, *, older_than_s: float) -> None:
+        """Delete what killed writers left, so many seconds ago or before."""
+
+
+def owner_note(store: str) -> bytes:
+    """What says to which store bytes belong."""
+    return json.dumps({"store": store}).encode() + b"\n"
+
+
+def noted_owner(data: bytes, place: object) -> str:
+    """The store that a note names. Raises FileFormatError for a damaged one."""
+    try:
+        found = json.loads(data)["store"]
+        if isinstance(found, str) and found:
+            return found
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise FileFormatError(f"{place} does not say which store it belongs to; restore it, or see `veil serve adopt`")
 
 
 def blob_name(data: bytes) -> str:
@@ -68,10 +95,12 @@ class FolderBlobs:
         name = blob_name(data)
         path = self.path(name)
         if not path.is_file():
-            with replacing(path, suffix=".part", private=True) as temporary, temporary.open("wb") as stream:
+            with replacing(path, suffix="", private=True) as temporary, temporary.open("wb") as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
+            with writing(path):
+                sync_folder(path.parent)
         return name
 
     def has(self, name: str) -> bool:
@@ -86,9 +115,14 @@ class FolderBlobs:
         return data
 
     def delete(self, name: str) -> None:
-        """Delete the bytes of a name, if they are there. Raises InputError if they cannot be deleted."""
-        with writing(self.path(name)):
-            self.path(name).unlink(missing_ok=True)
+        """Delete the bytes of a name, if they are there, and what is being written of them.
+
+        Whoever is writing them meanwhile must do it again. Raises InputError if they cannot be deleted.
+        """
+        path = self.path(name)
+        with writing(path):
+            path.unlink(missing_ok=True)
+        clear_leftovers(path.parent, name=name, older_than_s=0.0)
 
     def place(self, name: str, path: Path) -> None:
         """Link or copy the file of a name, as `Blobs` says."""
@@ -100,12 +134,25 @@ class FolderBlobs:
             except FileNotFoundError as error:
                 raise FileFormatError(f"cannot read {self.path(name)}: {error.strerror}") from None
 
-    def names(self, *, older_than_s: float = 0.0) -> Iterator[str]:
+    def names(self) -> Iterator[str]:
         """Names of all that is kept, as `Blobs` says."""
-        latest = time.time() - older_than_s
-        for path in sorted(self.folder.glob("??/*")):
-            if is_name(path.name) and (not older_than_s or path.stat().st_mtime <= latest):
-                yield path.name
+        return (path.name for path in sorted(self.folder.glob("??/*")) if is_name(path.name))
+
+    def owner(self) -> str | None:
+        """The id of the store, as `Blobs` says."""
+        path = self.folder / OWNER
+        return noted_owner(read_bytes(path), path) if path.is_file() else None
+
+    def claim(self, store: str, *, anew: bool = False) -> str:
+        """Note the owner, as `Blobs` says."""
+        if anew or self.owner() is None:
+            write_bytes(self.folder / OWNER, owner_note(store))
+        return self.owner() or store
+
+    def clear(self, *, older_than_s: float) -> None:
+        """Delete what killed writers left, as `Blobs` says."""
+        for folder in (self.folder, *self.folder.glob("??")):
+            clear_leftovers(folder, older_than_s=older_than_s)
 
     def path(self, name: str) -> Path:
         """The file of a name. Raises InputError for what is no name."""

@@ -8,19 +8,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 import obstore
-from obstore.exceptions import BaseError
+from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
 from veil.files.atomic import replacing
-from veil.files.blobs import blob_name, is_name, require_name
+from veil.files.blobs import OWNER, blob_name, is_name, noted_owner, owner_note, require_name
 
 # A request is given up after so long, and the whole with its retries after so long.
 REQUEST_S, PATIENCE_S, RETRIES = 20, 30, 4
 _CHUNK = 4 << 20
+# What is written at a start to find out whether the bucket keeps versions.
+PROBES = "probes"
 
 
 class S3Blobs:
@@ -85,15 +88,41 @@ class S3Blobs:
         with self._asking():
             self._drop(_key(name))
 
-    def names(self, *, older_than_s: float = 0.0) -> Iterator[str]:
-        """Names of all that is kept, as `Blobs` says; the bucket's clock counts."""
-        latest = datetime.now(timezone.utc) - timedelta(seconds=older_than_s)
+    def names(self) -> Iterator[str]:
+        """Names of all that is kept, as `Blobs` says; another store below a longer prefix is not seen."""
         with self._asking():
             for found in obstore.list(self._store):
                 for item in found:
                     name = item["path"].rpartition("/")[2]
-                    if is_name(name) and (not older_than_s or item["last_modified"] <= latest):
+                    if is_name(name) and item["path"] == _key(name):
                         yield name
+
+    def owner(self) -> str | None:
+        """The id of the store, as `Blobs` says."""
+        with self._asking():
+            try:
+                data = bytes(obstore.get(self._store, OWNER).bytes())
+            except FileNotFoundError as error:
+                if "NoSuchBucket" in str(error):
+                    raise
+                return None
+        return noted_owner(data, f"{self.place_name}/{OWNER}")
+
+    def claim(self, store: str, *, anew: bool = False) -> str:
+        """Note the owner, as `Blobs` says; of two stores that begin at a time one is."""
+        with self._asking(), suppress(AlreadyExistsError):
+            mode: Literal["create", "overwrite"] = "overwrite" if anew else "create"
+            obstore.put(self._store, OWNER, owner_note(store), use_multipart=False, mode=mode)
+        return self.owner() or store
+
+    def clear(self, *, older_than_s: float) -> None:
+        """Delete what killed starts left, as `Blobs` says: bytes themselves come in one request, or not."""
+        latest = datetime.now(timezone.utc) - timedelta(seconds=older_than_s)
+        with self._asking():
+            for found in obstore.list(self._store, prefix=PROBES):
+                for item in found:
+                    if item["last_modified"] <= latest:
+                        self._drop(item["path"])
 
     def _is_there(self, name: str) -> bool:
         try:
@@ -108,7 +137,7 @@ class S3Blobs:
 
     def _require_forgetting(self) -> None:
         """Raise InputError if the bucket keeps versions, StorageTrouble if it cannot be written."""
-        probe = f"probe-{secrets.token_hex(8)}"
+        probe = f"{PROBES}/{secrets.token_hex(8)}"
         with self._asking():
             version = obstore.put(self._store, probe, b"veil", use_multipart=False)["version"]
             self._drop(probe)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused, VeilError
-from veil.files.atomic import writing
+from veil.files.atomic import PART, clear_leftovers, writing
 from veil.files.private import make_private, require_own
 from veil.files.sqlite import PATIENCE_S, transaction, trouble
 
@@ -41,6 +41,7 @@ def open_or_make(path: Path) -> bool:
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        clear_leftovers(path.parent, name=path.name)
         new = not os.path.lexists(path) and _create(path)
         if not new:
             _wait_for_content(path)
@@ -56,7 +57,7 @@ def open_or_make(path: Path) -> bool:
 
 def _create(path: Path) -> bool:
     """Create a new ledger under another name and move it into place at once; returns False if another process was first."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # readable by the owner only
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)  # readable by the owner only
     os.close(handle)
     try:
         _fill(Path(name))

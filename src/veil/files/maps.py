@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.atomic import writing
+from veil.files.atomic import replacing_folder, writing
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import from_colmap
 from veil.geometry.rigid import rigid_from_colmap
@@ -65,16 +63,12 @@ def require_vacant(folder: Path) -> None:
 @contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that takes the place of `folder` when the block ends well, and is removed when it raises."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}."))
-    try:
+    with replacing_folder(folder) as temporary:
         yield temporary
         if folder.exists():
             folder.rmdir()
         temporary.chmod(0o755)
         temporary.rename(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def read_map(folder: Path) -> Scene:

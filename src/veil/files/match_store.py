@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import read_bytes, write_bytes
+from veil.files.atomic import clear_leftovers, read_bytes, write_bytes
 from veil.matching.neighbors import Matches
 
 # First bytes of a block, with the version of its format.
@@ -151,7 +149,7 @@ class MatchStore:
                     self._others[again] = kept
         names = {name: [digest for digest in listed if digest not in digests] for name, listed in self.names().items()}
         self._save_names({name: listed for name, listed in names.items() if listed})
-        self._clear_parts(0.0)
+        clear_leftovers(self.folder, older_than_s=0.0)
         self.finish()  # a plan would name them
         return len(gone) + elsewhere
 
@@ -185,13 +183,6 @@ class MatchStore:
         else:
             (self.folder / NAMES).unlink(missing_ok=True)
 
-    def _clear_parts(self, age_s: float) -> None:
-        """Remove files that killed runs began to write, if they are so old that no other run can be writing them."""
-        for path in self.folder.glob(".*.part"):
-            with suppress(OSError):
-                if time.time() - path.stat().st_mtime >= age_s:
-                    path.unlink()
-
     @property
     def images(self) -> frozenset[str]:
         """Digests of all images that have matches in the store, of whatever kind."""
@@ -212,7 +203,7 @@ class MatchStore:
     def finish(self) -> None:
         """Remove the plan: the run is finished."""
         (self.folder / PLAN).unlink(missing_ok=True)
-        self._clear_parts(_STALE_S)
+        clear_leftovers(self.folder, older_than_s=_STALE_S)
 
     def _enter(self, path: Path) -> bool:
         """Enter the pairs of a block; returns whether it is whole and of this kind."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil.errors import FileFormatError
-from veil.files.atomic import read_bytes, replacing
+from veil.files.atomic import STALE_S, clear_leftovers, read_bytes, replacing
 from veil.files.blobs import FolderBlobs
 
 FOLDER, WAITING, SENT = "client", "waiting", "sent"
@@ -55,6 +55,9 @@ class Outbox:
     def __init__(self, folder: Path) -> None:
         self._folder = folder / FOLDER
         self._messages = FolderBlobs(self._folder / "messages")
+        self._messages.clear(older_than_s=STALE_S)
+        for state in (WAITING, SENT):
+            clear_leftovers(self._folder / state)
 
     def put(self, sending: Sending, message: bytes) -> None:
         """Keep a message that is going to be sent. Raises InputError if it cannot be written."""
@@ -88,7 +91,7 @@ class Outbox:
         self._path(SENT, sending).unlink(missing_ok=True)
 
     def _write(self, state: str, sending: Sending) -> None:
-        with replacing(self._path(state, sending), suffix=".part", private=True) as temporary:
+        with replacing(self._path(state, sending), suffix="", private=True) as temporary:
             temporary.write_bytes(json.dumps(_facts(sending)).encode())
 
     def _read(self, state: str) -> list[Sending]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.files.atomic import writing
+from veil.files.atomic import PART, clear_leftovers, writing
 from veil.files.private import require_own
 from veil.randomness import KEY_BYTES, Secret
 
@@ -75,7 +75,8 @@ def _made(path: Path, secret: Secret) -> str:
 
 def _create(path: Path, key: bytes) -> None:
     """Create the file, whole or not at all: a kill must not leave half a secret. Raises FileExistsError if it exists."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".secret.")  # readable by the owner only
+    clear_leftovers(path.parent, name=path.name)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)  # readable by the owner only
     try:
         _write(handle, key)
         try:

@@ -12,7 +12,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import UInt32
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.atomic import read_bytes, remove_folder, write_bytes, writing
+from veil.files.atomic import clear_leftovers, leftovers, read_bytes, remove, write_bytes, writing
 from veil.files.maps import new_folder
 from veil.files.tiles import BINARY, JSON, RECORDS, read_manifest, read_records
 from veil.pir import one_server
@@ -107,15 +107,24 @@ def add_served(root: Path, name: str, source: Path, *, localizations: int | None
         write_bytes(root / name / VERSIONS, json.dumps(known[:KEPT_VERSIONS]).encode())
         for folder in (root / name).iterdir():
             if VERSION.fullmatch(folder.name) and folder.name not in known[:KEPT_VERSIONS]:
-                remove_folder(folder)
+                remove(folder)
     return manifest.version
+
+
+def clear_served(root: Path) -> None:
+    """Delete what killed processes left of tiles that they were adding, unless somebody adds some of the name now."""
+    clear_leftovers(root)
+    for folder in root.glob("*"):
+        if leftovers(folder):
+            with suppress(BlockingIOError), _locked(folder, waits=False):
+                clear_leftovers(folder)
 
 
 def remove_served(root: Path, name: str) -> None:
     """Serve tiles no more. Raises InputError if there are none of the name."""
     if not versions_of(root, name):
         raise InputError(f"no tiles are called {name!r} here; --list shows all")
-    remove_folder(root / name)
+    remove(root / name)
 
 
 def served_names(root: Path) -> list[str]:
@@ -176,11 +185,14 @@ def _write_one_server(folder: Path, fetches: int, threads: int) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """A folder in which no other process adds tiles meanwhile."""
+def _locked(folder: Path, *, waits: bool = True) -> Iterator[None]:
+    """A folder in which no other process adds tiles meanwhile.
+
+    Raises BlockingIOError if one does and this one does not wait.
+    """
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
     with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
         yield

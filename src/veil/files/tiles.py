@@ -79,7 +79,7 @@ class FolderCache:
 
     def put(self, version: str, index: int, record: bytes) -> None:
         """Keep a record. Raises InputError if it cannot be written."""
-        with replacing(self._path(version, index), suffix=".part", private=True) as temporary:
+        with replacing(self._path(version, index), suffix="", private=True) as temporary:
             temporary.write_bytes(record)
 
     def hint(self, digest: str) -> bytes | None:
@@ -89,7 +89,7 @@ class FolderCache:
 
     def put_hint(self, digest: str, hint: bytes) -> None:
         """Keep a hint. Raises InputError if it cannot be written."""
-        with replacing(self._hint_path(digest), suffix=".part", private=True) as temporary:
+        with replacing(self._hint_path(digest), suffix="", private=True) as temporary:
             temporary.write_bytes(hint)
 
     def _hint_path(self, digest: str) -> Path:

@@ -23,7 +23,8 @@ from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
-from veil.server.service import TILES, NotFound, Service
+from veil.server.service import NotFound, Service
+from veil.server.store_identity import TILES
 from veil.server.suspects import suspects_record
 from veil.server.tile_answers import ServedTiles
 from veil.server.tile_routes import add_tiles
@@ -115,10 +116,11 @@ def _add_health(app: FastAPI) -> None:
 
     @app.get("/readyz", tags=["health"])
     def readyz(request: Request, service: Services) -> JSONResponse:
-        """Whether queries are answered: processes run, and the database can be read."""
+        """Whether queries are answered: processes run, and the database can be read; and what an administrator should know."""
         service.records.all()
         is_ready = bool(request.app.state.is_ready)
-        return JSONResponse({"status": "ready" if is_ready else "starting"}, status_code=200 if is_ready else 503)
+        status = "ready" if is_ready else "starting"
+        return JSONResponse({"status": status, "warnings": service.warnings()}, status_code=200 if is_ready else 503)
 
     @app.get("/metrics", tags=["health"])
     def metrics(request: Request, service: Services) -> Response:

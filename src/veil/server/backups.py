@@ -9,20 +9,22 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.atomic import replacing
-from veil.files.backup_file import BackupFile, flush
+from veil.files.atomic import leftovers, remove, replacing
+from veil.files.backup_file import BackupFile, being_written, flush, is_being_written
 from veil.server.backup_rows import ID, follow, insert, last_receipt, write_rows
+from veil.server.blob_use import blobs_in, needed_in
 from veil.server.database import SqliteStatements
-from veil.server.map_records import blobs_in
 from veil.server.schema import VERSION, require_known, upgrade, version_in
-from veil.server.service import Service
 
-# What a backup that is not complete is called, and after how long without a change it is given up.
-PART, PART_S = ".veil-part", 3600.0
+if TYPE_CHECKING:
+    from veil.server.service import Service
+
 log = logging.getLogger("veil.server")
+# The number of receipts that a backup follows which is being written, and how long a killed one is remembered.
+UNFINISHED, UNFINISHED_S = -1, 3600.0
 # How often what changed while it was copied is copied again.
 ROUNDS = 20
 
@@ -52,38 +54,50 @@ def write_backup(service: Service, path: Path) -> Backup:
     path = path.absolute()
     if path.exists():
         raise InputError(f"{path} exists; a backup is a new file each, such as one with today's date")
-    backup = dict[str, Any](id="b" + secrets.token_hex(8), path=str(path), created=time.time())
-    _clear_parts(path.parent)
-    with replacing(path, suffix=PART, private=True) as temporary:
-        file = BackupFile.make(temporary)
-        try:
-            for _ in range(ROUNDS):
-                with service.database.transaction() as found:
-                    named = blobs_in(found)
-                _copy_blobs(service, file, named - file.names())
-                with service.database.transaction(durable=True) as found:
-                    named = blobs_in(found)
-                    if named <= file.names():
-                        # From now on what is deleted is deleted from the file, too.
-                        backup["receipts"] = last_receipt(found)
-                        insert(found, "backups", backup)
-                        with file.transaction() as connection:
-                            write_rows(SqliteStatements(connection), found, str(backup["id"]))
-                        break
-            else:
-                raise InputError("the server changed all the time while it was copied; try again when fewer jobs run")
-            file.drop(file.names() - named)
-        finally:
-            file.close()
-        flush(temporary)
-    return next(item for item in known_backups(service) if item.id == backup["id"])
+    backup = "b" + secrets.token_hex(8)
+    with service.database.transaction(durable=True) as found:
+        # Before the first byte: what a kill leaves is found by it.
+        row = {"id": backup, "path": str(path), "created": time.time(), "receipts": UNFINISHED}
+        insert(found, "backups", row)
+    try:
+        with replacing(path, suffix="", private=True) as temporary, being_written(temporary):
+            _write(service, temporary, backup)
+            flush(temporary)
+    except BaseException:
+        with suppress(VeilError):
+            forget_backup(service, backup)
+        raise
+    return next(item for item in known_backups(service) if item.id == backup)
+
+
+def _write(service: Service, path: Path, backup: str) -> None:
+    """Write a backup into a file, and have the server know how far it follows deletions."""
+    file = BackupFile.make(path)
+    try:
+        for _ in range(ROUNDS):
+            with service.database.transaction() as found:
+                named = blobs_in(found)
+            _copy_blobs(service, file, named - file.names())
+            with service.database.transaction(durable=True) as found:
+                named = blobs_in(found)
+                if needed_in(found) <= file.names():
+                    # From now on what is deleted is deleted from the file, too.
+                    found.run("UPDATE backups SET receipts = :last WHERE id = :id", last=last_receipt(found), id=backup)
+                    with file.transaction() as connection:
+                        write_rows(SqliteStatements(connection), found, backup)
+                    break
+        else:
+            raise InputError("the server changed all the time while it was copied; try again when fewer jobs run")
+        file.drop(file.names() - named)
+    finally:
+        file.close()
 
 
 def known_backups(service: Service) -> list[Backup]:
     """The backups that a server knows, oldest first."""
     with service.database.transaction() as found:
         last = last_receipt(found)
-        rows = found.all("SELECT * FROM backups ORDER BY created, id")
+        rows = found.all("SELECT * FROM backups WHERE receipts >= 0 ORDER BY created, id")
     return [
         Backup(
             id=row["id"],
@@ -105,10 +119,8 @@ def forget_backup(service: Service, backup: str) -> bool:
 def update_backups(service: Service) -> int:
     """Delete from each backup what was deleted since it was made, and return the number of those that could not be written."""
     failed = 0
-    known = known_backups(service)
-    for folder in {backup.path.parent for backup in known}:
-        _clear_parts(folder)
-    for backup in known:
+    clear_parts(service)
+    for backup in known_backups(service):
         if backup.behind:
             try:
                 _update(service, backup)
@@ -118,12 +130,22 @@ def update_backups(service: Service) -> int:
     return failed
 
 
-def _clear_parts(folder: Path) -> None:
-    """Delete what killed backups began to write in a folder, which no server knows."""
-    for path in folder.glob(f".*{PART}*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime >= PART_S:
-                path.unlink()
+def clear_parts(service: Service) -> None:
+    """Delete what killed backups began to write, wherever this server reaches it; nobody else knows of it.
+
+    Raises InputError if something cannot be deleted.
+    """
+    with service.database.transaction() as found:
+        rows = found.all("SELECT * FROM backups")
+    for row in rows:
+        path = Path(row["path"])
+        parts = leftovers(path.parent, name=path.name, older_than_s=0.0)
+        live = [part.name for part in parts if is_being_written(part)]
+        for part in parts:
+            if not part.name.startswith(tuple(live)):  # a journal goes with its file
+                remove(part)
+        if row["receipts"] == UNFINISHED and not live and time.time() - row["created"] > UNFINISHED_S:
+            forget_backup(service, row["id"])
 
 
 def _update(service: Service, backup: Backup) -> None:
@@ -143,7 +165,7 @@ def _update(service: Service, backup: Backup) -> None:
                     follow(held, found, since)
                 named = blobs_in(held)
                 _copy_blobs(service, file, named - file.names())
-                if named <= file.names():
+                if needed_in(held) <= file.names():
                     break
             else:
                 raise InputError("its maps changed all the time while they were copied")

@@ -96,6 +96,18 @@ def end_job(found: Statements, job: Job, state: JobState, result: Mapping[str, A
     return True
 
 
+def note_result(found: Statements, job: Job, result: Mapping[str, Any]) -> None:
+    """Note what came of a job that has not ended yet."""
+    if is_held(found, job):
+        found.run("UPDATE jobs SET result = :result WHERE id = :id", result=json.dumps(dict(result)), id=job.id)
+
+
+def noted_result(found: Statements, job: Job) -> dict[str, Any]:
+    """What was noted of a job; empty without anything."""
+    row = found.one("SELECT result FROM jobs WHERE id = :id", id=job.id)
+    return {} if row is None else dict(json.loads(row["result"]))
+
+
 def cancel_jobs(found: Statements, map_id: str) -> None:
     """Cancel all jobs of a map; what works on one stops at its next heartbeat, and its result is dropped."""
     found.run(

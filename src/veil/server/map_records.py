@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
-import shutil
-import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from veil.errors import InputError, StorageTrouble
-from veil.files.atomic import read_bytes, writing
-from veil.files.blobs import Blobs
+from veil.files.atomic import read_bytes, replacing_folder, writing
+from veil.files.blobs import Blobs, blob_name
+from veil.server.blob_use import drop_loose, fasten, loosen
 from veil.server.database import Database, Row, Statements
 from veil.server.policy import MapPolicy
 
 State = Literal["pending", "mapped", "left out", "leaving"]
 DAY_S = 86400.0
-# So many blobs are deleted within a transaction, for which everybody waits.
-MANY = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class Contribution:
     - `token`: id of the token that gave it, whose holder may see and delete it.
     - `digest`, `size_bytes`: SHA-256 (hex) and length of the message.
     - `facts`: what the message contains, as `veil.server.tasks.examine` says it; and "evidence", what the map says of it, which
-      is for administrators alone, as it also tells of what others contributed.
+      is for administrators alone, as it also tells of what others contributed; and "removed", for its receipt.
     - `state`: "pending" before it was mapped, "mapped", "left out" with a `reason`, or "leaving" while it is taken out.
     - `expires`: when it is deleted (seconds since 1970); None: when its owner says so.
     """
@@ -90,7 +88,7 @@ class Contribution:
             "reason": self.reason,
             "received": self.received,
             "expires": self.expires,
-            **{name: value for name, value in self.facts.items() if name not in ("kind", "evidence")},
+            **{name: value for name, value in self.facts.items() if name not in ("kind", "evidence", "removed")},
         }
 
 
@@ -138,30 +136,41 @@ class MapRecords:
             row = found.one("SELECT * FROM contributions WHERE id = :id", id=contribution)
         return None if row is None else _contribution(row)
 
+    def keep(self, data: bytes) -> str:
+        """Keep bytes that nothing names yet, and return their name. Raises StorageTrouble if they cannot be written."""
+        with self.database.transaction(durable=True) as found:
+            loosen(found, [blob_name(data)], "came")
+        return self.keep_again(data)
+
+    def keep_again(self, data: bytes) -> str:
+        """Keep bytes that were kept before, and may have been dropped; returns and raises what `keep` does."""
+        try:
+            return self.blobs.put(data)
+        except InputError as error:  # a full disk
+            raise StorageTrouble(str(error)) from None
+
     def keep_files(self, folder: Path) -> dict[str, str]:
         """Keep the files of a folder among the blobs, and return their digests by path."""
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): self.blobs.put(read_bytes(path)) for path in paths}
+        return {path.relative_to(folder).as_posix(): self.keep(read_bytes(path)) for path in paths}
 
     def lay_out(self, files: Mapping[str, str], folder: Path) -> Path:
         """A folder with the files of a map's version, made where it is missing; it is complete or not there."""
         if folder.is_dir():
             return folder
-        with writing(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f".{folder.name}-"))
+        with writing(folder), replacing_folder(folder) as staging:
+            for name, digest in files.items():
+                target = staging / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                self.blobs.place(digest, target)
+                os.utime(staging)  # it is being written, however long it takes
+            if not all((staging / name).is_file() for name in files):
+                raise InputError(f"{folder} was cleared while it was laid out; ask again")
             try:
-                for name, digest in files.items():
-                    target = staging / name
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    self.blobs.place(digest, target)
-                try:
-                    staging.rename(folder)
-                except OSError:
-                    if not folder.is_dir():  # another thread or process was first
-                        raise
-            finally:
-                shutil.rmtree(staging, ignore_errors=True)
+                staging.rename(folder)
+            except OSError:
+                if not folder.is_dir():  # another thread or process was first
+                    raise
         return folder
 
     def require_kept(self, files: Mapping[str, str]) -> None:
@@ -172,20 +181,9 @@ class MapRecords:
         if missing := [name for name, digest in files.items() if not self.blobs.has(digest)]:
             raise StorageTrouble(f"{len(missing)} files of a new version were dropped before it was there; it is made again")
 
-    def drop_unused(self, digests: Iterable[str]) -> int:
-        """Delete those blobs that no contribution and no map uses any more, and return their number."""
-        dropped, left = 0, sorted(set(digests))
-        if len(left) > MANY:
-            with self.database.transaction() as found:
-                left = sorted(set(left) - blobs_in(found))
-        for start in range(0, len(left), MANY):
-            # Within the transaction nobody else can start to use one of them.
-            with self.database.transaction() as found:
-                for digest in set(left[start : start + MANY]) - _files_in(found):
-                    if found.one("SELECT id FROM contributions WHERE digest = :digest", digest=digest) is None:
-                        self.blobs.delete(digest)
-                        dropped += 1
-        return dropped
+    def drop_unused(self, digests: Iterable[str], *, leaving: Collection[str] = ()) -> int:
+        """Delete those blobs that are loose and that nothing names, as `drop_loose` says."""
+        return drop_loose(self.database, self.blobs, digests, leaving=leaving)
 
 
 def add_contribution(
@@ -226,6 +224,7 @@ def add_contribution(
         received=now,
         expires=contribution.expires,
     )
+    fasten(found, [digest])
     return contribution
 
 
@@ -244,13 +243,11 @@ def contributions_in(found: Statements, map_id: str | None = None) -> list[Contr
     return [_contribution(row) for row in rows]
 
 
-def blobs_in(found: Statements) -> set[str]:
-    """Names of the blobs that maps and contributions use."""
-    return _files_in(found) | {row["digest"] for row in found.all("SELECT DISTINCT digest FROM contributions")}
-
-
-def _files_in(found: Statements) -> set[str]:
-    return {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
+def leaving_in(found: Statements) -> list[Contribution]:
+    """Contributions that are being deleted, oldest first."""
+    return [
+        _contribution(row) for row in found.all("SELECT * FROM contributions WHERE state = 'leaving' ORDER BY received, id")
+    ]
 
 
 def set_state(found: Statements, contribution: str, state: State, reason: str = "") -> None:
@@ -273,7 +270,9 @@ def add_evidence(found: Statements, contribution: str, evidence: Mapping[str, An
 
 
 def put_version(found: Statements, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
-    """Make files the next version of a map."""
+    """Make files the next version of a map; what only the one before used is loose then."""
+    loosen(found, set(record.files.values()) - set(files.values()), "left")
+    fasten(found, files.values())
     found.run(
         "UPDATE maps SET version = :version, files = :files, facts = :facts WHERE id = :id",
         version=record.version + 1,

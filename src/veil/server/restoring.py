@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import glob
 import json
-import shutil
 import sqlite3
-import tempfile
-import time
 from collections.abc import Collection
 from pathlib import Path
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import writing
+from veil.files.atomic import replacing_folder, writing
 from veil.files.backup_file import BackupFile
 from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
-from veil.server.backups import PART_S
+from veil.server.blob_use import blobs_in, fasten, loosen
 from veil.server.database import SqliteStatements
 from veil.server.jobs import queue_job
-from veil.server.map_records import blobs_in
 from veil.server.schema import VERSION, require_known, upgrade, version_in
 from veil.server.settings import ServerSettings
 from veil.server.statements import Statements
-from veil.server.storage import open_storage
+from veil.server.storage import open_parts
+from veil.server.store_identity import StoreParts
 
 
 def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *, newer: Path | None = None) -> dict[str, int]:
@@ -84,7 +80,7 @@ def _require_later(held: Statements, newer: Statements, since: int, told: str) -
 
 def _leave_out_missing(found: Statements, names: Collection[str]) -> None:
     """Take out what a newer state names and the backup does not hold; a map without its files is made again from messages."""
-    for row in found.all("SELECT id, digest FROM contributions"):
+    for row in found.all("SELECT id, digest FROM contributions WHERE state <> 'leaving'"):
         if row["digest"] not in names:
             found.run("DELETE FROM contributions WHERE id = :id", id=row["id"])
     for row in found.all("SELECT id, files FROM maps"):
@@ -98,29 +94,30 @@ def _leave_out_missing(found: Statements, names: Collection[str]) -> None:
 
 def _fill(file: BackupFile, found: Statements, folder: Path, settings: ServerSettings) -> None:
     """Make a folder with the rows and blobs of a backup."""
-    with writing(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        prefix = f".{folder.name}.veil-restore-"
-        for killed in folder.parent.glob(f"{glob.escape(prefix)}*"):
-            if time.time() - killed.stat().st_mtime >= PART_S:
-                shutil.rmtree(killed, ignore_errors=True)
-        staging = Path(tempfile.mkdtemp(dir=folder.parent, prefix=prefix))
-    try:
-        database, blobs = open_storage(staging, settings)
+    with writing(folder), replacing_folder(folder) as staging:
+        parts = open_parts(staging, settings)
         try:
-            for name in blobs_in(found):
-                blobs.put(file.get(name))
-            with database.transaction(durable=True) as target:
-                for table in TABLES:
-                    if target.one(f"SELECT 1 AS one FROM {table}") is not None:
-                        raise InputError("the database that the settings name holds a server; give an empty one")
-                    copy_rows(target, found, table)
-            database.clear_log()
+            parts.begin()
+            _fill_parts(file, found, parts)
         finally:
-            database.close()
-        with writing(folder):
-            if folder.exists():
-                folder.rmdir()
-            staging.rename(folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+            parts.database.close()
+        if folder.exists():
+            folder.rmdir()
+        staging.rename(folder)
+
+
+def _fill_parts(file: BackupFile, found: Statements, parts: StoreParts) -> None:
+    """Copy the rows and blobs of a backup into an empty database and blobs."""
+    names = blobs_in(found) & file.names()
+    with parts.database.transaction(durable=True) as target:
+        for table in TABLES:
+            if target.one(f"SELECT 1 AS one FROM {table}") is not None:
+                raise InputError("the database that the settings name holds a server; give an empty one")
+        loosen(target, names, "came")
+    for name in names:
+        parts.blobs.put(file.get(name))
+    with parts.database.transaction(durable=True) as target:
+        for table in TABLES:
+            copy_rows(target, found, table)
+        fasten(target, names)
+    parts.database.clear_log()

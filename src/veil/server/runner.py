@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from veil.errors import CannotWrite, InputError, StorageTrouble, VeilError
-from veil.files.match_store import MatchStore
-from veil.pipelines.pair_matching import KIND
-from veil.pipelines.removal import forgetting
+from veil.files.atomic import remove
 from veil.server.backups import update_backups
-from veil.server.jobs import Job, end_job, is_held, queue_job
+from veil.server.deletion import MATCHES, REMOVED, WORK, clear_version, clear_work, erase, note_removed
+from veil.server.jobs import Job, end_job, is_held, note_result, noted_result, queue_job
 from veil.server.map_records import (
     Contribution,
     MapRecord,
@@ -29,9 +28,10 @@ from veil.server.map_records import (
 )
 from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
-from veil.server.receipts import deletion_receipt
-from veil.server.service import CACHE, MATCHES, PLACE, WORK, Service
+from veil.server.service import PLACE, Service
+from veil.server.statements import Statements
 from veil.server.suspects import doubted
+from veil.server.sweeping import sweep
 from veil.server.tasks import MapOutcome, MapWork, change_map
 
 log = logging.getLogger("veil.server")
@@ -39,10 +39,6 @@ log = logging.getLogger("veil.server")
 LOOK_S, SWEEP_S = 0.5, 600.0
 # How long it waits after an error of the disk or the database.
 PAUSE_S = 5.0
-# Records of jobs and of use are kept for so long after their end.
-KEPT_S = 7 * 86400.0
-# What no map and no contribution names is deleted when it is so old: whoever should have deleted it was killed before it could.
-STALE_S = 60.0
 # Nothing expires in the sweep after one during which the clock was set by more than this: it may be wrong, and set right again.
 CLOCK_S = 60.0
 
@@ -109,14 +105,17 @@ class Runner:
         if record is None:
             return
         folder = service.folder / WORK / record.id / f"{job.id}-{secrets.token_hex(4)}"
-        # Of servers that were killed, or lost their lease: what they would still bring is not taken.
-        for other in folder.parent.glob("*"):
-            shutil.rmtree(other, ignore_errors=True)
         try:
+            # Of servers that were killed, or lost their lease: what they would still bring is not taken.
+            clear_work(service.folder, record.id)
             items = service.records.contributions(record.id)
-            work = self._work(job, record, items, folder)
-            outcome = self._changed(job, work)
-            self._record(job, record, items, work, outcome)
+            if job.kind != "remove" or _to_take_out(items):
+                work = self._work(job, record, items, folder)
+                if not self._record(job, record, items, work, self._changed(job, work)):
+                    return
+            if job.kind == "remove":
+                remove(folder)
+                self._finish(job, items)
         except WorkerDied as error:  # it is tried again
             log.warning("job %s: %s", job.id, error)
             self._release(job)
@@ -136,8 +135,7 @@ class Runner:
             with service.database.transaction(durable=True) as found:
                 end_job(found, job, "failed", {"reason": str(error)})
         finally:
-            if not self._stop.is_set():
-                shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _work(self, job: Job, record: MapRecord, items: list[Contribution], folder: Path) -> MapWork:
         """The files of a job's work, laid out."""
@@ -154,7 +152,7 @@ class Runner:
         return MapWork(
             base=base,
             messages=messages,
-            remove=tuple(item.id for item in items if item.state == "leaving") if job.kind == "remove" else (),
+            remove=tuple(item.id for item in _to_take_out(items)) if job.kind == "remove" else (),
             output=folder / "map",
             matches=self.service.folder / MATCHES / record.id,
             unfinished=folder / "unfinished",
@@ -191,57 +189,45 @@ class Runner:
         proceed()
         return self._process.call(change_map, work, deadline_s=self.service.settings.map_seconds, tell=tell, proceed=proceed)
 
-    def _record(self, job: Job, record: MapRecord, items: list[Contribution], work: MapWork, outcome: MapOutcome) -> None:
-        """Put the new version in the place of the old one, with the states of contributions and receipts, all at once."""
+    def _record(self, job: Job, record: MapRecord, items: list[Contribution], work: MapWork, outcome: MapOutcome) -> bool:
+        """Put the new version in the place of the old one, with the states of contributions, all at once.
+
+        Returns whether the job is still this server's. A removal goes on with `_finish`.
+        """
         service = self.service
         files = service.records.keep_files(work.output) if outcome.written else {}
-        result: dict[str, Any] = {"reason": outcome.reason} if outcome.reason else {}
-        gone: list[Contribution] = []
         with service.database.transaction(durable=True) as found:
             present = map_in(found, record.id)
             # Another version than the work began with: what was deleted from it meanwhile must not come back.
-            if present is None or present.version != record.version or not is_held(found, job):
-                held = False
-            else:
-                held = True
-                states = {item.id: item.state for item in contributions_in(found, record.id)}
+            held = present is not None and present.version == record.version and is_held(found, job)
+            if held and present is not None:
                 if outcome.written or outcome.emptied:
                     service.records.require_kept(files)
                     # Growth and removal leave the cameras of a map where they are; a map that is made anew has another frame.
                     kept = {} if job.kind == "rebuild" or outcome.emptied else {PLACE: present.facts.get(PLACE)}
                     put_version(found, present, files, {**outcome.facts, **{k: v for k, v in kept.items() if v}})
-                for number, model in enumerate(outcome.models, start=1):
-                    for name in model:
-                        if states.get(name) in ("pending", "left out"):
-                            set_state(found, name, "mapped", "" if number == 1 else f"in model {number}")
-                for name, reason in outcome.left_out.items():
-                    if states.get(name) in ("pending", "mapped", "left out"):
-                        set_state(found, name, "left out", reason)
-                for name, evidence in outcome.evidence.items():
-                    add_evidence(found, name, evidence)
-                if outcome.emptied:
-                    left = [name for name, state in states.items() if state in ("mapped", "left out")]
-                    for name in left:
-                        set_state(found, name, "pending", outcome.reason)
-                    if left:
-                        queue_job(found, record.id, "update", job.token)
+                _set_states(found, job, record, outcome)
+                for item in _to_take_out(items) if job.kind == "remove" else ():
+                    more = {**outcome.removed, "map_versions": [record.version, record.version + outcome.written]}
+                    note_removed(found, item.id, _of_item(item.id, more))
+                result = _result(outcome, present.version + bool(files))
                 if job.kind == "remove":
-                    gone = [item for item in items if item.id in work.remove or (item.state == "leaving" and not record.files)]
-                    for item in gone:
-                        more = {**outcome.removed, "map_versions": [record.version, record.version + outcome.written]}
-                        why, _, by = item.reason.partition(" by ")
-                        deletion_receipt(found, item, by=by, why=why, more=_of_item(item.id, more))
-                        found.run("DELETE FROM contributions WHERE id = :id", id=item.id)
-                mapped = sum(len(model) for model in outcome.models)
-                result |= {"mapped": mapped, "left_out": len(outcome.left_out), "version": present.version + bool(files)}
-                result |= {} if outcome.moved is None else {"moved": outcome.moved}
-                end_job(found, job, "done", result)
+                    note_result(found, job, result)
+                else:
+                    end_job(found, job, "done", result)
         if held and (outcome.written or outcome.emptied):
-            service.clear_map(record, [item.digest for item in gone])
+            clear_version(service, record)
         else:
-            service.records.drop_unused([*files.values(), *(item.digest for item in gone)])
+            service.records.drop_unused(files.values())
         if not held:
             self._release(job)
+        return held
+
+    def _finish(self, job: Job, items: list[Contribution]) -> None:
+        """Write the receipts of what a removal took out, when its bytes are gone, and end the job."""
+        erase(self.service, [item.id for item in items if item.state == "leaving"], job)
+        with self.service.database.transaction(durable=True) as found:
+            end_job(found, job, "done", noted_result(found, job) or {"reason": "there was nothing to take out of the map"})
 
     def _release(self, job: Job, *, counts: bool = True) -> None:
         """Give a job back, so that it is taken again; `counts` says whether this was an attempt."""
@@ -261,50 +247,45 @@ def _enters(item: Contribution, job: Job, record: MapRecord) -> bool:
     return job.kind == "rebuild" or not record.files or item.state in ("pending", "left out")
 
 
+def _to_take_out(items: list[Contribution]) -> list[Contribution]:
+    """The contributions that are leaving and were not taken out of their map yet."""
+    return [item for item in items if item.state == "leaving" and REMOVED not in item.facts]
+
+
+def _set_states(found: Statements, job: Job, record: MapRecord, outcome: MapOutcome) -> None:
+    """Set the states of contributions to a map after a change of it."""
+    states = {item.id: item.state for item in contributions_in(found, record.id)}
+    for number, model in enumerate(outcome.models, start=1):
+        for name in model:
+            if states.get(name) in ("pending", "left out"):
+                set_state(found, name, "mapped", "" if number == 1 else f"in model {number}")
+    for name, reason in outcome.left_out.items():
+        if states.get(name) in ("pending", "mapped", "left out"):
+            set_state(found, name, "left out", reason)
+    for name, evidence in outcome.evidence.items():
+        add_evidence(found, name, evidence)
+    if outcome.emptied:
+        left = [name for name, state in states.items() if state in ("mapped", "left out")]
+        for name in left:
+            set_state(found, name, "pending", outcome.reason)
+        if left:
+            queue_job(found, record.id, "update", job.token)
+
+
+def _result(outcome: MapOutcome, version: int) -> dict[str, Any]:
+    """What came of a job, as JSON values."""
+    result: dict[str, Any] = {"reason": outcome.reason} if outcome.reason else {}
+    mapped = sum(len(model) for model in outcome.models)
+    result |= {"mapped": mapped, "left_out": len(outcome.left_out), "version": version}
+    return result if outcome.moved is None else {**result, "moved": outcome.moved}
+
+
 def _of_item(name: str, removed: dict[str, Any]) -> dict[str, Any]:
     """What a removal says of one contribution, without the names of others that went with it."""
-    own = [row for row in removed.pop("removed", []) if row.get("name") == name]
+    own = [row for row in removed.pop("removed", ()) if row.get("name") == name]
     return {**removed, "features": own[0]["features"] if own else 0}
 
 
 def _clock_offset() -> float:
     """How far the clock is ahead of one that nobody sets."""
     return time.time() - time.monotonic()
-
-
-def sweep(service: Service, *, expires: bool = True) -> None:
-    """Delete what a killed server left, old records, and, if `expires`, contributions whose time is over.
-
-    Removals that failed are asked for again.
-    """
-    if expires:
-        service.expire()
-    service.remove_leaving()
-    now = time.time()
-    service.jobs.forget(now - KEPT_S)
-    service.tokens.forget_usage(now - KEPT_S)
-    present = {record.id: str(record.version) for record in service.records.all()}
-    for folder in (CACHE, MATCHES, WORK):
-        for path in (service.folder / folder).glob("*"):
-            if path.name not in present:
-                shutil.rmtree(path, ignore_errors=True)
-    for path in (service.folder / CACHE).glob("*/*"):
-        if path.name != present.get(path.parent.name) and now - path.stat().st_mtime > STALE_S:
-            shutil.rmtree(path, ignore_errors=True)
-    forget_matches(service)
-    service.records.drop_unused(service.records.blobs.names(older_than_s=STALE_S))
-    service.database.clear_log(left_over=True)
-
-
-def forget_matches(service: Service) -> None:
-    """Delete this folder's matches of contributions that are gone: another server, with a folder of its own, removed them."""
-    for path in (service.folder / MATCHES).glob("*"):
-        if any(job.state == "running" for job in service.jobs.of_map(path.name)):
-            continue
-        kept = MatchStore(path, KIND, read=False).names()
-        present = {item.id for item in service.records.contributions(path.name)}
-        if gone := [name for name in kept if name not in present]:
-            try:
-                forgetting(path)(gone)
-            except InputError:  # it cannot say whose matches it keeps
-                shutil.rmtree(path, ignore_errors=True)

@@ -6,11 +6,15 @@ from veil.errors import FileFormatError
 from veil.server.statements import Statements
 
 # Version of the tables below, kept in the database; an older one is brought up to it when it is opened.
-VERSION = 2
+VERSION = 3
 BACKUPS = """
 CREATE TABLE backups (
     id TEXT PRIMARY KEY, path TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, receipts BIGINT NOT NULL
 );
+"""
+# Blobs that nothing names, and that this database knows to be its own: only these are ever deleted (`veil.server.blob_use`).
+LOOSE = """
+CREATE TABLE loose (name TEXT PRIMARY KEY, why TEXT NOT NULL, marked DOUBLE PRECISION);
 """
 SCHEMA = f"""
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -43,11 +47,11 @@ CREATE TABLE receipts (
     content_digest TEXT NOT NULL, digest TEXT NOT NULL
 );
 CREATE INDEX receipts_by_contribution ON receipts (contribution);
-{BACKUPS}"""
+{BACKUPS}{LOOSE}"""
 # What leads from a version to the next one; no step is edited once it was released.
-STEPS: dict[int, str] = {1: BACKUPS}
+STEPS: dict[int, str] = {1: BACKUPS, 2: LOOSE}
 # Tables whose rows come and go; a receipt stays.
-CHANGING = ("facts", "tokens", "usage", "maps", "contributions", "jobs", "backups")
+CHANGING = ("facts", "tokens", "usage", "maps", "contributions", "jobs", "backups", "loose")
 
 
 def make_tables(found: Statements) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import FileFormatError, InputError, StorageTrouble
-from veil.files.atomic import remove_folder, writing
+from veil.errors import FileFormatError, InputError
+from veil.files.atomic import remove, writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
 from veil.files.places import place_facts, place_of
+from veil.server.deletion import CACHE, delete_map, leave
 from veil.server.earth_answers import on_earth
-from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
+from veil.server.jobs import Job, Jobs, Kind, queue_job
 from veil.server.map_facts import facts_of
 from veil.server.map_records import (
     Contribution,
@@ -28,19 +27,17 @@ from veil.server.map_records import (
     contributions_in,
     map_in,
     put_version,
-    set_state,
 )
 from veil.server.policy import MapPolicy
 from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
-from veil.server.receipts import Receipts, deletion_receipt
+from veil.server.receipts import Receipts
 from veil.server.settings import ServerSettings
-from veil.server.storage import open_storage
+from veil.server.storage import open_parts
 from veil.server.suspects import require_share
 from veil.server.tasks import examine, localize_query, ready
 from veil.server.tokens import Token, Tokens
 from veil.wire.receipts import Receipt
 
-CACHE, WORK, MATCHES, TILES = "cache", "work", "matches", "tiles"
 # Of a map's facts, where it is on Earth.
 PLACE = "place"
 # How often a query begins again because its map was replaced meanwhile.
@@ -57,7 +54,8 @@ class Service:
     - `folder`: made where it is missing; several servers may share it.
     - `settings`: of the server; None: the defaults.
 
-    Attributes: `tokens`, `records`, `jobs`, `receipts`. `open_pool` starts the processes that look at messages; close it after
+    Attributes: `store`, the id of the store, `tokens`, `records`, `jobs`, `receipts`, and `unnamed`, names of blobs that are of
+    another database (as the last sweep found them). `open_pool` starts the processes that look at messages; close it after
     use. Raises InputError or FileFormatError for a folder that cannot be used.
     """
 
@@ -67,12 +65,29 @@ class Service:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
-        self.database, blobs = open_storage(folder, self.settings)
-        self.records = MapRecords(self.database, blobs)
+        self._parts = open_parts(folder, self.settings)
+        self.database = self._parts.database
+        try:
+            self.store = self._parts.begin()
+        except BaseException:
+            self.database.close()
+            raise
+        self.records = MapRecords(self.database, self._parts.blobs)
         self.tokens = Tokens(self.database)
         self.jobs = Jobs(self.database)
         self.receipts = Receipts(self.database)
         self.pool: WorkerPool | None = None
+        self.unnamed: list[str] = []
+
+    def require_whole(self) -> None:
+        """Raise FileFormatError unless database, blobs, folder and tiles still belong to one store."""
+        self._parts.require_whole()
+
+    def warnings(self) -> list[str]:
+        """What an administrator should know, as sentences for everybody."""
+        if not self.unnamed:
+            return []
+        return [f"{len(self.unnamed)} blobs are not known to the database and are kept: see `veil serve adopt`"]
 
     def open_pool(self) -> WorkerPool:
         """Start the processes that look at messages, and return when they have loaded what they need."""
@@ -106,7 +121,7 @@ class Service:
         facts = self._examined(message, record.policy)
         if facts["form"] == "words" and record.facts.get("public"):
             raise InputError("the map is public and made by its owner; it takes queries in words and no contributions of them")
-        digest = self._keep(message)
+        digest = self.records.keep(message)
         with self.database.transaction(durable=True) as found:
             present = map_in(found, map_id)
             if present is None:  # the sweep takes what was kept
@@ -117,7 +132,7 @@ class Service:
             if contribution.id in before:
                 return contribution, None
             # Again, as it may have been dropped as unused; nobody waits for more than a look if it is there.
-            self._keep(message)
+            self.records.keep_again(message)
             job = queue_job(found, map_id, "update", token.id)
         return contribution, job
 
@@ -160,34 +175,12 @@ class Service:
             if known is not None:
                 return known, None
             raise NotFound("there is no such contribution, or it is not of this token")
-        return self._leave([item], by=token.id, why="asked")
-
-    def expire(self, now: float | None = None) -> int:
-        """Delete the contributions whose time is over, and return their number."""
-        now = time.time() if now is None else now
-        over = [item for item in self.records.contributions() if item.expires is not None and item.expires <= now]
-        for item in over:
-            if item.state != "leaving":
-                self._leave([item], by="", why="its time was over")
-        return len(over)
-
-    def remove_leaving(self) -> None:
-        """Queue removals again where contributions are leaving and nothing works on it: the job before may have failed."""
-        for map_id in {item.map_id for item in self.records.contributions() if item.state == "leaving"}:
-            if all(job.kind != "remove" or job.ended is not None for job in self.jobs.of_map(map_id)):
-                self.queue(map_id, "remove", "")
+        receipts, job = leave(self, [item], by=token.id, why="asked")
+        return receipts[0] if receipts else None, job
 
     def delete_map(self, token: Token, map_id: str) -> list[Receipt]:
         """Delete a map with all contributions to it; returns their receipts. Raises NotFound for a map that does not exist."""
-        record = self.map(token, map_id)
-        with self.database.transaction(durable=True) as found:
-            items = contributions_in(found, map_id)
-            receipts = [deletion_receipt(found, item, by=token.id, why="the map was deleted", more={}) for item in items]
-            found.run("DELETE FROM contributions WHERE map = :map", map=map_id)
-            found.run("DELETE FROM maps WHERE id = :map", map=map_id)
-            cancel_jobs(found, map_id)
-        self.clear_map(record, [item.digest for item in items], everything=True)
-        return receipts
+        return delete_map(self, self.map(token, map_id), by=token.id)
 
     def import_map(self, name: str, folder: Path, policy: MapPolicy | None = None) -> MapRecord:
         """Take a map that `veil map` wrote into the server, whole. Raises FileFormatError for a folder that is no map."""
@@ -240,36 +233,19 @@ class Service:
         folder = self.folder / CACHE / record.id / str(record.version)
         try:
             self.records.lay_out(record.files, folder)
-        except InputError:
+        except (InputError, FileFormatError):
             if self._is_present(record):
                 raise
             return None
         # A version that was replaced while it was laid out must not stay: whoever replaced it may have looked before.
         if not self._is_present(record):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
             return None
         return folder
 
     def _is_present(self, record: MapRecord) -> bool:
         present = self.records.get(record.id)
         return present is not None and present.version == record.version
-
-    def clear_map(self, record: MapRecord, digests: list[str], *, everything: bool = False) -> None:
-        """Delete what only an old version of a map used: its files, its folder, and messages of these digests."""
-        remove_folder(self.folder / CACHE / record.id / str(record.version))
-        if everything:
-            shutil.rmtree(self.folder / CACHE / record.id, ignore_errors=True)
-            shutil.rmtree(self.folder / MATCHES / record.id, ignore_errors=True)
-            shutil.rmtree(self.folder / WORK / record.id, ignore_errors=True)
-        self.records.drop_unused([*record.files.values(), *digests])
-        self.database.clear_log()
-
-    def _keep(self, message: bytes) -> str:
-        """Keep a message among the blobs, and return its name. Raises StorageTrouble if it cannot be written."""
-        try:
-            return self.records.blobs.put(message)
-        except InputError as error:  # a full disk
-            raise StorageTrouble(str(error)) from None
 
     def _examined(self, message: bytes, policy: MapPolicy) -> dict[str, Any]:
         """What a message contains; a process looks at it, which is killed if it takes long.
@@ -293,26 +269,6 @@ class Service:
                     return {**answer, "map_version": record.version, "coverage": _coverage(record)}
             record = self.map_record(record.id)
         raise Busy("the map changes all the time; ask again in a moment")
-
-    def _leave(self, items: list[Contribution], *, by: str, why: str) -> tuple[Receipt | None, Job | None]:
-        """Delete contributions that are in no map, and queue the removal of the others."""
-        receipt = job = None
-        gone: list[str] = []
-        with self.database.transaction(durable=True) as found:
-            for item in items:
-                present = map_in(found, item.map_id)
-                working = found.one("SELECT id FROM jobs WHERE map = :map AND state = 'running'", map=item.map_id)
-                if present is not None and (present.files or working):
-                    set_state(found, item.id, "leaving", f"{why} by {by}" if by else why)
-                    job = queue_job(found, item.map_id, "remove", by or item.token)
-                    continue
-                receipt = deletion_receipt(found, item, by=by, why=why, more={})
-                found.run("DELETE FROM contributions WHERE id = :id", id=item.id)
-                gone.append(item.digest)
-        if gone:
-            self.records.drop_unused(gone)
-            self.database.clear_log()
-        return receipt, job
 
 
 def _coverage(record: MapRecord) -> dict[str, Any]:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import read_bytes, write_text
 from veil.files.blobs import Blobs, FolderBlobs
 from veil.server.database import Database, SqliteDatabase
 from veil.server.settings import ServerSettings
+from veil.server.store_identity import REMEDY, StoreParts, noted_kinds
 
-DATABASE, BLOBS, STORAGE = "veil.sqlite", "blobs", "storage.json"
+DATABASE, BLOBS = "veil.sqlite", "blobs"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def open_storage(folder: Path, settings: ServerSettings) -> tuple[Database, Blobs]:
-    """The database and the blobs of a server; the folder notes which they are, and is refused with others.
+def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False) -> StoreParts:
+    """The parts of a server's store, not compared with each other yet; the folder is refused with other storage than it notes.
+
+    `anew` makes a database also where the one of the blobs is missing.
 
     Raises InputError for settings that cannot be used or a database that does not answer, StorageTrouble for a bucket that does
     not, FileFormatError for a folder that was used with other storage, or a database that cannot be read.
@@ -27,26 +28,22 @@ def open_storage(folder: Path, settings: ServerSettings) -> tuple[Database, Blob
         "database": "postgresql" if settings.database else "folder",
         "blobs": settings.blobs.rstrip("/") or "folder",
     }
-    noted = _noted(folder)
+    noted = noted_kinds(folder)
+    if noted is None and (folder / DATABASE).is_file():
+        noted = {"database": "folder", "blobs": "folder"}
     if noted is not None and noted != kinds:
         told = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))
         raise FileFormatError(f"{folder} was used with {told}; give its settings by --config or the environment")
     blobs = _open_blobs(folder, settings.blobs)
-    database = _open_database(folder, settings.database)
-    if noted is None and (settings.database or settings.blobs):
-        write_text(folder / STORAGE, json.dumps(kinds, indent=1) + "\n")
-    return database, blobs
+    if not settings.database and not anew and not (folder / DATABASE).is_file():
+        _require_unused(blobs, folder)
+    return StoreParts(folder=folder, database=_open_database(folder, settings.database), blobs=blobs, kinds=kinds)
 
 
-def _noted(folder: Path) -> dict[str, str] | None:
-    """What a folder was used with, None for a new one."""
-    if not (folder / STORAGE).is_file():
-        return {"database": "folder", "blobs": "folder"} if (folder / DATABASE).is_file() else None
-    try:
-        found = json.loads(read_bytes(folder / STORAGE))
-        return {name: str(found[name]) for name in ("database", "blobs")}
-    except (ValueError, KeyError, TypeError):
-        raise FileFormatError(f"{folder / STORAGE} cannot be read; restore or delete it") from None
+def _require_unused(blobs: Blobs, folder: Path) -> None:
+    """Raise FileFormatError for blobs of a store whose database is away, before a new one is made in its place."""
+    if blobs.owner() is not None or next(iter(blobs.names()), None) is not None:
+        raise FileFormatError(f"{folder / DATABASE} is missing beside the blobs of a store; {REMEDY}")
 
 
 def _open_database(folder: Path, address: str) -> Database:

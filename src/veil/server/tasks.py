@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,8 +46,7 @@ from veil.server.processes import Tell
 from veil.wire import decode
 from veil.wire.message import LineUpload, Upload
 
-# Maps that each process keeps in memory.
-HELD = 8
+HELD = 8  # maps that each process keeps in memory
 _held: OrderedDict[str, Map] = OrderedDict()
 
 
@@ -196,6 +196,7 @@ class MapOutcome:
 
 def change_map(work: MapWork, tell: Tell) -> MapOutcome:
     """Take contributions out of a map, or enter messages into it; the new map is in `work.output` when this returns."""
+    tempfile.tempdir = str(work.output.parent)  # what a kill leaves must lie where it is looked for
     return _removed(work, tell) if work.remove else _entered(work, tell)
 
 

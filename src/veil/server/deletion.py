@@ -1,0 +1,142 @@
+"""What is deleted: first what is named no more, then its bytes, wherever a kill may have left them, and then the receipt.
+
+A receipt is written when the bytes are gone. A server that is killed before leaves the contribution "leaving", and a sweep, or
+the job that took it out of its map, goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from veil.files.atomic import clear_leftovers, remove
+from veil.server.backups import clear_parts
+from veil.server.blob_use import loosen
+from veil.server.jobs import Job, cancel_jobs, is_held, queue_job
+from veil.server.map_records import Contribution, MapRecord, contributions_in, leaving_in, map_in, set_state
+from veil.server.receipts import deletion_receipt
+from veil.server.statements import Statements
+from veil.wire.receipts import Receipt
+
+if TYPE_CHECKING:
+    from veil.server.service import Service
+
+CACHE, WORK, MATCHES = "cache", "work", "matches"
+# Of a contribution's facts: what its removal took out of the map.
+REMOVED = "removed"
+
+
+def leave(service: Service, items: Sequence[Contribution], *, by: str, why: str) -> tuple[list[Receipt], Job | None]:
+    """Delete contributions that are in no map, and queue the removal of the others.
+
+    Raises InputError or StorageTrouble if bytes cannot be deleted; then they are leaving, and a sweep tries again.
+    """
+    job = None
+    gone: list[Contribution] = []
+    with service.database.transaction(durable=True) as found:
+        for item in items:
+            present = map_in(found, item.map_id)
+            working = found.one("SELECT id FROM jobs WHERE map = :map AND state = 'running'", map=item.map_id)
+            set_state(found, item.id, "leaving", f"{why} by {by}" if by else why)
+            if present is not None and (present.files or working):
+                job = queue_job(found, item.map_id, "remove", by or item.token)
+            else:
+                gone.append(item)
+    for map_id in {item.map_id for item in gone}:
+        clear_work(service.folder, map_id)
+    return erase(service, [item.id for item in gone]), job
+
+
+def delete_map(service: Service, record: MapRecord, *, by: str) -> list[Receipt]:
+    """Delete a map with all contributions to it, as `leave` says; returns their receipts."""
+    with service.database.transaction(durable=True) as found:
+        items = contributions_in(found, record.id)
+        present = map_in(found, record.id) or record
+        loosen(found, present.files.values(), "left")
+        for item in items:
+            set_state(found, item.id, "leaving", f"the map was deleted by {by}" if by else "the map was deleted")
+        found.run("DELETE FROM maps WHERE id = :map", map=record.id)
+        cancel_jobs(found, record.id)
+    for folder in (CACHE, MATCHES, WORK):
+        remove(service.folder / folder / record.id)
+    service.records.drop_unused(present.files.values())
+    receipts = erase(service, [item.id for item in items])
+    service.database.clear_log()
+    return receipts
+
+
+def erase(service: Service, ids: Collection[str], job: Job | None = None) -> list[Receipt]:
+    """Delete the messages of contributions that are leaving and in no map (any more), and then write their receipts.
+
+    `job` is the one that took them out of their map: if it is another server's meanwhile, that one writes the receipts. Raises
+    what `leave` raises.
+    """
+    if not ids:
+        return []
+    with service.database.transaction(durable=True) as found:
+        items = [item for item in leaving_in(found) if item.id in ids]
+        loosen(found, [item.digest for item in items], "left")
+    service.records.drop_unused([item.digest for item in items], leaving={item.id for item in items})
+    clear_parts(service)
+    receipts = []
+    with service.database.transaction(durable=True) as found:
+        if job is not None and not is_held(found, job):
+            return []
+        for item in [item for item in leaving_in(found) if item.id in ids]:
+            why, _, by = item.reason.partition(" by ")
+            receipts.append(deletion_receipt(found, item, by=by, why=why, more=item.facts.get(REMOVED, {})))
+            found.run("DELETE FROM contributions WHERE id = :id", id=item.id)
+    # What was given again meanwhile by whoever deleted it; what others gave is named.
+    service.records.drop_unused([item.digest for item in items])
+    service.database.clear_log()
+    return receipts
+
+
+def note_removed(found: Statements, contribution: str, removed: Mapping[str, Any]) -> None:
+    """Note what a removal took out of a map with a contribution, for its receipt, within the transaction that takes it out."""
+    row = found.one("SELECT facts FROM contributions WHERE id = :id", id=contribution)
+    if row is not None:
+        facts = {**json.loads(row["facts"]), REMOVED: dict(removed)}
+        found.run("UPDATE contributions SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=contribution)
+
+
+def go_on(service: Service) -> None:
+    """Go on with deletions that a kill or the storage ended: of bytes, of maps that are gone, and of jobs that failed."""
+    with service.database.transaction() as found:
+        leaving = leaving_in(found)
+        maps = {map_id: map_in(found, map_id) for map_id in {item.map_id for item in leaving}}
+    for map_id, present in maps.items():
+        ids = [item.id for item in leaving if item.map_id == map_id]
+        if present is None:
+            erase(service, ids)
+        elif all(job.kind != "remove" or job.ended is not None for job in service.jobs.of_map(map_id)):
+            service.queue(map_id, "remove", "")
+
+
+def expire(service: Service, now: float | None = None) -> int:
+    """Delete the contributions whose time is over, and return their number."""
+    now = time.time() if now is None else now
+    over = [item for item in service.records.contributions() if item.expires is not None and item.expires <= now]
+    for item in over:
+        if item.state != "leaving":
+            leave(service, [item], by="", why="its time was over")
+    return len(over)
+
+
+def clear_version(service: Service, record: MapRecord) -> None:
+    """Delete what only an old version of a map used: its files, its folder, and what kills left beside it."""
+    cache = service.folder / CACHE / record.id
+    remove(cache / str(record.version))
+    clear_leftovers(cache, name=str(record.version), older_than_s=0.0)
+    service.records.drop_unused(record.files.values())
+    service.database.clear_log()
+
+
+def clear_work(folder: Path, map_id: str, *, but: Collection[Path] = ()) -> None:
+    """Delete the folders of jobs on a map that nobody works on, of a server's folder."""
+    for path in (folder / WORK / map_id).glob("*"):
+        if path not in but:
+            remove(path)

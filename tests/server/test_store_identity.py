@@ -1,0 +1,311 @@
+"""A store's parts belong together, or nothing is deleted: foreign, empty, restored and rolled-back databases."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from veil.errors import FileFormatError, StorageTrouble
+from veil.files.blobs import OWNER, FolderBlobs
+from veil.server import blob_use
+from veil.server.blob_use import FEW, MARKED_S, blobs_in, loosen, sweep_loose
+from veil.server.map_records import add_contribution
+from veil.server.policy import MapPolicy
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
+from veil.server.storage import open_parts
+from veil.server.store_identity import adopt
+from veil.server.sweeping import sweep
+from worlds.buckets import Buckets
+from worlds.postgres import Postgres
+
+STARTS, MANY = 10, 40
+
+
+@dataclass(frozen=True)
+class World:
+    """A store under test: `settings` of its storage, `folder` of its server."""
+
+    settings: ServerSettings
+    folder: Path
+
+    def start(self, **other: Any) -> Service:
+        return Service(self.folder, replace(self.settings, **other))
+
+    def swept(self, times: int = STARTS) -> list[str]:
+        """What so many starts with a sweep each are refused with; blobs are as old as if a week had gone by."""
+        told = []
+        for _ in range(times):
+            try:
+                service = self.start()
+            except FileFormatError as error:
+                told.append(str(error))
+                continue
+            try:
+                sweep(service)
+            except FileFormatError as error:
+                told.append(str(error))
+            service.close()
+        return told
+
+
+@pytest.fixture(params=["folder", pytest.param("shared", marks=pytest.mark.slow)])
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    """A store in a folder, and one in PostgreSQL and a bucket."""
+    shared = request.param == "shared"
+    settings = request.getfixturevalue("shared_settings") if shared else ServerSettings()
+    yield World(settings=replace(settings, workers=1, map_workers=1), folder=tmp_path / "store")
+
+
+def fill(service: Service, count: int, start: int = 0) -> set[str]:
+    """Contributions that nobody looked at, of which the sweep does not ask more than their names."""
+    record = next(iter(service.records.all()), None) or service.records.make("lobby", MapPolicy())
+    names = set()
+    for number in range(start, start + count):
+        data = b"message %d" % number
+        names.add(digest := service.records.keep(data))
+        with service.database.transaction() as found:
+            add_contribution(found, record, token="t0", digest=digest, size_bytes=len(data), facts={"form": "words"})
+    return names
+
+
+def held(world: World) -> set[str]:
+    parts = open_parts(world.folder, world.settings, anew=True)
+    try:
+        return set(parts.blobs.names())
+    finally:
+        parts.database.close()
+
+
+def forgets(service: Service, names: set[str]) -> None:
+    """Have a database be as it was before some messages came, as a backup of it that is put back: no row names them."""
+    with service.database.transaction() as found:
+        for name in names:
+            found.run("DELETE FROM contributions WHERE digest = :name", name=name)
+            found.run("DELETE FROM loose WHERE name = :name", name=name)
+
+
+def test_a_database_that_was_away_or_is_anothers_deletes_nothing(tmp_path: Path) -> None:
+    """The file of the database is moved away, or that of another store lies there: every start is refused, and says what to do."""
+    world, other = (World(settings=ServerSettings(), folder=tmp_path / name) for name in ("store", "other"))
+    service = world.start()
+    names = fill(service, MANY)
+    service.close()
+    stranger = other.start()
+    fill(stranger, 3)
+    stranger.close()
+    right = world.folder / "veil.sqlite"
+    away = right.rename(tmp_path / "away.sqlite")
+    told = world.swept()
+    assert len(told) == STARTS and all("is missing beside the blobs" in text and "veil serve adopt" in text for text in told)
+    assert not right.exists(), "an empty one there would be in the way of the right one"
+    shutil.copyfile(other.folder / "veil.sqlite", right)
+    told = world.swept()
+    assert len(told) == STARTS and all("belong to the store" in text for text in told)
+    away.replace(right)
+    assert world.swept() == [] and held(world) == names
+
+
+@pytest.mark.slow
+def test_an_empty_or_foreign_database_of_several_servers_deletes_nothing(
+    shared_settings: ServerSettings, buckets: Buckets, postgres: Postgres, tmp_path: Path
+) -> None:
+    """A second server on one bucket, with a new database or that of another store, is refused, and the first one serves on."""
+    one = World(settings=shared_settings, folder=tmp_path / "one")
+    service = one.start()
+    names = fill(service, MANY)
+    own = World(settings=replace(shared_settings, database=""), folder=tmp_path / "own")
+    told = own.swept()
+    assert len(told) == STARTS and all("is missing beside the blobs of a store" in text for text in told)
+    empty = World(settings=replace(shared_settings, database=postgres.url()), folder=tmp_path / "empty")
+    told = empty.swept()
+    assert len(told) == STARTS and all("belong to the store" in text for text in told)
+    elsewhere = replace(shared_settings, database=postgres.url(), blobs=buckets.make("veil-elsewhere"))
+    stranger = Service(tmp_path / "stranger", elsewhere)
+    fill(stranger, 3, start=500)
+    stranger.close()
+    crossed = World(settings=replace(elsewhere, blobs=shared_settings.blobs), folder=tmp_path / "crossed")
+    told = crossed.swept()
+    assert len(told) == STARTS and all("belong to the store" in text for text in told)
+    foreign = World(settings=replace(shared_settings, blobs=buckets.make("veil-foreign")), folder=tmp_path / "foreign")
+    told = foreign.swept(2)
+    assert len(told) == 2 and all("there is none (s3://veil-foreign)" in text for text in told), told
+    sweep(service)
+    assert set(service.records.blobs.names()) == names
+    service.close()
+
+
+def test_blobs_without_an_id_beside_a_database_with_one_are_refused(world: World) -> None:
+    """Their note is gone: they may be a copy of another store's."""
+    service = world.start()
+    names = fill(service, 3)
+    blobs: Any = service.records.blobs
+    if isinstance(blobs, FolderBlobs):
+        (blobs.folder / OWNER).unlink()
+    else:
+        blobs._drop(OWNER)
+    with pytest.raises(FileFormatError, match="say no store"):
+        sweep(service)
+    assert set(service.records.blobs.names()) == names
+    service.close()
+
+
+def test_a_database_that_is_older_than_its_blobs_deletes_nothing_until_it_is_adopted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the right id, and misses the last contributions. Broken twin: a sweep that deletes what nothing names."""
+    service = world.start()
+    old = fill(service, 5)
+    new = fill(service, MANY, start=5)
+    forgets(service, new)
+    for _ in range(3):
+        sweep(service)  # of the server that is running
+    assert service.unnamed == sorted(new)
+    service.close()
+    assert world.swept() == [] and held(world) == old | new
+    parts = open_parts(world.folder, world.settings)
+    assert adopt(parts, write=False).unnamed == tuple(sorted(new)) and held(world) == old | new
+    found = adopt(parts, write=True)
+    assert (found.named, found.missing, found.unnamed) == (5, 0, tuple(sorted(new)))
+    parts.database.close()
+    assert world.swept(2) == [] and held(world) == old | new, "a day is left to find the right database"
+    service = world.start()
+    monkeypatch.setitem(MARKED_S, "adopted", 0.0)
+    assert sweep_loose(service.database, service.records.blobs) == MANY and set(service.records.blobs.names()) == old
+    again = fill(service, MANY, start=100)
+    forgets(service, again)
+    with service.database.transaction() as rows:  # the twin
+        for name in set(service.records.blobs.names()) - blobs_in(rows):
+            service.records.blobs.delete(name)
+    assert set(service.records.blobs.names()) == old, "by absence all of them are lost"
+    service.close()
+
+
+def test_a_database_file_that_is_put_back_under_a_running_server_deletes_nothing(tmp_path: Path) -> None:
+    """The file itself, as a backup of the machine restores it: copied when it was young, put back later."""
+    service = Service(tmp_path / "store")
+    old = fill(service, 5)
+    service.database.clear_log()
+    shutil.copyfile(tmp_path / "store" / "veil.sqlite", tmp_path / "young.sqlite")
+    new = fill(service, MANY, start=5)
+    service.database.close()
+    for path in (tmp_path / "store").glob("veil.sqlite*"):
+        path.unlink()
+    shutil.copyfile(tmp_path / "young.sqlite", tmp_path / "store" / "veil.sqlite")
+    for _ in range(STARTS):
+        sweep(service)
+    assert set(service.records.blobs.names()) == old | new and service.unnamed == sorted(new)
+    service.close()
+
+
+def test_a_sweep_takes_what_deletion_left_and_in_its_time_what_was_never_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What left goes at once, what came is marked first, and goes when nothing has named it for the stated time."""
+    service = world.start()
+    names = fill(service, 6)
+    gone, kept = sorted(names)[:2], sorted(names)[2:]
+    with service.database.transaction() as found:  # a kill before the blobs were deleted
+        for name in gone:
+            found.run("DELETE FROM contributions WHERE digest = :name", name=name)
+        loosen(found, gone, "left")
+    sweep(service)
+    assert sorted(service.records.blobs.names()) == kept
+    never = service.records.keep(b"never named")
+    blobs = service.records.blobs
+    now = 1e9
+    assert sweep_loose(service.database, blobs, now=now) == 0
+    assert sweep_loose(service.database, blobs, now=now + MARKED_S["came"] - 1) == 0 and blobs.has(never)
+    assert sweep_loose(service.database, blobs, now=now - 1e6) == 0, "the clock was set back"
+    assert sweep_loose(service.database, blobs, now=now - 1e6 + MARKED_S["came"]) == 1 and not blobs.has(never)
+    assert sorted(blobs.names()) == kept
+    service.close()
+
+
+def test_a_sweep_that_would_take_a_large_share_stops_and_says_so(tmp_path: Path) -> None:
+    """Half of all blobs came and nothing names them: more than kills leave. What was deleted goes all the same."""
+    service = Service(tmp_path / "store")
+    names = fill(service, FEW + 2)
+    came = {service.records.keep(b"never %d" % number) for number in range(FEW + 1)}
+    (left,) = fill(service, 1, start=1000)
+    forgets(service, {left})
+    with service.database.transaction() as found:
+        loosen(found, [left], "left")
+    sweep_loose(service.database, service.records.blobs, now=1e9)
+    with pytest.raises(StorageTrouble, match=f"{FEW + 1} of {2 * FEW + 3} blobs"):
+        sweep_loose(service.database, service.records.blobs, now=2e9)
+    assert set(service.records.blobs.names()) == names | came
+    service.close()
+
+
+@pytest.mark.slow
+def test_two_stores_in_one_bucket_do_not_see_each_other(
+    shared_settings: ServerSettings, buckets: Buckets, tmp_path: Path
+) -> None:
+    """One at its root, one below a prefix that looks like the root's folders, one deeper."""
+    address = buckets.make("veil-two")
+    places = [address, f"{address}/ab", f"{address}/ab/cd"]
+    services = []
+    for number, blobs in enumerate(places):
+        settings = replace(shared_settings, database="", blobs=blobs)
+        services.append(Service(tmp_path / str(number), settings))
+    names = [fill(service, 4, start=10 * number) for number, service in enumerate(services)]
+    for service in services:
+        sweep(service)
+        assert service.unnamed == []
+    assert [set(service.records.blobs.names()) for service in services] == names
+    assert len({service.store for service in services}) == 3
+    for service in services:
+        service.close()
+
+
+def test_a_store_of_an_earlier_veil_gets_an_id_if_its_blobs_are_its_own(tmp_path: Path) -> None:
+    world = World(settings=ServerSettings(), folder=tmp_path / "store")
+    service = world.start()
+    names = fill(service, 4)
+    service.close()
+
+    def without_id() -> None:
+        parts = open_parts(world.folder, world.settings)
+        with parts.database.transaction() as found:
+            found.run("DELETE FROM facts WHERE name = 'store'")
+        parts.database.close()
+        for path in (world.folder / "storage.json", world.folder / "blobs" / OWNER, world.folder / "tiles" / OWNER):
+            path.unlink(missing_ok=True)
+
+    without_id()
+    assert world.swept(2) == [] and held(world) == names
+    without_id()
+    shutil.rmtree(world.folder / "blobs")
+    strange = FolderBlobs(world.folder / "blobs").put(b"of another store")
+    told = world.swept(2)
+    assert len(told) == 2 and all("none of which the database names" in text for text in told)
+    assert held(world) == {strange}
+    assert blob_use.SHARE < 1
+
+
+def test_a_folder_and_tiles_of_another_store_are_refused(tmp_path: Path) -> None:
+    for part in ("storage.json", "tiles/store.json"):
+        one, other = (World(settings=ServerSettings(), folder=tmp_path / name / part[:5]) for name in ("one", "other"))
+        for world in (one, other):
+            world.start().close()
+        shutil.copyfile(other.folder / part, one.folder / part)
+        assert len(one.swept(1)) == 1, part
+
+
+def test_every_part_of_a_new_store_carries_its_id(world: World) -> None:
+    service = world.start()
+    store = service.store
+    assert store.encode() in (world.folder / "storage.json").read_bytes()
+    assert store.encode() in (world.folder / "tiles" / OWNER).read_bytes()
+    assert service.records.blobs.owner() == store
+    service.require_whole()
+    service.close()
+    again = world.start()
+    assert again.store == store
+    again.close()
