@@ -91,7 +91,7 @@ def forgets(service: Service, names: set[str]) -> None:
 
 
 def test_a_database_that_was_away_or_is_anothers_deletes_nothing(tmp_path: Path) -> None:
-    """The file of the database is moved away, or that of another store lies there: every start is refused, and says what to do."""
+    """The file of the database is moved away, or another store's lies there: each start is refused, and says what to do."""
     world, other = (World(settings=ServerSettings(), folder=tmp_path / name) for name in ("store", "other"))
     service = world.start()
     names = fill(service, MANY)

@@ -1,6 +1,6 @@
 """Atomic writing: a reader sees the old file or the whole new one, never a half.
 
-What is being written has one kind of name, `.NAME.RANDOM.part`, by which whoever owns a folder finds what a kill left there.
+What is being written has one kind of name, `.NAME.RANDOM.veil.part`, by which the owner of a folder finds what a kill left.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from pathlib import Path
 from veil.errors import CannotWrite, FileFormatError
 
 # How the name of what is being written goes on after that of the file; SQLite puts a journal beside it.
-PART = ".part"
-_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part([.-].*)?")
+PART = ".veil.part"
+# An earlier veil wrote ".part" alone, as others may, too: only where every file is veil's are these taken for leftovers.
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}(?P<mark>\.veil)?\.part([.-].*)?")
 # What nobody has written to for so long was left by a kill.
 STALE_S = 60.0
 # A process that writes into a folder for the first time deletes what is older than this: libraries may write one for long.
@@ -128,12 +129,15 @@ def remove(path: Path) -> None:
             shutil.rmtree(gone)
 
 
-def leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S) -> list[Path]:
-    """What was being written in a folder, of one file or folder (None: of any), and had no change for some seconds."""
+def leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S, only_marked: bool = False) -> list[Path]:
+    """What was being written in a folder, of one file or folder (None: of any), and had no change for some seconds.
+
+    `only_marked` leaves out names that something else than veil may have given.
+    """
     latest, found = time.time() - older_than_s, []
     for path in sorted(folder.glob(".*")):
         match = _LEFTOVER.fullmatch(path.name)
-        if match is not None and name in (None, match["name"]):
+        if match is not None and name in (None, match["name"]) and (match["mark"] or not only_marked):
             with suppress(FileNotFoundError):
                 if not older_than_s or path.lstat().st_mtime <= latest:
                     found.append(path)
@@ -144,16 +148,16 @@ def _clear_once(folder: Path) -> None:
     """Delete what was abandoned in a folder, the first time that this process writes there."""
     if folder not in _cleared:
         _cleared.add(folder)
-        clear_leftovers(folder, older_than_s=_ABANDONED_S)
+        clear_leftovers(folder, older_than_s=_ABANDONED_S, only_marked=True)
 
 
-def clear_leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S) -> int:
+def clear_leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S, only_marked: bool = False) -> int:
     """Delete what killed writers left in a folder, as `leftovers` finds it, and return its number.
 
     With `older_than_s` 0 nobody may be writing there, or must do it again if something of it goes. Raises InputError if
     something cannot be deleted.
     """
-    found = leftovers(folder, name=name, older_than_s=older_than_s)
+    found = leftovers(folder, name=name, older_than_s=older_than_s, only_marked=only_marked)
     for path in found:
         remove(path)
     return len(found)

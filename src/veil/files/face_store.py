@@ -20,7 +20,7 @@ from veil.faces.identification import OpenSet
 from veil.faces.naming import checked_name
 from veil.faces.seal import Line, Sealer, require_equal
 from veil.faces.template import TemplateScheme
-from veil.files.atomic import replacing
+from veil.files.atomic import clear_leftovers, replacing
 from veil.files.face_facts import (
     SCHEMA,
     Contents,
@@ -51,6 +51,7 @@ class FaceStore:
     def __init__(self, path: Path, home: FaceHome) -> None:
         if not path.is_file():
             raise InputError(f"there is no store {path}; make one with: veil faces create")
+        clear_leftovers(path.parent, name=path.name)
         self.path, self._home, self._sealer = path, home, Sealer.of(home.secret)
         self.scheme: TemplateScheme
         self.threshold: Threshold | None = None

@@ -1,0 +1,89 @@
+"""What kills leave half-written: it has one kind of name, its owner deletes it, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from veil.errors import CannotWrite
+from veil.files import atomic
+from veil.files.atomic import clear_leftovers, leftovers, remove, replacing, replacing_folder, write_bytes
+
+OTHERS = (".bashrc", "photo.jpg", ".photo.jpg.part", ".rsync.a1b2c3", ".x.ABCDEFGH.veil.part", "a.abcd1234.veil.part")
+
+
+def planted(folder: Path, *, name: str = "file.h5") -> list[Path]:
+    """What kills leave of a file with its journal, of a folder, and of an earlier veil's file."""
+    found = [folder / f".{name}.abcd123_.veil.part.h5", folder / f".{name}.abcd123_.veil.part.h5-journal"]
+    found += [folder / f".{name}.0000aaaa.veil.part", folder / f".{name}.0000aaaa.part"]
+    for path in found[:2] + found[3:]:
+        path.write_bytes(b"planted")
+    found[2].mkdir()
+    (found[2] / "inside").write_bytes(b"planted")
+    return sorted(found)
+
+
+def test_leftovers_are_known_by_name_and_age(tmp_path: Path) -> None:
+    """Oracle: the names that were planted, those of other files and folders, and the ages that were set."""
+    for name in OTHERS:
+        (tmp_path / name).touch()
+    mine, other = planted(tmp_path), planted(tmp_path, name="other")
+    assert leftovers(tmp_path) == [], "somebody may be writing them"
+    assert leftovers(tmp_path, older_than_s=0.0) == sorted(mine + other)
+    assert leftovers(tmp_path, name="file.h5", older_than_s=0.0) == mine
+    past = time.time() - 2 * atomic.STALE_S
+    for path in mine:
+        os.utime(path, (past, past))
+    assert leftovers(tmp_path) == mine
+    assert leftovers(tmp_path, only_marked=True) == [path for path in mine if ".veil." in path.name]
+    assert clear_leftovers(tmp_path) == len(mine)
+    assert leftovers(tmp_path, older_than_s=0.0) == other
+    assert all((tmp_path / name).exists() for name in OTHERS)
+    assert leftovers(tmp_path / "missing") == []
+
+
+@pytest.mark.parametrize("suffix", [None, ""])
+def test_what_is_being_written_is_a_leftover_until_it_is_whole(tmp_path: Path, suffix: str | None) -> None:
+    with replacing(tmp_path / "file.h5", suffix=suffix) as temporary:
+        assert leftovers(tmp_path, name="file.h5", older_than_s=0.0) == [temporary]
+        assert temporary.suffix == (".h5" if suffix is None else ".part")
+        temporary.write_bytes(b"whole")
+    assert leftovers(tmp_path, older_than_s=0.0) == [] and (tmp_path / "file.h5").read_bytes() == b"whole"
+    with replacing_folder(tmp_path / "folder") as staging:
+        assert leftovers(tmp_path, older_than_s=0.0) == [staging] and staging.stat().st_mode & 0o777 == 0o700
+        staging.rename(tmp_path / "folder")
+    assert leftovers(tmp_path, older_than_s=0.0) == [] and (tmp_path / "folder").is_dir()
+
+
+def test_a_process_clears_what_was_abandoned_where_it_first_writes(tmp_path: Path) -> None:
+    """An hour old, and veil's by name: a file of another program with a similar name stays."""
+    mine = planted(tmp_path)
+    past = time.time() - 2 * 3600
+    for path in mine:
+        os.utime(path, (past, past))
+    young = tmp_path / ".file.h5.bbbbbbbb.veil.part"
+    young.touch()
+    write_bytes(tmp_path / "anything", b"")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "anything", tmp_path / ".file.h5.0000aaaa.part", young])
+
+
+def test_a_folder_is_whole_or_gone_and_what_cannot_be_deleted_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    (folder / "deep").mkdir(parents=True)
+    seen = []
+    monkeypatch.setattr(atomic.shutil, "rmtree", lambda path: seen.append((Path(path), folder.exists())))
+    remove(folder)
+    (moved, still_there) = seen[0]
+    assert not still_there and leftovers(tmp_path, name="folder", older_than_s=0.0) == [moved]
+    remove(folder)
+    remove(tmp_path / "missing")
+
+    def refused(path: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(atomic.shutil, "rmtree", refused)
+    with pytest.raises(CannotWrite, match="Operation not permitted"):
+        remove(moved)
