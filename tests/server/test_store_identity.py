@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,6 @@ from veil.errors import FileFormatError, StorageTrouble
 from veil.files.blobs import OWNER, FolderBlobs
 from veil.server import blob_use
 from veil.server.blob_use import FEW, MARKED_S, blobs_in, loosen, sweep_loose
-from veil.server.map_records import add_contribution
-from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_parts
@@ -23,76 +20,22 @@ from veil.server.store_identity import adopt
 from veil.server.sweeping import sweep
 from worlds.buckets import Buckets
 from worlds.postgres import Postgres
+from worlds.stores import StoreWorld, drop_note, fill, forgets, held
 
 STARTS, MANY = 10, 40
 
 
-@dataclass(frozen=True)
-class World:
-    """A store under test: `settings` of its storage, `folder` of its server."""
-
-    settings: ServerSettings
-    folder: Path
-
-    def start(self, **other: Any) -> Service:
-        return Service(self.folder, replace(self.settings, **other))
-
-    def swept(self, times: int = STARTS) -> list[str]:
-        """What so many starts with a sweep each are refused with; blobs are as old as if a week had gone by."""
-        told = []
-        for _ in range(times):
-            try:
-                service = self.start()
-            except FileFormatError as error:
-                told.append(str(error))
-                continue
-            try:
-                sweep(service)
-            except FileFormatError as error:
-                told.append(str(error))
-            service.close()
-        return told
-
-
 @pytest.fixture(params=["folder", pytest.param("shared", marks=pytest.mark.slow)])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreWorld]:
     """A store in a folder, and one in PostgreSQL and a bucket."""
     shared = request.param == "shared"
     settings = request.getfixturevalue("shared_settings") if shared else ServerSettings()
-    yield World(settings=replace(settings, workers=1, map_workers=1), folder=tmp_path / "store")
-
-
-def fill(service: Service, count: int, start: int = 0) -> set[str]:
-    """Contributions that nobody looked at, of which the sweep does not ask more than their names."""
-    record = next(iter(service.records.all()), None) or service.records.make("lobby", MapPolicy())
-    names = set()
-    for number in range(start, start + count):
-        data = b"message %d" % number
-        names.add(digest := service.records.keep(data))
-        with service.database.transaction() as found:
-            add_contribution(found, record, token="t0", digest=digest, size_bytes=len(data), facts={"form": "words"})
-    return names
-
-
-def held(world: World) -> set[str]:
-    parts = open_parts(world.folder, world.settings, anew=True)
-    try:
-        return set(parts.blobs.names())
-    finally:
-        parts.database.close()
-
-
-def forgets(service: Service, names: set[str]) -> None:
-    """Have a database be as it was before some messages came, as a backup of it that is put back: no row names them."""
-    with service.database.transaction() as found:
-        for name in names:
-            found.run("DELETE FROM contributions WHERE digest = :name", name=name)
-            found.run("DELETE FROM loose WHERE name = :name", name=name)
+    yield StoreWorld(settings=replace(settings, workers=1, map_workers=1), folder=tmp_path / "store")
 
 
 def test_a_database_that_was_away_or_is_anothers_deletes_nothing(tmp_path: Path) -> None:
     """The file of the database is moved away, or another store's lies there: each start is refused, and says what to do."""
-    world, other = (World(settings=ServerSettings(), folder=tmp_path / name) for name in ("store", "other"))
+    world, other = (StoreWorld(settings=ServerSettings(), folder=tmp_path / name) for name in ("store", "other"))
     service = world.start()
     names = fill(service, MANY)
     service.close()
@@ -116,47 +59,44 @@ def test_an_empty_or_foreign_database_of_several_servers_deletes_nothing(
     shared_settings: ServerSettings, buckets: Buckets, postgres: Postgres, tmp_path: Path
 ) -> None:
     """A second server on one bucket, with a new database or that of another store, is refused, and the first one serves on."""
-    one = World(settings=shared_settings, folder=tmp_path / "one")
+    one = StoreWorld(settings=shared_settings, folder=tmp_path / "one")
     service = one.start()
     names = fill(service, MANY)
-    own = World(settings=replace(shared_settings, database=""), folder=tmp_path / "own")
+    own = StoreWorld(settings=replace(shared_settings, database=""), folder=tmp_path / "own")
     told = own.swept()
     assert len(told) == STARTS and all("is missing beside the blobs of a store" in text for text in told)
-    empty = World(settings=replace(shared_settings, database=postgres.url()), folder=tmp_path / "empty")
+    empty = StoreWorld(settings=replace(shared_settings, database=postgres.url()), folder=tmp_path / "empty")
     told = empty.swept()
     assert len(told) == STARTS and all("belong to the store" in text for text in told)
     elsewhere = replace(shared_settings, database=postgres.url(), blobs=buckets.make("veil-elsewhere"))
     stranger = Service(tmp_path / "stranger", elsewhere)
     fill(stranger, 3, start=500)
     stranger.close()
-    crossed = World(settings=replace(elsewhere, blobs=shared_settings.blobs), folder=tmp_path / "crossed")
+    crossed = StoreWorld(settings=replace(elsewhere, blobs=shared_settings.blobs), folder=tmp_path / "crossed")
     told = crossed.swept()
     assert len(told) == STARTS and all("belong to the store" in text for text in told)
-    foreign = World(settings=replace(shared_settings, blobs=buckets.make("veil-foreign")), folder=tmp_path / "foreign")
+    foreign = StoreWorld(settings=replace(shared_settings, blobs=buckets.make("veil-foreign")), folder=tmp_path / "foreign")
     told = foreign.swept(2)
-    assert len(told) == 2 and all("there is none (s3://veil-foreign)" in text for text in told), told
+    assert len(told) == 2 and all("(s3://veil-foreign, 0 of them) say no store" in text for text in told), told
     sweep(service)
     assert set(service.records.blobs.names()) == names
     service.close()
 
 
-def test_blobs_without_an_id_beside_a_database_with_one_are_refused(world: World) -> None:
+def test_blobs_without_an_id_beside_a_database_with_one_are_refused(world: StoreWorld) -> None:
     """Their note is gone: they may be a copy of another store's."""
     service = world.start()
     names = fill(service, 3)
-    blobs: Any = service.records.blobs
-    if isinstance(blobs, FolderBlobs):
-        (blobs.folder / OWNER).unlink()
-    else:
-        blobs._drop(OWNER)
+    drop_note(service.records.blobs)
     with pytest.raises(FileFormatError, match="say no store"):
         sweep(service)
-    assert set(service.records.blobs.names()) == names
     service.close()
+    told = world.swept()
+    assert len(told) == STARTS and all("3 of them) say no store" in text for text in told) and held(world) == names
 
 
 def test_a_database_that_is_older_than_its_blobs_deletes_nothing_until_it_is_adopted(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has the right id, and misses the last contributions. Broken twin: a sweep that deletes what nothing names."""
     service = world.start()
@@ -204,7 +144,7 @@ def test_a_database_file_that_is_put_back_under_a_running_server_deletes_nothing
 
 
 def test_a_sweep_takes_what_deletion_left_and_in_its_time_what_was_never_named(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What left goes at once, what came is marked first, and goes when nothing has named it for the stated time."""
     service = world.start()
@@ -265,7 +205,7 @@ def test_two_stores_in_one_bucket_do_not_see_each_other(
 
 
 def test_a_store_of_an_earlier_veil_gets_an_id_if_its_blobs_are_its_own(tmp_path: Path) -> None:
-    world = World(settings=ServerSettings(), folder=tmp_path / "store")
+    world = StoreWorld(settings=ServerSettings(), folder=tmp_path / "store")
     service = world.start()
     names = fill(service, 4)
     service.close()
@@ -291,14 +231,14 @@ def test_a_store_of_an_earlier_veil_gets_an_id_if_its_blobs_are_its_own(tmp_path
 
 def test_a_folder_and_tiles_of_another_store_are_refused(tmp_path: Path) -> None:
     for part in ("storage.json", "tiles/store.json"):
-        one, other = (World(settings=ServerSettings(), folder=tmp_path / name / part[:5]) for name in ("one", "other"))
+        one, other = (StoreWorld(settings=ServerSettings(), folder=tmp_path / name / part[:5]) for name in ("one", "other"))
         for world in (one, other):
             world.start().close()
         shutil.copyfile(other.folder / part, one.folder / part)
         assert len(one.swept(1)) == 1, part
 
 
-def test_every_part_of_a_new_store_carries_its_id(world: World) -> None:
+def test_every_part_of_a_new_store_carries_its_id(world: StoreWorld) -> None:
     service = world.start()
     store = service.store
     assert store.encode() in (world.folder / "storage.json").read_bytes()
@@ -309,3 +249,32 @@ def test_every_part_of_a_new_store_carries_its_id(world: World) -> None:
     again = world.start()
     assert again.store == store
     again.close()
+
+
+def test_a_start_that_was_killed_before_it_wrote_the_id_beside_the_blobs_goes_on(
+    world: StoreWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a new store, and of one of an earlier veil: the database has the id, and the blobs not yet."""
+    parts = open_parts(world.folder, world.settings)
+    kind = type(parts.blobs)
+    parts.database.close()
+
+    def killed(*given: object, **more: object) -> str:
+        raise KeyboardInterrupt
+
+    for is_new in (True, False):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "claim", killed)
+            with pytest.raises(KeyboardInterrupt):
+                world.start()
+        service = world.start()
+        with service.database.transaction() as found:
+            assert [row["name"] for row in found.all("SELECT name FROM facts ORDER BY name")] == ["store", "version"]
+            if is_new:
+                found.run("DELETE FROM facts WHERE name = 'store'")
+        if is_new:  # an earlier veil wrote no notes
+            fill(service, 2)
+            drop_note(service.records.blobs)
+            for path in (world.folder / "storage.json", world.folder / "tiles" / OWNER):
+                path.unlink()
+        service.close()

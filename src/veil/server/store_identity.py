@@ -21,6 +21,8 @@ from veil.server.statements import Statements
 
 # The id's name among the database's facts, the folder's note of its storage, and the folder of tiles.
 FACT, STORAGE, TILES = "store", "storage.json", "tiles"
+# The name of a fact that is there while a new id was not written beside the blobs yet.
+CLAIMING = "store_is_claiming"
 REMEDY = "restore the database that belongs to them, name another prefix or folder, or see `veil serve adopt`"
 # Tables that are empty in a database that never served.
 _TABLES = ("tokens", "maps", "contributions", "receipts")
@@ -42,17 +44,24 @@ class StoreParts:
         for parts that do not belong together; then nothing was written.
         """
         with self.database.transaction() as found:
-            known = _id_in(found)
+            known, claiming = _id_in(found), found.one("SELECT value FROM facts WHERE name = :name", name=CLAIMING)
             needed, is_new = needed_in(found), all(found.one(f"SELECT 1 AS one FROM {name}") is None for name in _TABLES)
-        owner = self.blobs.owner()
+        begins = known is None or claiming is not None
         if known is None:
-            known = self._first_id(needed, is_new=is_new)
-        elif owner is None and (told := self._unowned(needed)):
-            raise FileFormatError(f"{told}; {REMEDY}")
+            known = self._first_id(() if is_new else needed)
+        elif not begins and self.blobs.owner() is None:
+            there = sum(1 for _ in self.blobs.names())
+            raise FileFormatError(
+                f"the blobs ({self.kinds['blobs']}, {there} of them) say no store, and the database is of the store {known} "
+                f"and names {len(needed)}; {REMEDY}"
+            )
         self._require(known, self.blobs.claim(known), f"the blobs ({self.kinds['blobs']})")
         self._require(known, _noted_in_folder(self.folder) or known, self.folder)
         self._require(known, _noted_in_tiles(self.folder) or known, self.folder / TILES)
         self._note(known)
+        if begins:
+            with self.database.transaction() as found:
+                found.run("DELETE FROM facts WHERE name = :name", name=CLAIMING)
         return known
 
     def require_whole(self) -> None:
@@ -65,14 +74,14 @@ class StoreParts:
         self._require(known, _noted_in_folder(self.folder), self.folder)
         self._require(known, _noted_in_tiles(self.folder) or known, self.folder / TILES)
 
-    def _first_id(self, needed: Collection[str], *, is_new: bool) -> str:
+    def _first_id(self, needed: Collection[str]) -> str:
         """The id of a database that has none: a new one, or one of an earlier veil."""
         owner = self.blobs.owner()
         if owner is not None:
             raise FileFormatError(
                 f"the blobs ({self.kinds['blobs']}) belong to the store {owner}, and the database says none; {REMEDY}"
             )
-        if told := self._unowned(needed if not is_new else ()):
+        if told := self._unowned(needed):
             raise FileFormatError(f"{told}; {REMEDY}")
         with self.database.transaction(durable=True) as found:
             return _id_in(found) or _new_id(found)
@@ -134,6 +143,8 @@ def adopt(parts: StoreParts, *, write: bool) -> Adoption:
         parts.blobs.claim(store, anew=True)
         write_text(parts.folder / STORAGE, json.dumps({**parts.kinds, FACT: store}, indent=1) + "\n")
         write_bytes(parts.folder / TILES / OWNER, owner_note(store))
+        with parts.database.transaction() as found:
+            found.run("DELETE FROM facts WHERE name = :name", name=CLAIMING)
     return Adoption(store=store, owner=owner, named=len(named), missing=len(needed - there), unnamed=tuple(unnamed))
 
 
@@ -172,5 +183,6 @@ def _id_in(found: Statements) -> str | None:
 def _new_id(found: Statements) -> str:
     """Give a database the id of a new store."""
     store = "s" + secrets.token_hex(16)
-    found.run("INSERT INTO facts (name, value) VALUES (:name, :value)", name=FACT, value=store)
+    for name, value in ((FACT, store), (CLAIMING, "1")):
+        found.run("INSERT INTO facts (name, value) VALUES (:name, :value)", name=name, value=value)
     return store

@@ -1,0 +1,81 @@
+"""Stores of contributions that nobody looked at, whose databases and blobs are exchanged, emptied and put back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from veil.errors import FileFormatError
+from veil.files.blobs import OWNER, FolderBlobs
+from veil.server.map_records import add_contribution
+from veil.server.policy import MapPolicy
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
+from veil.server.storage import open_parts
+from veil.server.sweeping import sweep
+
+STARTS = 10
+
+
+@dataclass(frozen=True)
+class StoreWorld:
+    """A store under test: `settings` of its storage, `folder` of its server."""
+
+    settings: ServerSettings
+    folder: Path
+
+    def start(self, **other: Any) -> Service:
+        return Service(self.folder, replace(self.settings, **other))
+
+    def swept(self, times: int = STARTS) -> list[str]:
+        """What so many starts with a sweep each are refused with; blobs are as old as if a week had gone by."""
+        told = []
+        for _ in range(times):
+            try:
+                service = self.start()
+            except FileFormatError as error:
+                told.append(str(error))
+                continue
+            try:
+                sweep(service)
+            except FileFormatError as error:
+                told.append(str(error))
+            service.close()
+        return told
+
+
+def fill(service: Service, count: int, start: int = 0) -> set[str]:
+    """Contributions that nobody looked at, of which the sweep does not ask more than their names."""
+    record = next(iter(service.records.all()), None) or service.records.make("lobby", MapPolicy())
+    names = set()
+    for number in range(start, start + count):
+        data = b"message %d" % number
+        names.add(digest := service.records.keep(data))
+        with service.database.transaction() as found:
+            add_contribution(found, record, token="t0", digest=digest, size_bytes=len(data), facts={"form": "words"})
+    return names
+
+
+def held(world: StoreWorld) -> set[str]:
+    parts = open_parts(world.folder, world.settings, anew=True)
+    try:
+        return set(parts.blobs.names())
+    finally:
+        parts.database.close()
+
+
+def forgets(service: Service, names: set[str]) -> None:
+    """Have a database be as it was before some messages came, as a backup of it that is put back: no row names them."""
+    with service.database.transaction() as found:
+        for name in names:
+            found.run("DELETE FROM contributions WHERE digest = :name", name=name)
+            found.run("DELETE FROM loose WHERE name = :name", name=name)
+
+
+def drop_note(blobs: Any) -> None:
+    """Delete what says to which store blobs belong."""
+    if isinstance(blobs, FolderBlobs):
+        (blobs.folder / OWNER).unlink()
+    else:
+        blobs._drop(OWNER)
