@@ -80,11 +80,14 @@ export class Blake2b {
     return this;
   }
 
-  /** The digest of all bytes; nothing more can be taken in. */
+  /** The digest of the bytes so far; more can be taken in after it. */
   digest(): Uint8Array {
+    const state = this.state.slice(), counted = this.counted;
     this.compress(true);
     const out = new DataView(new ArrayBuffer(64));
     for (let i = 0; i < 16; i++) out.setUint32(4 * i, this.state[i]!, true);
+    this.state.set(state);
+    this.counted = counted;
     return new Uint8Array(out.buffer, 0, this.size);
   }
 

@@ -2,7 +2,7 @@
 
 import { concatenated, hex, utf8, viewOf } from "./bytes.js";
 import { Dictionary } from "./dictionary.js";
-import { InputError } from "./errors.js";
+import { InputError, RuntimeLacks, needed } from "./errors.js";
 import { shortest } from "./numbers.js";
 import { sha256 } from "./sha256.js";
 
@@ -27,12 +27,16 @@ interface NpyArray {
   data: Uint8Array;
 }
 
-/** The dictionary in a codebook's file. Raises InputError if it is damaged, foreign, or does not match its hash. */
+/**
+ * The dictionary in a codebook's file.
+ *
+ * Raises InputError if it is damaged, foreign, or does not match its hash, and RuntimeLacks where nothing can unpack it.
+ */
 export async function readDictionary(file: Uint8Array): Promise<Dictionary> {
   try {
     return await read(file);
   } catch (error) {
-    if (error instanceof InputError) throw error;
+    if (error instanceof InputError || error instanceof RuntimeLacks) throw error;
     throw new InputError(`the file is not a veil codebook or is damaged (${String(error)}); get it again`);
   }
 }
@@ -86,9 +90,10 @@ function text(value: string): string {
   return JSON.stringify(value).replace(/[^ -~]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** A file within an archive: how it is packed (0: not at all, 8: deflate), its packed size, and where its own header starts. */
+/** A file within an archive: how it is packed (0: not at all, 8: deflate), CRC-32, sizes, and where its own header starts. */
 interface Member {
   method: number;
+  crc: number;
   packed: number;
   size: number;
   start: number;
@@ -108,6 +113,7 @@ function directory(file: Uint8Array): Map<string, Member> {
     const name = new TextDecoder().decode(file.subarray(at + 46, at + 46 + length));
     found.set(name, {
       method: view.getUint16(at + 10, true),
+      crc: view.getUint32(at + 16, true),
       packed: view.getUint32(at + 20, true),
       size: view.getUint32(at + 24, true),
       start: view.getUint32(at + 42, true),
@@ -124,7 +130,7 @@ async function inflated(file: Uint8Array, member: Member): Promise<Uint8Array> {
   const start = member.start + 30 + view.getUint16(member.start + 26, true) + view.getUint16(member.start + 28, true);
   const packed = file.slice(start, start + member.packed);
   if (member.method === 0) return packed;
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+  const stream = new Blob(gzipped(packed, member)).stream().pipeThrough(gunzip());
   const out = new Uint8Array(member.size);
   let at = 0;
   const reader = stream.getReader();
@@ -135,6 +141,19 @@ async function inflated(file: Uint8Array, member: Member): Promise<Uint8Array> {
   }
   if (at !== out.length) throw new InputError("the codebook's archive is damaged; get it again");
   return out;
+}
+
+/** A packed member as a gzip file (RFC 1952): Node.js unpacks bare deflate from 20.12 and 21.2 on, gzip in all versions. */
+function gzipped(packed: Uint8Array<ArrayBuffer>, member: Member): BlobPart[] {
+  const end = new DataView(new ArrayBuffer(8));
+  end.setUint32(0, member.crc, true);
+  end.setUint32(4, member.size, true);
+  return [new Uint8Array([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]), packed, end];
+}
+
+/** A stream that unpacks gzip. Raises RuntimeLacks where there is none. */
+function gunzip(): DecompressionStream {
+  return new (needed(globalThis.DecompressionStream, "DecompressionStream"))("gzip");
 }
 
 /** An array in NumPy's format, rows first. */

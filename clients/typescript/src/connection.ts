@@ -1,7 +1,7 @@
 /** Requests to one server under one token: JSON answers, and errors that say what to do and never show the token. */
 
 import { concatenated } from "./bytes.js";
-import { InputError, VeilError, WireError } from "./errors.js";
+import { InputError, VeilError, WireError, needed } from "./errors.js";
 
 export const MESSAGE_TYPE = "application/vnd.veil.message";
 // The longest answer that is read; a server that lies must not fill the device's memory.
@@ -92,6 +92,7 @@ export class Connection {
     this.url = parsed.href.replace(/\/+$/, "");
     this.#token = token;
     this.#timeoutMs = 1000 * timeoutS;
+    if (send === undefined) needed(globalThis.fetch, "fetch");
     this.#fetch = send ?? ((...given) => globalThis.fetch(...given));
   }
 

@@ -5,7 +5,7 @@ import { base64 } from "./bytes.js";
 import { requireMessage } from "./client.js";
 import { readOwn } from "./codec.js";
 import { Connection, type ConnectionOptions, MESSAGE_TYPE, VeilProblem } from "./connection.js";
-import { WireError } from "./errors.js";
+import { WireError, needed } from "./errors.js";
 import { type Head, hasLines, hasWords, readHead, textOf } from "./head.js";
 import { general } from "./numbers.js";
 
@@ -119,7 +119,7 @@ export function sanitization(head: Head): [string, string] {
 
 /** An id that says nothing; `crypto.randomUUID` is missing on pages that are not served over TLS. */
 function randomId(): string {
-  return base64(crypto.getRandomValues(new Uint8Array(12)));
+  return base64(needed(globalThis.crypto, "crypto").getRandomValues(new Uint8Array(12)));
 }
 
 function answerOf(value: unknown, id: string): GeoPoseAnswer {

@@ -1,7 +1,7 @@
 /** A store in the browser's IndexedDB. Every script of the page's origin can read it, the secret too. */
 
 import type { Budget } from "./budget.js";
-import { VeilError } from "./errors.js";
+import { VeilError, needed } from "./errors.js";
 import type { Change, Entry, Held, Sending, Store } from "./store.js";
 
 const LAYOUT = 1;
@@ -28,7 +28,7 @@ export class IndexedDbStore implements Store {
     // Not waited for: some browsers ask the user, who may never answer.
     void globalThis.navigator?.storage?.persist?.().catch(() => false);
     return new Promise((resolve, reject) => {
-      const request = indexedDB.open(name, LAYOUT);
+      const request = needed(globalThis.indexedDB, "indexedDB").open(name, LAYOUT);
       request.onupgradeneeded = () => {
         for (const store of [SECRETS, ENTRIES, BUDGETS, SENDINGS]) {
           request.result.createObjectStore(store, { autoIncrement: true });

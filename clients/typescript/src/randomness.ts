@@ -7,7 +7,7 @@
 
 import { blake2b } from "./blake2b.js";
 import { concatenated, hex, utf8 } from "./bytes.js";
-import { InputError, ReleaseRefused } from "./errors.js";
+import { InputError, ReleaseRefused, needed } from "./errors.js";
 import { shake256 } from "./shake256.js";
 
 export const KEY_BYTES = 32;
@@ -51,10 +51,11 @@ export class Secret implements Randomness {
   }
 }
 
-/** The bytes of a new secret, from the system's generator. Raises ReleaseRefused if it has none: nothing weaker is used. */
+/** The bytes of a new secret, from the system's generator. Raises ReleaseRefused if it fails: nothing weaker is used. */
 export function entropy(): Uint8Array {
+  const generator = needed(globalThis.crypto, "crypto");
   try {
-    return crypto.getRandomValues(new Uint8Array(KEY_BYTES));
+    return generator.getRandomValues(new Uint8Array(KEY_BYTES));
   } catch (error) {
     throw new ReleaseRefused(`the system gave no randomness (${String(error)}); nothing was released, try again`);
   }

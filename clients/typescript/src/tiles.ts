@@ -6,7 +6,7 @@
 
 import { areEqual, concatenated, fromHex, hex, utf8, viewOf } from "./bytes.js";
 import { Unreachable } from "./connection.js";
-import { InputError, WireError } from "./errors.js";
+import { InputError, WireError, needed } from "./errors.js";
 import { canonicalJson } from "./json.js";
 import { sha256 } from "./sha256.js";
 
@@ -184,8 +184,8 @@ function randomBelow(bound: number): number {
 }
 
 function randomBytes(count: number): Uint8Array {
-  const out = new Uint8Array(count);
-  for (let at = 0; at < count; at += MOST_RANDOM) crypto.getRandomValues(out.subarray(at, at + MOST_RANDOM));
+  const out = new Uint8Array(count), generator = needed(globalThis.crypto, "crypto");
+  for (let at = 0; at < count; at += MOST_RANDOM) generator.getRandomValues(out.subarray(at, at + MOST_RANDOM));
   return out;
 }
 
@@ -254,6 +254,7 @@ class Host {
     }
     this.url = parsed.href.replace(/\/+$/, "");
     this.#timeoutMs = 1000 * timeoutS;
+    if (send === undefined) needed(globalThis.fetch, "fetch");
     this.#fetch = send ?? ((...given) => globalThis.fetch(...given));
   }
 

@@ -22,6 +22,17 @@ test("digests of every length equal those of OpenSSL", () => {
   }
 });
 
+test("a digest asked for twice is the same, and more bytes may follow", () => {
+  for (const length of LENGTHS) {
+    const bytes = new Uint8Array(randomBytes(length)), more = new Uint8Array(randomBytes(200));
+    const begun = new Blake2b().update(bytes);
+    const expected = createHash("blake2b512").update(bytes).digest("hex");
+    assert.deepEqual([hex(begun.digest()), hex(begun.digest())], [expected, expected], `${length}`);
+    const whole = createHash("blake2b512").update(bytes).update(more).digest("hex");
+    assert.equal(hex(begun.update(more).digest()), whole, `${length} and more`);
+  }
+});
+
 test("a digest of parts is that of the whole", () => {
   const bytes = new Uint8Array(randomBytes(1000));
   for (const step of [1, 7, 127, 128, 129, 500]) {

@@ -6,10 +6,10 @@ import { test } from "node:test";
 import { hex, utf8 } from "../dist/bytes.js";
 import { encode } from "../dist/codec.js";
 import { readDictionary } from "../dist/codebook_file.js";
-import { InputError, ReleaseRefused } from "../dist/errors.js";
+import { InputError, ReleaseRefused, RuntimeLacks } from "../dist/errors.js";
 import { SubsetMechanism } from "../dist/mechanism.js";
 import { grayOf, imageDigest } from "../dist/picture.js";
-import { Secret } from "../dist/randomness.js";
+import { Secret, entropy } from "../dist/randomness.js";
 import { shake256 } from "../dist/shake256.js";
 import { privatizeWords } from "../dist/words.js";
 import { dictionary, image, planted, secret } from "./planted.js";
@@ -77,6 +77,29 @@ test("a damaged codebook's file is refused, wherever it is damaged", { skip }, a
     refused++;
   }
   assert.ok(refused > 250, String(refused));
+});
+
+test("a good codebook is read where deflate-raw is not known, and what is missing is named where nothing unpacks", { skip }, async () => {
+  const data = new Uint8Array(readFileSync(file)), { DecompressionStream, crypto } = globalThis;
+  const old = class extends DecompressionStream {
+    constructor(format) {
+      if (format === "deflate-raw") throw new TypeError("The argument 'format' is invalid"); // Node.js before 20.12
+      super(format);
+    }
+  };
+  const put = (name, value) => Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+  const lacks = (error) => error instanceof RuntimeLacks && /Node\.js 20 or later/.test(error.message) && !/damaged|again/.test(error.message);
+  try {
+    put("DecompressionStream", old);
+    assert.equal((await readDictionary(data)).size, 16384);
+    put("DecompressionStream", undefined);
+    await assert.rejects(readDictionary(data), (error) => lacks(error) && error.message.includes("DecompressionStream"));
+    put("crypto", undefined);
+    assert.throws(entropy, (error) => lacks(error) && error.message.includes("crypto"));
+  } finally {
+    put("DecompressionStream", DecompressionStream);
+    put("crypto", crypto);
+  }
 });
 
 test("a codebook's file is read, its hash verified, and a release with it is Python's", { skip }, async () => {

@@ -1,18 +1,22 @@
 /** Dictionaries from the .npz files that `veil codebook build` writes; their hash is computed anew, not believed. */
 import { concatenated, hex, utf8, viewOf } from "./bytes.js";
 import { Dictionary } from "./dictionary.js";
-import { InputError } from "./errors.js";
+import { InputError, RuntimeLacks, needed } from "./errors.js";
 import { shortest } from "./numbers.js";
 import { sha256 } from "./sha256.js";
 const FORMAT = 1;
 const MOST_BYTES = 2 ** 30;
-/** The dictionary in a codebook's file. Raises InputError if it is damaged, foreign, or does not match its hash. */
+/**
+ * The dictionary in a codebook's file.
+ *
+ * Raises InputError if it is damaged, foreign, or does not match its hash, and RuntimeLacks where nothing can unpack it.
+ */
 export async function readDictionary(file) {
     try {
         return await read(file);
     }
     catch (error) {
-        if (error instanceof InputError)
+        if (error instanceof InputError || error instanceof RuntimeLacks)
             throw error;
         throw new InputError(`the file is not a veil codebook or is damaged (${String(error)}); get it again`);
     }
@@ -83,6 +87,7 @@ function directory(file) {
         const name = new TextDecoder().decode(file.subarray(at + 46, at + 46 + length));
         found.set(name, {
             method: view.getUint16(at + 10, true),
+            crc: view.getUint32(at + 16, true),
             packed: view.getUint32(at + 20, true),
             size: view.getUint32(at + 24, true),
             start: view.getUint32(at + 42, true),
@@ -100,7 +105,7 @@ async function inflated(file, member) {
     const packed = file.slice(start, start + member.packed);
     if (member.method === 0)
         return packed;
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+    const stream = new Blob(gzipped(packed, member)).stream().pipeThrough(gunzip());
     const out = new Uint8Array(member.size);
     let at = 0;
     const reader = stream.getReader();
@@ -113,6 +118,17 @@ async function inflated(file, member) {
     if (at !== out.length)
         throw new InputError("the codebook's archive is damaged; get it again");
     return out;
+}
+/** A packed member as a gzip file (RFC 1952): Node.js unpacks bare deflate from 20.12 and 21.2 on, gzip in all versions. */
+function gzipped(packed, member) {
+    const end = new DataView(new ArrayBuffer(8));
+    end.setUint32(0, member.crc, true);
+    end.setUint32(4, member.size, true);
+    return [new Uint8Array([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]), packed, end];
+}
+/** A stream that unpacks gzip. Raises RuntimeLacks where there is none. */
+function gunzip() {
+    return new (needed(globalThis.DecompressionStream, "DecompressionStream"))("gzip");
 }
 /** An array in NumPy's format, rows first. */
 function npy(bytes) {

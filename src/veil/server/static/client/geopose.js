@@ -4,7 +4,7 @@ import { base64 } from "./bytes.js";
 import { requireMessage } from "./client.js";
 import { readOwn } from "./codec.js";
 import { Connection, MESSAGE_TYPE, VeilProblem } from "./connection.js";
-import { WireError } from "./errors.js";
+import { WireError, needed } from "./errors.js";
 import { hasLines, hasWords, readHead, textOf } from "./head.js";
 import { general } from "./numbers.js";
 const OSCP = "application/vnd.oscp+json; version=2.0";
@@ -75,7 +75,7 @@ export function sanitization(head) {
 }
 /** An id that says nothing; `crypto.randomUUID` is missing on pages that are not served over TLS. */
 function randomId() {
-    return base64(crypto.getRandomValues(new Uint8Array(12)));
+    return base64(needed(globalThis.crypto, "crypto").getRandomValues(new Uint8Array(12)));
 }
 function answerOf(value, id) {
     const said = factsOf(value), accuracy = factsOf(said.accuracy);

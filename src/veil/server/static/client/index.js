@@ -7,7 +7,7 @@ export { basicEpsilon, composedEpsilon } from "./composition.js";
 export { MESSAGE_TYPE, Unreachable, VeilProblem } from "./connection.js";
 export { Device } from "./device.js";
 export { Dictionary } from "./dictionary.js";
-export { InputError, ReleaseRefused, VeilError, WireError } from "./errors.js";
+export { InputError, ReleaseRefused, RuntimeLacks, VeilError, WireError } from "./errors.js";
 export { GeoPoseClient, geoposeRequest, sanitization } from "./geopose.js";
 export { HEAD_BYTES, hasLines, hasWords, readHead } from "./head.js";
 export { IndexedDbStore } from "./indexeddb_store.js";

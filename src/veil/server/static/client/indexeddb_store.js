@@ -1,5 +1,5 @@
 /** A store in the browser's IndexedDB. Every script of the page's origin can read it, the secret too. */
-import { VeilError } from "./errors.js";
+import { VeilError, needed } from "./errors.js";
 const LAYOUT = 1;
 const SECRETS = "secrets", ENTRIES = "entries", BUDGETS = "budgets", SENDINGS = "sendings";
 const ALL = [SECRETS, ENTRIES, BUDGETS, SENDINGS];
@@ -21,7 +21,7 @@ export class IndexedDbStore {
         // Not waited for: some browsers ask the user, who may never answer.
         void globalThis.navigator?.storage?.persist?.().catch(() => false);
         return new Promise((resolve, reject) => {
-            const request = indexedDB.open(name, LAYOUT);
+            const request = needed(globalThis.indexedDB, "indexedDB").open(name, LAYOUT);
             request.onupgradeneeded = () => {
                 for (const store of [SECRETS, ENTRIES, BUDGETS, SENDINGS]) {
                     request.result.createObjectStore(store, { autoIncrement: true });

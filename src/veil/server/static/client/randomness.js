@@ -6,7 +6,7 @@
  */
 import { blake2b } from "./blake2b.js";
 import { concatenated, hex, utf8 } from "./bytes.js";
-import { InputError, ReleaseRefused } from "./errors.js";
+import { InputError, ReleaseRefused, needed } from "./errors.js";
 import { shake256 } from "./shake256.js";
 export const KEY_BYTES = 32;
 const WORD = 1n << 64n;
@@ -33,10 +33,11 @@ export class Secret {
         return BigUint64Array.from({ length: count }, (_, i) => view.getBigUint64(8 * i, true));
     }
 }
-/** The bytes of a new secret, from the system's generator. Raises ReleaseRefused if it has none: nothing weaker is used. */
+/** The bytes of a new secret, from the system's generator. Raises ReleaseRefused if it fails: nothing weaker is used. */
 export function entropy() {
+    const generator = needed(globalThis.crypto, "crypto");
     try {
-        return crypto.getRandomValues(new Uint8Array(KEY_BYTES));
+        return generator.getRandomValues(new Uint8Array(KEY_BYTES));
     }
     catch (error) {
         throw new ReleaseRefused(`the system gave no randomness (${String(error)}); nothing was released, try again`);

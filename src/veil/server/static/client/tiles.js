@@ -5,7 +5,7 @@
  */
 import { areEqual, concatenated, fromHex, hex, utf8, viewOf } from "./bytes.js";
 import { Unreachable } from "./connection.js";
-import { InputError, WireError } from "./errors.js";
+import { InputError, WireError, needed } from "./errors.js";
 import { canonicalJson } from "./json.js";
 import { sha256 } from "./sha256.js";
 export const TILE_QUERIES_TYPE = "application/vnd.veil.tile-queries";
@@ -148,9 +148,9 @@ function randomBelow(bound) {
     }
 }
 function randomBytes(count) {
-    const out = new Uint8Array(count);
+    const out = new Uint8Array(count), generator = needed(globalThis.crypto, "crypto");
     for (let at = 0; at < count; at += MOST_RANDOM)
-        crypto.getRandomValues(out.subarray(at, at + MOST_RANDOM));
+        generator.getRandomValues(out.subarray(at, at + MOST_RANDOM));
     return out;
 }
 function xorInto(out, other) {
@@ -216,6 +216,8 @@ class Host {
         }
         this.url = parsed.href.replace(/\/+$/, "");
         this.#timeoutMs = 1000 * timeoutS;
+        if (send === undefined)
+            needed(globalThis.fetch, "fetch");
         this.#fetch = send ?? ((...given) => globalThis.fetch(...given));
     }
     /** The version of the tiles that this server names. */
