@@ -156,17 +156,30 @@ function gunzip(): DecompressionStream {
   return new (needed(globalThis.DecompressionStream, "DecompressionStream"))("gzip");
 }
 
-/** An array in NumPy's format, rows first. */
+/** An array in NumPy's format, rows first; a file may hold its columns first. */
 function npy(bytes: Uint8Array): NpyArray {
   const view = viewOf(bytes), isOld = bytes[6] === 1;
   const start = isOld ? 10 : 12;
   const length = isOld ? view.getUint16(8, true) : view.getUint32(8, true);
   const header = new TextDecoder().decode(bytes.subarray(start, start + length));
-  const found = /^\{'descr': '([^']+)', 'fortran_order': False, 'shape': \(([\d, ]*)\), \}/.exec(header);
+  const found = /^\{'descr': '([^']+)', 'fortran_order': (False|True), 'shape': \(([\d, ]*)\), \}/.exec(header);
   if (found === null) throw new InputError("the codebook holds an array that veil did not write");
-  const shape = found[2]!.split(",").filter((part) => part.trim() !== "").map(Number);
+  const shape = found[3]!.split(",").filter((part) => part.trim() !== "").map(Number);
   const data = bytes.subarray(start + length);
   const items = shape.reduce((product, side) => product * side, 1);
-  if (data.length !== items * Number(found[1]!.at(-1))) throw new InputError("the codebook holds a truncated array");
-  return { dtype: found[1]!, shape, data };
+  const size = Number(found[1]!.at(-1));
+  if (data.length !== items * size) throw new InputError("the codebook holds a truncated array");
+  return { dtype: found[1]!, shape, data: found[2] === "True" ? rowsFirst(data, shape, size) : data };
+}
+
+/** Items of `size` bytes that a file has column by column, row by row. */
+function rowsFirst(data: Uint8Array, shape: number[], size: number): Uint8Array {
+  if (shape.length < 2) return data;
+  const [rows, columns] = shape as [number, number], out = new Uint8Array(data.length);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      out.set(data.subarray(size * (column * rows + row), size * (column * rows + row + 1)), size * (row * columns + column));
+    }
+  }
+  return out;
 }
