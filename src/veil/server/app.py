@@ -74,7 +74,16 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
             await run_in_threadpool(runner.stop)
         service.close()
 
-    app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app = FastAPI(
+        title="veil",
+        version=__version__,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # Named, so that numbers are written as the digests of receipts have them: FastAPI's own choice writes 1e-05 as 0.00001.
+        default_response_class=JSONResponse,
+    )
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
     app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
