@@ -325,6 +325,23 @@ def test_tiles_come_from_every_exit(place: Place, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.slow
+def test_queries_for_tiles_that_no_device_sends_are_refused(place: Place) -> None:
+    """Oracle: the statuses that tiles.md names."""
+    host = Server(port=place.found.port)
+    found = tiles.Tiles([host], NAME)
+    size = found.exits["two-servers"]["query_bytes"] * found.asked
+    assert found.count % 8, "queries are padded"
+    for exit, body, problem in (
+        (f"{found.path}/answers/two-servers", bytes(size - 1), "422 invalid"),
+        (f"{found.path}/answers/two-servers", bytes(size + 1), "413 too-large"),
+        (f"{found.path}/answers/two-servers", b"\xff" * size, "400 damaged"),
+        (f"/v1/tiles/{NAME}/{'0' * 64}/answers/two-servers", bytes(size), "404 not-found"),
+    ):
+        with pytest.raises(Problem, match=problem):
+            host.ask("POST", exit, body, {"Content-Type": tiles.QUERIES})
+
+
+@pytest.mark.slow
 def test_the_served_dictionary_is_the_bundled_one(place: Place) -> None:
     """Oracle: veil's words. A dictionary that the server does not have is 404."""
     book = bundled_codebook()
