@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import Any
 
 from veil.errors import InputError, RangeError, WireError
@@ -71,6 +72,10 @@ class MapPolicy:
         for name, kind in kinds.items():
             if type(getattr(self, name)) is not kind:
                 raise RangeError(f"{name} must be of type {kind.__name__}, got {getattr(self, name)!r}")
+        if type(self.max_contributions_of_token) not in (int, NoneType):
+            raise RangeError(f"max_contributions_of_token must be a whole number, got {self.max_contributions_of_token!r}")
+        if type(self.max_share_of_token) not in (int, float, NoneType):
+            raise RangeError(f"max_share_of_token must be a number, got {self.max_share_of_token!r}")
         if not self.forms or set(self.forms) - set(FORMS):
             raise RangeError(f"forms must be some of {', '.join(FORMS)}, got {', '.join(self.forms) or 'none'}")
         if self.least_profile not in PROFILES:
@@ -95,7 +100,7 @@ class MapPolicy:
             raise InputError(f"a policy has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
         try:
             given = dict(values)
-            if "forms" in given:
+            if isinstance(given.get("forms"), list):
                 given["forms"] = tuple(str(form) for form in given["forms"])
             return MapPolicy(**given)
         except TypeError as error:
