@@ -10,7 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from veil import __version__
 from veil.forms import lifted_guarantee
@@ -22,7 +22,7 @@ from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
 from veil.server.identities import IdentityProvider
 from veil.server.metrics import Measured, Metrics
-from veil.server.policy import MapPolicy
+from veil.server.policy import MapPolicy, whole
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
 from veil.server.schema_check import require_valid
@@ -46,6 +46,7 @@ MATCHED = "Whoever matches two messages, as this server does, can estimate the d
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MESSAGE = {MESSAGE_TYPE: None}
+Whole = Annotated[int, BeforeValidator(whole)]
 STRICT = ConfigDict(extra="forbid", strict=True)
 
 
@@ -65,9 +66,9 @@ class NewToken(BaseModel):
 
     name: str = Field(max_length=200)
     scopes: list[Scope]
-    maps: list[str] | None = Field(default=None, max_length=1000)
-    requests_per_minute: int = Quota().requests_per_minute
-    bytes_per_day: int = Quota().bytes_per_day
+    maps: list[Annotated[str, Field(max_length=200)]] | None = Field(default=None, max_length=1000)
+    requests_per_minute: Whole = Quota().requests_per_minute
+    bytes_per_day: Whole = Quota().bytes_per_day
 
 
 def create_app(service: Service, runner: Runner | None = None) -> FastAPI:

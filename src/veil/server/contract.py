@@ -33,6 +33,15 @@ _HEADERS: Mapping[int, Mapping[str, Any]] = {
     429: {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer", "minimum": 0}}},
     503: {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer", "minimum": 0}}},
 }
+# Which parameter takes which id of what was made.
+_LINKS = {
+    "Map": {"map_id": "map"},
+    "ContributionGiven": {"contribution_id": "contribution", "job_id": "job"},
+    "Job": {"job_id": "job"},
+    "TokenMade": {"token_id": "token"},
+}
+# What only some maps and contributions have, or only later.
+_NOT_OF_ALL = ("view", "describe_receipt")
 _PHRASES = {
     200: "Done",
     201: "Made",
@@ -82,6 +91,7 @@ def document_of(app: FastAPI) -> dict[str, Any]:
         if isinstance(route, APIRoute) and route.include_in_schema:
             for method in sorted((route.methods or set()) - {"HEAD"}):
                 paths.setdefault(route.path_format, {})[method.lower()] = _operation(route)
+    _link(paths)
     schemas = {name: schema for name, schema in components().items() if name[0].isupper()}  # the others are of parameters
     return {
         "openapi": "3.1.0",
@@ -94,6 +104,23 @@ def document_of(app: FastAPI) -> dict[str, Any]:
             "responses": {str(status): _refusal(status) for status in sorted(set(STATUSES.values()))},
         },
     }
+
+
+def _link(paths: Mapping[str, Mapping[str, Any]]) -> None:
+    """Say in answers that make something which operations its id leads to."""
+    operations = [(path, each["operationId"]) for path, methods in paths.items() for each in methods.values()]
+    for methods in paths.values():
+        for operation in methods.values():
+            for status, answer in operation["responses"].items():
+                schema = answer.get("content", {}).get(JSON, {}).get("schema", {}).get("$ref", "").removeprefix(f"{SCHEMAS}/")
+                ids = _LINKS.get(schema, {}) if status in ("201", "202") else {}
+                if ids:
+                    answer["links"] = {
+                        name: {"operationId": name, "parameters": {parameter: f"$response.body#/{key}"}}
+                        for parameter, key in ids.items()
+                        for path, name in operations
+                        if f"{{{parameter}}}" in path and name not in _NOT_OF_ALL
+                    }
 
 
 def _operation(route: APIRoute) -> dict[str, Any]:

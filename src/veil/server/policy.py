@@ -29,8 +29,14 @@ _SIGNATURES = {
 _FTYP = b"ftyp"  # of HEIC, AVIF and MP4, four bytes in
 # A millennium of days, and no epsilon is near it.
 _MOST = 365_250
+_WHOLE = ("max_features", "max_bytes", "max_contributions_of_token")
 FORMS = ("subspaces", "words")
 PROFILES = ("hardened", "any")
+
+
+def whole(value: Any) -> Any:
+    """The value; as an integer if it is a float without a fraction, as JSON tells no 2.0 from 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Refused(InputError):
@@ -99,7 +105,7 @@ class MapPolicy:
         if unknown := sorted(set(values) - known):
             raise InputError(f"a policy has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
         try:
-            given = dict(values)
+            given = {name: whole(value) if name in _WHOLE else value for name, value in values.items()}
             if isinstance(given.get("forms"), list):
                 given["forms"] = tuple(str(form) for form in given["forms"])
             return MapPolicy(**given)

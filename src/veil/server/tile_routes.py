@@ -62,7 +62,7 @@ def add_tiles(app: FastAPI, tiles: ServedTiles) -> None:
         answers = await to_thread.run_sync(tiles.answer, name, version, exit, queries, limiter=app.state.passing)
         return Response(answers, media_type=BINARY, headers=NOT_KEPT)
 
-    @app.options(EXIT, tags=["tiles"], status_code=204, openapi_extra=says({204: None}, problems=("invalid",)))
+    @app.options(EXIT, tags=["tiles"], status_code=204, include_in_schema=False)
     def may_ask(name: str, version: str, exit: ServedExit) -> Response:
         """What a browser asks before it sends queries to another origin than its page's."""
         allowed = {"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "Content-Type"}
