@@ -65,13 +65,13 @@ class MapPolicy:
 
     forms: tuple[str, ...] = FORMS
     least_profile: str = "hardened"
-    max_epsilon: float | None = None
+    max_epsilon: float | int | None = None
     lines_only: bool = False
     max_features: int = 4096
     max_bytes: int = 16 << 20
     max_contributions_of_token: int | None = None
-    max_share_of_token: float | None = None
-    keep_days: float | None = None
+    max_share_of_token: float | int | None = None
+    keep_days: float | int | None = None
 
     def __post_init__(self) -> None:
         kinds = {"forms": tuple, "least_profile": str, "lines_only": bool, "max_features": int, "max_bytes": int}

@@ -1,0 +1,205 @@
+"""The OpenAPI document as a contract: complete, with examples that run, kept under schemathesis, and enough for a client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from veil.features import Features
+from veil.files.schemas import service_schemas
+from veil.pipelines.device import Device
+from veil.server.problems import KINDS, TITLES
+from veil.server.schema_check import SCHEMAS, components
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
+from veil.server.tokens import SCOPES
+from worlds.contract_runs import prey, run
+from worlds.documents import REFERENCE
+from worlds.places import PLACE
+from worlds.servers import Answer, Running, geopose_request, messages_of, running, words_of
+
+PROBLEM = "application/problem+json"
+SETTINGS = ServerSettings(workers=1, map_workers=1, demo_page=True)
+
+
+@pytest.fixture(scope="module")
+def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """Messages of a map, and last a query."""
+    return list(messages_of(door, Device(tmp_path_factory.mktemp("device")), most=300).values())
+
+
+@pytest.fixture(scope="module")
+def served(messages: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str]]:
+    """A server with a map on Earth, which does no further work on maps."""
+    folder = tmp_path_factory.mktemp("server") / "store"
+    with running(Service(folder, SETTINGS)) as found:
+        made = found.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
+        for message in messages[:-1]:
+            job = found.ask("POST", f"/v1/maps/{made}/contributions", body=message).value["job"]
+        assert found.done(job)["state"] == "done"
+        assert found.ask("PUT", f"/v1/maps/{made}/place", value=PLACE).status == 200
+    with running(Service(folder, SETTINGS), jobs=False) as found:
+        yield found, made
+
+
+@pytest.fixture(scope="module")
+def document(served: tuple[Running, str]) -> dict[str, Any]:
+    return served[0].ask("GET", "/openapi.json", token="").value
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def parts(value: object) -> Iterator[dict[str, Any]]:
+    """All objects within a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from parts(item)
+
+
+def resolved(document: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+    while "$ref" in value:
+        found: Any = document
+        for key in value["$ref"].removeprefix("#/").split("/"):
+            found = found[key]
+        value = found
+    return value
+
+
+def require_promised(document: dict[str, Any], operation: dict[str, Any], answer: Answer) -> None:
+    """Raise unless a status is among those of the operation, and the body what the document says of it."""
+    promised = resolved(document, operation["responses"][str(answer.status)])
+    kind = answer.headers.get("content-type", "")
+    content = promised.get("content", {})
+    assert not answer.data if not content else kind in content, (kind, content)
+    if kind in ("application/json", PROBLEM):
+        schema = {**content[kind]["schema"], "components": document["components"]}
+        Draft202012Validator(schema).validate(answer.value)
+
+
+@pytest.mark.slow
+def test_every_operation_says_who_may_ask_and_what_can_come_back(document: dict[str, Any]) -> None:
+    """Oracle: the kinds of problems and scopes of the code, and the page of the service for which routes there are."""
+    schema = document["components"]["schemas"]["Problem"]
+    assert (
+        set(schema["properties"]["type"]["enum"])
+        == {f"urn:veil:{kind}" for kind in TITLES}
+        >= {f"urn:veil:{kind}" for _, _, kind in KINDS}
+    )
+    page, ids = (REFERENCE / "service.md").read_text(), []
+    for _, path, operation in operations(document):
+        ids.append(operation["operationId"])
+        statuses = {int(status) for status in operation["responses"]}
+        assert statuses & {200, 201, 202} and {411, 413, 500, 503} <= statuses
+        assert ({401, 403, 429} <= statuses) is bool(operation["security"]) and "summary" in operation
+        for each in operation["security"]:
+            assert list(each) == ["token"] and set(each["token"]) <= set(SCOPES)
+        named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+        assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+        assert (404 in statuses) or not named
+        for status, answer in operation["responses"].items():
+            kinds = set(resolved(document, answer).get("content", {}))
+            assert (int(status) < 400) is (PROBLEM not in kinds), (path, status)
+    assert len(ids) == len(set(ids)) > 35
+    for path in ("/v1/policy", "/v1/maps", "/v1/receipts", "/v1/me/usage", "/geopose", "/v1/tiles", "/healthz", "/metrics"):
+        assert path in document["paths"] and path in page
+    deletion = document["paths"]["/v1/contributions/{contribution_id}"]["delete"]["responses"]
+    assert {"200", "202"} <= set(deletion) and deletion["200"] != deletion["202"]
+    assert (
+        document["paths"]["/v1/policy"]["get"]["security"] == []
+        and "422" not in document["paths"]["/v1/maps"]["get"]["responses"]
+    )
+    for part in parts(document):
+        if "$ref" in part and isinstance(part["$ref"], str):
+            assert resolved(document, part)
+
+
+def test_schemas_are_valid_strict_and_used() -> None:
+    """Every schema is one of the draft, strict where it is the server's own, used in the document, and true of its examples."""
+    text = json.dumps(components())
+    open_ones = {"GeoPoseRequest", "SensorReadings", "CameraReading", "Sensor", "Privacy", "AccelerometerReading"}
+    for name, schema in service_schemas().items():
+        Draft202012Validator.check_schema(schema)
+        checked = Draft202012Validator({"$ref": f"{SCHEMAS}/{name}", "components": {"schemas": components()}})
+        for example in schema.get("examples", []):
+            checked.validate(example)
+        if name[0].isupper() and name not in open_ones | {"GeolocationReading"}:
+            for part in parts(schema):
+                assert part.get("additionalProperties") is False or "properties" not in part, name
+                assert set(part.get("required", ())) <= set(part.get("properties", ()))
+    assert text.count("additionalProperties") > 40
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_document_are_answered(
+    served: tuple[Running, str], document: dict[str, Any], messages: list[bytes]
+) -> None:
+    """Each example of a body and of a parameter is sent as it stands, but for ids, which are of what was just made.
+
+    Oracle: the schema that the document names for the status that came; only what is not there (tiles, a receipt) is 404.
+    """
+    server, door = served
+    absent = {"dictionary", "describe_tiles", "tile_file", "answer_tiles", "photograph", "view", "describe_receipt"}
+    sent = 0
+    for method, path, operation in operations(document):
+        ids = made_for(server, door, operation, messages[0])
+        given = {each["name"]: ids.get(each["name"], each.get("example", "x")) for each in operation["parameters"]}
+        query = [name for name in given if f"{{{name}}}" not in path and name not in ids]
+        url = path.format(**given) + "?" + "&".join(f"{name}={json.dumps(given[name])}" for name in query)
+        for kind, body in bodies_of(document, operation, messages[-1]) or [(None, b"" if method == "POST" else None)]:
+            answer = server.ask(method, url, body=body, kind=kind)
+            require_promised(document, operation, answer)
+            assert answer.status < 300 or (answer.status == 404 and operation["operationId"] in absent), (url, answer.data)
+            sent += 1
+        for secret in ("veil_nobody", "") if operation["security"] else ():
+            refused = server.ask(method, url, token=secret, body=b"" if method in ("POST", "PUT") else None)
+            assert refused.status == 401 and refused.headers["www-authenticate"] == "Bearer"
+            require_promised(document, operation, refused)
+    assert sent > 38
+
+
+def bodies_of(document: dict[str, Any], operation: dict[str, Any], message: bytes) -> list[tuple[str, bytes]]:
+    """The examples of an operation's body; a message where the body is one, or holds one, which nobody could read."""
+    found = []
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        if kind != "application/json":
+            found.append((kind, message))
+            continue
+        for example in resolved(document, content["schema"]).get("examples", [geopose_request(message)]):
+            found.append((kind, json.dumps(example).encode()))
+    return found
+
+
+def made_for(server: Running, door: str, operation: dict[str, Any], message: bytes) -> dict[str, str]:
+    """Ids of what an operation is about, made for it where it deletes."""
+    made = server.ask("POST", "/v1/maps", value={"name": "made"}).value["map"]
+    given = server.ask("POST", f"/v1/maps/{made}/contributions", body=message).value
+    token = server.ask("POST", "/v1/tokens", value={"name": "made", "scopes": ["localize"]}).value["token"]
+    deletes = operation["operationId"] == "delete_map"
+    return {
+        "map_id": made if deletes else door,
+        "contribution_id": given["contribution"],
+        "job_id": given["job"],
+        "token_id": token,
+    }
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing(
+    served: tuple[Running, str], messages: list[bytes], door: dict[str, Features], tmp_path: Path
+) -> None:
+    """All phases and all checks of schemathesis, as an administrator, with valid messages and invalid everything else."""
+    server, made = served
+    words = words_of(next(iter(door.values())), Device(tmp_path / "device"), epsilon=8.0, most=100)
+    found = run(server, prey(server, [messages[-1], words], made), tmp_path / "run", examples=12, seed=1)
+    assert found.failures == 0, found.told
+    assert found.requests > 1500
