@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import io
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -203,3 +208,57 @@ def test_schemathesis_finds_nothing(
     found = run(server, prey(server, [messages[-1], words], made), tmp_path / "run", examples=12, seed=1)
     assert found.failures == 0, found.told
     assert found.requests > 1500
+
+
+@pytest.mark.slow
+def test_a_client_generated_from_the_document_localizes(
+    served: tuple[Running, str], messages: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """openapi-python-client makes the client from the served document alone. Oracle: the answer to a plain request."""
+    server, door = served
+    generate(server, tmp_path, "generated_client")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    client = importlib.import_module("generated_client").AuthenticatedClient(base_url=server.url, token=server.admin)
+    types = importlib.import_module("generated_client.types")
+    answer = call("queries.localize")(door, client=client, body=types.File(payload=io.BytesIO(messages[-1]))).to_dict()
+    plain = server.ask("POST", f"/v1/maps/{door}/localize", body=messages[-1]).value
+    assert answer.pop("seconds") > 0 and plain.pop("seconds") > 0
+    assert answer == plain and answer["status"] == "localized" and "geopose" in answer
+    request = models("GeoPoseRequest").from_dict(geopose_request(messages[-1]))
+    posed = call("geopose.geopose_on_map")(door, client=client, body=request).to_dict()
+    assert posed["geopose"] == plain["geopose"] and posed["timestamp"] == request.timestamp
+    made = call("maps.make_map")(client=client, body=models("NewMap").from_dict({"name": "of a generated client"}))
+    given = call("contributions.contribute")(made.map_, client=client, body=types.File(payload=io.BytesIO(messages[0])))
+    gone = call("contributions.delete_contribution")(given.contribution, client=client)
+    assert gone.receipt.content.message_sha256 == given.message_sha256 == hashlib.sha256(messages[0]).hexdigest()
+    refused = call("maps.describe_map")("m" + "0" * 16, client=client)
+    assert type(refused) is models("Problem") and refused.status == 404 and refused.type_.value == "urn:veil:not-found"
+
+
+def generate(server: Running, folder: Path, name: str) -> None:
+    """Generate a client of a served document below a folder; nothing of it is left out."""
+    (folder / "openapi.json").write_bytes(server.ask("GET", "/openapi.json", token="").data)
+    kinds = ["application/vnd.veil.message", "application/vnd.veil.tile-queries", "application/vnd.veil.codebook"]
+    binary = dict.fromkeys([*kinds, "image/jpeg", "image/svg+xml"], "application/octet-stream")
+    overrides = {**binary, "application/vnd.oscp+json": "application/json"}
+    (folder / "config.json").write_text(json.dumps({"post_hooks": [], "content_type_overrides": overrides}))
+    command = [str(Path(sys.executable).parent / "openapi-python-client"), "generate", "--meta", "none", "--fail-on-warning"]
+    command += [
+        "--path",
+        str(folder / "openapi.json"),
+        "--config",
+        str(folder / "config.json"),
+        "--output-path",
+        str(folder / name),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def call(name: str) -> Any:
+    """A call of the generated client, such as `queries.localize`."""
+    return importlib.import_module(f"generated_client.api.{name}").sync
+
+
+def models(name: str) -> Any:
+    return getattr(importlib.import_module("generated_client.models"), name)
