@@ -20,16 +20,12 @@ from veil.files.schemas import service_schemas
 from veil.pipelines.device import Device
 from veil.server.problems import KINDS, TITLES
 from veil.server.schema_check import SCHEMAS, components
-from veil.server.service import Service
-from veil.server.settings import ServerSettings
 from veil.server.tokens import SCOPES
-from worlds.contract_runs import prey, run
+from worlds.contract_runs import prey, run, serving
 from worlds.documents import REFERENCE
-from worlds.places import PLACE
-from worlds.servers import Answer, Running, geopose_request, messages_of, running, words_of
+from worlds.servers import Answer, Running, geopose_request, messages_of, words_of
 
 PROBLEM = "application/problem+json"
-SETTINGS = ServerSettings(workers=1, map_workers=1, demo_page=True)
 
 
 @pytest.fixture(scope="module")
@@ -41,15 +37,8 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def served(messages: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str]]:
     """A server with a map on Earth, which does no further work on maps."""
-    folder = tmp_path_factory.mktemp("server") / "store"
-    with running(Service(folder, SETTINGS)) as found:
-        made = found.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
-        for message in messages[:-1]:
-            job = found.ask("POST", f"/v1/maps/{made}/contributions", body=message).value["job"]
-        assert found.done(job)["state"] == "done"
-        assert found.ask("PUT", f"/v1/maps/{made}/place", value=PLACE).status == 200
-    with running(Service(folder, SETTINGS), jobs=False) as found:
-        yield found, made
+    with serving(tmp_path_factory.mktemp("server") / "store", messages[:-1]) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from veil.files.codebooks import bundled_codebook
+from veil.server.service import Service
+from veil.server.settings import ServerSettings
 from veil.server.tokens import Quota
+from worlds.places import PLACE
 from worlds.served_streets import EXITS, serve_street
-from worlds.servers import Running
+from worlds.servers import Running, running
 
 HOOKS = Path(__file__).parent / "contract_hooks.py"
 PLENTY = Quota(requests_per_minute=1 << 40, bytes_per_day=1 << 50)
@@ -50,6 +54,20 @@ class Found:
     requests: int
     failures: int
     told: str
+
+
+@contextmanager
+def serving(folder: Path, messages: Sequence[bytes]) -> Iterator[tuple[Running, str]]:
+    """A server that does no further work on maps, and the id of one of these messages, which is on Earth."""
+    settings = ServerSettings(workers=1, map_workers=1, demo_page=True)
+    with running(Service(folder, settings)) as found:
+        made = found.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
+        for message in messages:
+            job = found.ask("POST", f"/v1/maps/{made}/contributions", body=message).value["job"]
+        assert found.done(job)["state"] == "done"
+        assert found.ask("PUT", f"/v1/maps/{made}/place", value=PLACE).status == 200
+    with running(Service(folder, settings), jobs=False) as found:
+        yield found, made
 
 
 def prey(server: Running, messages: Sequence[bytes], map_id: str) -> dict[str, Any]:
