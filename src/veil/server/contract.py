@@ -23,11 +23,12 @@ from veil.server.schema_check import SCHEMAS, components
 
 JSON = "application/json"
 BINARY = {"type": "string", "format": "binary"}
-# Kinds of problems by what causes them. A length that is not said, or a body that is too long, is refused whatever is asked.
-ANYWHERE = ("no-length", "too-large", "not-a-message", "busy", "storage", "unavailable", "failed")
+# Kinds of problems by what causes them; what is in no other list can come wherever one asks, such as a body that is too long.
 OF_TOKENS = ("unauthorized", "forbidden", "quota", "issuer")
 OF_JSON = ("http", "too-slow", "not-json", "invalid")
 OF_BYTES = ("damaged", "too-slow", "refused", "too-much", "invalid")
+OF_SOME = ("not-found", "version", "no-pose")
+ANYWHERE = tuple(kind for kind in STATUSES if kind not in (*OF_TOKENS, *OF_JSON, *OF_BYTES, *OF_SOME))
 _HEADERS: Mapping[int, Mapping[str, Any]] = {
     401: {"WWW-Authenticate": {"description": "how to say who asks", "schema": {"const": "Bearer"}}},
     429: {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer", "minimum": 0}}},
@@ -40,8 +41,8 @@ _LINKS = {
     "Job": {"job_id": "job"},
     "TokenMade": {"token_id": "token"},
 }
-# What only some maps and contributions have, or only later.
-_NOT_OF_ALL = ("view", "describe_receipt")
+# What only some maps and contributions have, or only later: no link leads to it.
+_NOT_OF_ALL = ("view", "geopose_on_map", "describe_receipt")
 _PHRASES = {
     200: "Done",
     201: "Made",
