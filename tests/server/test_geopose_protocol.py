@@ -238,7 +238,7 @@ def test_accuracy_of_a_response(messages: list[bytes]) -> None:
 
 def test_numbers_of_a_request_keep_their_type(messages: list[bytes]) -> None:
     """The response repeats the timestamp as it was written, whole numbers without a fraction. Oracle: the text of the JSON."""
-    answer = {"cam_from_world": {}, "covariance": None, "turn_deviation_deg": None, "geopose": {}}
+    answer: dict[str, Any] = {"cam_from_world": {}, "covariance": None, "turn_deviation_deg": None, "geopose": {}}
     for written in ("1795535402000", "1795535402000.25", "-3", "0", "123456789012345678901234567890"):
         body = begun_with(messages[0], timestamp="HERE").replace(b'"HERE"', written.encode())
         told = json.dumps(response_of(query_of(body), answer, PLACE))

@@ -86,15 +86,21 @@ def prey(server: Running, messages: Sequence[bytes], map_id: str) -> dict[str, A
     return {"messages": [base64.b64encode(each).decode() for each in messages], "known": known, "query_bytes": query_bytes}
 
 
-def run(server: Running, told: dict[str, Any], folder: Path, *, examples: int, seed: int) -> Found:
-    """Run all phases and all checks on a server, as an administrator of a token of its own."""
+def run(
+    server: Running, told: dict[str, Any], folder: Path, *, examples: int, seed: int, document: dict[str, Any] | None = None
+) -> Found:
+    """Run all phases and all checks on a server, as an administrator of a token of its own.
+
+    `document` None is what the server sends.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    config, report, facts = folder / "schemathesis.toml", folder / "report.json", folder / "prey.json"
-    config.write_text(CONFIG + "".join(BY_STATE % path for path in STATEFUL_ROUTES))
+    config, report, facts, where = (folder / name for name in ("schemathesis.toml", "report.json", "prey.json", "openapi.json"))
+    config.write_text(CONFIG + "".join(BY_STATE % path for path in STATEFUL_ROUTES if document is None))
     facts.write_text(json.dumps(told))
+    where.write_text(json.dumps(server.promises.document if document is None else document))
     _, secret = server.service.tokens.make("schemathesis", ["admin"], quota=PLENTY)
-    command = [str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(config), "run"]
-    command += [f"{server.url}/openapi.json", "--checks", "all", "--phases", "examples,coverage,fuzzing,stateful"]
+    command = [str(Path(sys.executable).parent / "schemathesis"), "--config-file", str(config), "run", str(where)]
+    command += ["--url", server.url, "--checks", "all", "--phases", "examples,coverage,fuzzing,stateful"]
     command += ["--seed", str(seed), "--max-examples", str(examples), "--continue-on-failure", "--generation-database", "none"]
     command += ["--report", "json", "--report-json-path", str(report), "--no-color"]
     own = {"SCHEMATHESIS_HOOKS": str(HOOKS), "VEIL_CONTRACT_PREY": str(facts), "CONTRACT_TOKEN": secret}

@@ -57,7 +57,7 @@ def add_dictionaries(app: FastAPI) -> None:
         headers = {
             "Cache-Control": "private, max-age=31536000, immutable",
             "X-Content-Type-Options": "nosniff",
-            "ETag": f'"{digest}"',
+            "ETag": f'"{_bundled_tag()}"',
         }
         return unless_known(request, Response(bundled_codebook_file(), media_type=DICTIONARY_TYPE, headers=headers))
 
@@ -119,6 +119,11 @@ def _file(request: Request, name: str, content: bytes) -> Response:
 @lru_cache(maxsize=1)
 def _bundled_digest() -> str:
     return bundled_codebook().digest
+
+
+@lru_cache(maxsize=1)
+def _bundled_tag() -> str:
+    return hashlib.sha256(bundled_codebook_file()).hexdigest()[:32]
 
 
 def _photographs() -> dict[str, tuple[dict[str, Any], bytes]]:
