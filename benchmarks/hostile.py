@@ -4,7 +4,7 @@
 
 `veil serve` is started on the demo's map, with a second map and a victim's token beside it that the attackers may not know,
 and is sent requests of a fixed seed by `--threads` connections at a time: what schemathesis makes of /openapi.json (a
-quarter, if `pip install schemathesis` was done; without it the other kinds take its share), damaged and forged messages, raw
+quarter), damaged and forged messages, raw
 data, JSON and requests of the GeoPoseProtocol with strange values, traversal in names, wrong tokens, heads that are too long
 or contradict themselves, what is no HTTP, ids of others, queries for tiles, and bytes that come slowly. Columns of the table:
 kind, and how many of each status ("closed": the connection ended without one). The JSON line: answers that the service's page

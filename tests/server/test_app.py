@@ -185,7 +185,8 @@ def mine(server: Running, token: str) -> list[dict]:
         (b"VEIL", MESSAGE_TYPE, 415, "no veil message"),
         (b"VEIL" + bytes(300), MESSAGE_TYPE, 422, "version 0"),
         (b"{}", "application/json", 415, "application/json"),
-        (bytes(70_000), "text/plain", 413, "65536"),
+        (bytes(70_000), "text/plain", 415, "65536"),
+        (bytes(70_000), "application/json", 413, "65536"),
     ],
 )
 @pytest.mark.parametrize("route", ["contributions", "localize"])

@@ -7,7 +7,6 @@ import json
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 
@@ -22,6 +21,7 @@ from veil.geometry.rigid import Rigid, center_covariance
 from veil.pipelines.device import Device
 from veil.server.geopose_protocol import MOST_BESIDE, UNKNOWN, query_of, require_begun, response_of
 from veil.server.policy import NotAMessage, Refused
+from veil.server.schema_check import SCHEMAS, components
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.documents import REFERENCE
@@ -30,7 +30,10 @@ from worlds.servers import Running, geopose_request, messages_of, running, words
 
 
 def schema(name: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads((REFERENCE / "geopose" / f"{name}.json").read_text()))
+    """What the protocol's interfaces ask of a request, or a schema of the contract."""
+    if name == "request":
+        return Draft202012Validator(json.loads((REFERENCE / "geopose" / "request.json").read_text()))
+    return Draft202012Validator({"$ref": f"{SCHEMAS}/{name}", "components": {"schemas": components()}})
 
 
 def asked(url: str, token: str, request: dict[str, Any], *, version: str = "2.0") -> tuple[int, dict[str, Any]]:
@@ -82,10 +85,10 @@ def test_a_client_of_the_specification_gets_the_pose_of_localize(server: tuple[R
     for path in ("/geopose", f"/v1/maps/{map_id}/geopose"):
         status, response = asked(found.url + path, found.admin, request)
         assert status == 200, response
-        schema("response").validate(response)
-        schema("basic-quaternion").validate(response["geopose"])
+        schema("GeoPoseResponse").validate(response)
+        schema("BasicQuaternion").validate(response["geopose"])
         value = found.ask("POST", f"/v1/maps/{map_id}/localize", body=messages[-1]).value
-        schema("basic-ypr").validate(value["geopose_ypr"])
+        schema("BasicYpr").validate(value["geopose_ypr"])
         assert (response["id"], response["timestamp"]) == (request["id"], request["timestamp"])
         own, theirs = (
             ecef_of_geodetic(np.array([each["position"][key] for key in ("lat", "lon", "h")]))
@@ -233,6 +236,15 @@ def test_accuracy_of_a_response(messages: list[bytes]) -> None:
     assert response_of(query, answer, PLACE)["accuracy"] == {"position": UNKNOWN, "orientation": UNKNOWN}
 
 
+def test_numbers_of_a_request_keep_their_type(messages: list[bytes]) -> None:
+    """The response repeats the timestamp as it was written, whole numbers without a fraction. Oracle: the text of the JSON."""
+    answer: dict[str, Any] = {"cam_from_world": {}, "covariance": None, "turn_deviation_deg": None, "geopose": {}}
+    for written in ("1795535402000", "1795535402000.25", "-3", "0", "123456789012345678901234567890"):
+        body = begun_with(messages[0], timestamp="HERE").replace(b'"HERE"', written.encode())
+        told = json.dumps(response_of(query_of(body), answer, PLACE))
+        assert f'"timestamp": {written},' in told
+
+
 def test_the_covariance_of_a_center_is_that_of_drawn_poses() -> None:
     """Second method: 40,000 poses drawn from the covariance, each turned and moved as it says."""
     draw = np.random.default_rng(3)
@@ -254,6 +266,33 @@ def test_the_covariance_of_a_center_is_that_of_drawn_poses() -> None:
     assert np.abs(np.cov(centers.T) - found).max() < 0.05 * np.abs(found).max()
 
 
-def test_schemas_are_valid() -> None:
-    for path in sorted(Path(REFERENCE / "geopose").glob("*.json")):
-        Draft202012Validator.check_schema(json.loads(path.read_text()))
+def test_what_is_read_of_a_request_is_part_of_the_protocol(messages: list[bytes]) -> None:
+    """Names that the contract reads are those of the protocol's interfaces, and it refuses another type as they do."""
+    theirs = json.loads((REFERENCE / "geopose" / "request.json").read_text())
+    Draft202012Validator.check_schema(theirs)
+    own = components()
+    kinds = ("CameraReading", "AccelerometerReading", "GeolocationReading", "Privacy", "Sensor", "SensorReadings", "Quaternion")
+    for name in kinds:
+        assert set(own[name]["properties"]) - {"wifiReadings"} <= set(theirs["$defs"][name]["properties"]), name
+    assert set(own["GeoPoseRequest"]["properties"]) <= set(theirs["properties"])
+    assert set(own["GeoPoseRequest"]["required"]) <= set(theirs["required"])
+    request = geopose_request(messages[0])
+    for name in ("request", "GeoPoseRequest"):
+        schema(name).validate(request)
+        assert not schema(name).is_valid({**request, "timestamp": "now"})
+
+
+def test_wrong_readings_are_refused_wherever_they_stand(messages: list[bytes]) -> None:
+    """Also of a reading that is not the last one, and of sensors that no reading names: what is invalid is never ignored."""
+    whole = geopose_request(messages[0])
+    reading, felt = whole["sensorReadings"]["cameraReadings"][0], {"x": 0.0, "y": 9.8, "z": 0.0}
+    for readings in (
+        {"accelerometerReadings": [{**felt, "z": "0"}, felt]},
+        {"geolocationReadings": [{"latitude": 100, "longitude": 0}, {"latitude": 1, "longitude": 0}]},
+        {"cameraReadings": [{**reading, "privacy": "none"}]},
+    ):
+        body = json.dumps({**whole, "sensorReadings": {"cameraReadings": [reading], **readings}}).encode()
+        with pytest.raises(InputError, match=r"Readings\.0"):
+            query_of(body)
+    with pytest.raises(InputError, match=r"sensors\.0"):
+        query_of(json.dumps({**whole, "sensors": [{"id": 1, "type": "camera"}]}).encode())

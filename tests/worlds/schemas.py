@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from jsonschema import Draft202012Validator
+from referencing import Registry, Resource
 
 from worlds.documents import REFERENCE
 
@@ -14,8 +17,14 @@ FOLDER = REFERENCE / "schema"
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    """The checker of one output."""
-    return Draft202012Validator(json.loads((FOLDER / f"{name}.json").read_text()))
+    """The checker of one output; a schema may refer to a file, such as those that a server sends, by its path."""
+    path = FOLDER / f"{name}.json"
+    schema = {"$id": path.as_uri(), **json.loads(path.read_text())}
+    return Draft202012Validator(schema, registry=Registry(retrieve=_file))  # type: ignore[call-arg]
+
+
+def _file(uri: str) -> Resource:
+    return Resource.from_contents(json.loads(Path(unquote(urlsplit(uri).path)).read_text()))
 
 
 def validate(name: str, record: object) -> None:

@@ -24,6 +24,7 @@ from veil.server.connections import connection_options
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.wire import decode
+from worlds.promises import Promises
 from worlds.releases import taken
 
 MESSAGE_TYPE = "application/vnd.veil.message"
@@ -50,11 +51,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Running:
-    """A running server: its service, port, and the secret of an administrator's token."""
+    """A running server: its service, port, the secret of an administrator's token, and what its contract promises."""
 
     service: Service
     port: int
     admin: str
+    promises: Promises
 
     @property
     def url(self) -> str:
@@ -71,7 +73,7 @@ class Running:
         kind: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> Answer:
-        """Send one request as it stands; `token` None is the administrator's, "" none."""
+        """Send one request as it stands; `token` None is the administrator's, "" none. The answer has to be a promised one."""
         said = dict(headers or {})
         secret = self.admin if token is None else token
         if secret:
@@ -84,9 +86,11 @@ class Running:
         try:
             connection.request(method, path, body=body, headers=said)
             response = connection.getresponse()
-            return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+            answer = Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
         finally:
             connection.close()
+        self.promises.require(method, path, answer.status, answer.headers, answer.data)
+        return answer
 
     def done(self, job: str) -> dict[str, Any]:
         """The end of a job."""
@@ -111,7 +115,7 @@ def running(service: Service, *, jobs: bool = True) -> Iterator[Running]:
             assert thread.is_alive(), "the server did not start"
             time.sleep(0.02)
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Running(service=service, port=port, admin=secret)
+        yield Running(service=service, port=port, admin=secret, promises=Promises(app.openapi()))
     finally:
         server.should_exit = True
         thread.join()

@@ -8,7 +8,7 @@ import socket
 import ssl
 import time
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from veil import __version__
 from veil.errors import InputError, VeilError
@@ -44,7 +44,7 @@ class Connection:
     """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = 60.0, allow_plain: bool = False) -> None:
-        parts = urlsplit(url)
+        parts = split_address(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
             raise InputError(f"{url!r} is no address of a server; give one such as https://maps.example.org")
         if parts.scheme == "http" and not allow_plain and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
@@ -138,6 +138,17 @@ class Connection:
             context = ssl.create_default_context()
             return http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=context)
         return http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+
+
+def split_address(url: str) -> SplitResult:
+    """The parts of an address. Raises InputError for an IPv6 address without its brackets, or a port that is no number."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        told = "give one such as https://maps.example.org or http://[::1]:8700"
+        raise InputError(f"{url!r} is no address of a server ({error}); {told}") from None
+    return parts
 
 
 def _read(status: int, data: bytes) -> Any:

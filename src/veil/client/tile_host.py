@@ -5,10 +5,9 @@ from __future__ import annotations
 import http.client
 import ssl
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from veil import __version__
-from veil.client.connection import Unreachable
+from veil.client.connection import Unreachable, split_address
 from veil.errors import InputError
 
 QUERIES_TYPE = "application/vnd.veil.tile-queries"
@@ -25,7 +24,7 @@ class TileHost:
     """
 
     def __init__(self, url: str, timeout_s: float = 60.0) -> None:
-        parts = urlsplit(url)
+        parts = split_address(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
             raise InputError(f"{url!r} is no address of tiles; give one such as https://maps.example.org/v1/tiles/station")
         if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):

@@ -40,8 +40,10 @@ def place_of(value: Any) -> Georeference:
         scale, median, largest = float(moved["scale"]), float(value["median_error_m"]), float(value["largest_error_m"])
         if value["place"] != 1 or rotation.shape != (3, 3) or translation.shape != (3,):
             raise ValueError("it is of another version, or its similarity of another shape")
-        if not (np.abs(rotation @ rotation.T - np.eye(3)) < 1e-6).all() or np.linalg.det(rotation) < 0:
+        if not (np.abs(rotation) < 2).all() or not (np.abs(rotation @ rotation.T - np.eye(3)) < 1e-6).all():
             raise ValueError("its rotation is none")
+        if np.linalg.det(rotation) < 0:
+            raise ValueError("its rotation is a reflection")
         if not (np.isfinite(translation).all() and 0 < scale < math.inf and math.isfinite(median) and math.isfinite(largest)):
             raise ValueError("a number is not finite, or the scale not positive")
         count, agreeing = int(value["positions"]), int(value["agreeing"])

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
 from veil.server.bodies import said_length
 from veil.server.identities import IdentityProvider
 from veil.server.service import Service
-from veil.server.tokens import PREFIX, Quota, Scope, Token
+from veil.server.tokens import PREFIX, SCOPES, Quota, Scope, Token
 
 
 def service_of(request: Request) -> Service:
@@ -38,8 +38,16 @@ def admitted(scope: Scope | None) -> Callable[[Request], Token]:
     return found
 
 
-Known = Annotated[Token, Depends(admitted(None))]
-Localizing = Annotated[Token, Depends(admitted("localize"))]
-Contributing = Annotated[Token, Depends(admitted("contribute"))]
-Administrating = Annotated[Token, Depends(admitted("admin"))]
+known, localizing, contributing, administrating = (admitted(scope) for scope in (None, *SCOPES))
+# Which scope each dependency asks for.
+ASKED: Mapping[Callable[..., Any] | None, Scope | None] = {
+    known: None,
+    localizing: "localize",
+    contributing: "contribute",
+    administrating: "admin",
+}
+Known = Annotated[Token, Depends(known)]
+Localizing = Annotated[Token, Depends(localizing)]
+Contributing = Annotated[Token, Depends(contributing)]
+Administrating = Annotated[Token, Depends(administrating)]
 Services = Annotated[Service, Depends(service_of)]

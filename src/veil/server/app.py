@@ -4,25 +4,28 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from veil import __version__
 from veil.forms import lifted_guarantee
-from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, admitted
-from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, MOST_HELD, BoundedBodies, read_message
+from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, administrating
+from veil.server.bodies import MESSAGE_TYPE, MOST_HELD, BoundedBodies, read_message
+from veil.server.conditional import add_heads
+from veil.server.contract import add_contract, says
 from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
 from veil.server.identities import IdentityProvider
 from veil.server.metrics import Measured, Metrics
-from veil.server.policy import MapPolicy
+from veil.server.policy import MapPolicy, whole
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
+from veil.server.schema_check import require_valid
 from veil.server.service import NotFound, Service
 from veil.server.store_identity import TILES
 from veil.server.suspects import suspects_record
@@ -42,8 +45,16 @@ QUERIES = "Queries are kept nowhere: not in files, not in the database, not in l
 MATCHED = "Whoever matches two messages, as this server does, can estimate the descriptors of what matches."
 
 
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MESSAGE = {MESSAGE_TYPE: None}
+Whole = Annotated[int, BeforeValidator(whole)]
+STRICT = ConfigDict(extra="forbid", strict=True)
+
+
 class NewMap(BaseModel):
     """A map that is to be made."""
+
+    model_config = STRICT
 
     name: str = Field(max_length=200)
     policy: dict[str, Any] = Field(default_factory=dict)
@@ -52,11 +63,13 @@ class NewMap(BaseModel):
 class NewToken(BaseModel):
     """A token that is to be made."""
 
+    model_config = STRICT
+
     name: str = Field(max_length=200)
     scopes: list[Scope]
-    maps: list[str] | None = Field(default=None, max_length=1000)
-    requests_per_minute: int = Quota().requests_per_minute
-    bytes_per_day: int = Quota().bytes_per_day
+    maps: list[Annotated[str, Field(max_length=200)]] | None = Field(default=None, max_length=1000)
+    requests_per_minute: Whole = Quota().requests_per_minute
+    bytes_per_day: Whole = Quota().bytes_per_day
 
 
 def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
@@ -78,8 +91,7 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
         title="veil",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,
-        redoc_url=None,
+        openapi_url=None,
         redirect_slashes=False,
         # Named, so that numbers are written as the digests of receipts have them: FastAPI's own choice writes 1e-05 as 0.00001.
         default_response_class=JSONResponse,
@@ -103,6 +115,8 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     _add_tokens(app)
     if service.settings.demo_page:
         add_demo_page(app)
+    add_contract(app)
+    add_heads(app)
     app.add_middleware(BoundedBodies, seconds=service.settings.body_s, most_bytes=MOST_HELD)
     app.add_middleware(Measured, metrics=app.state.metrics, log_requests=service.settings.log_requests)
     return app
@@ -118,12 +132,12 @@ def _wake(request: Request) -> None:
 def _add_health(app: FastAPI) -> None:
     """Routes that tell whether the server lives, and what it keeps."""
 
-    @app.get("/healthz", tags=["health"])
+    @app.get("/healthz", tags=["health"], openapi_extra=says({200: "Alive"}))
     async def healthz() -> dict[str, str]:
         """Whether the process answers."""
         return {"status": "alive", "veil": __version__}
 
-    @app.get("/readyz", tags=["health"])
+    @app.get("/readyz", tags=["health"], openapi_extra=says({200: "Ready", 503: "Ready"}))
     def readyz(request: Request, service: Services) -> JSONResponse:
         """Whether queries are answered: processes run, and the database can be read; and what an administrator should know."""
         service.records.all()
@@ -131,18 +145,18 @@ def _add_health(app: FastAPI) -> None:
         status = "ready" if is_ready else "starting"
         return JSONResponse({"status": status, "warnings": service.warnings()}, status_code=200 if is_ready else 503)
 
-    @app.get("/metrics", tags=["health"])
+    asked = [] if app.state.service.settings.metrics_open else [Depends(administrating)]
+
+    @app.get("/metrics", tags=["health"], dependencies=asked, openapi_extra=says({200: {METRICS_TYPE: None}}))
     def metrics(request: Request, service: Services) -> Response:
         """Numbers for Prometheus."""
-        if not service.settings.metrics_open:
-            admitted("admin")(request)
         found: Metrics = request.app.state.metrics
         with service.database.transaction() as rows:
             row = rows.one("SELECT count(*) AS waiting FROM jobs WHERE state IN ('queued', 'running')")
         found.jobs.set(0 if row is None else row["waiting"])
-        return Response(found.text(), media_type="text/plain; version=0.0.4")
+        return Response(found.text(), media_type=METRICS_TYPE)
 
-    @app.get("/v1/policy", tags=["policy"])
+    @app.get("/v1/policy", tags=["policy"], openapi_extra=says({200: "ServicePolicy"}))
     def policy() -> dict[str, Any]:
         """What is kept, for how long, and what every accepted form promises."""
         return {
@@ -162,50 +176,51 @@ def _add_health(app: FastAPI) -> None:
 def _add_maps(app: FastAPI) -> None:
     """Routes of maps and their jobs."""
 
-    @app.get("/v1/maps", tags=["maps"])
+    @app.get("/v1/maps", tags=["maps"], openapi_extra=says({200: "Maps"}))
     def list_maps(service: Services, token: Known) -> dict[str, Any]:
         """The maps that the token may use."""
         return {"maps": [item.as_json() for item in service.records.all() if token.may_use(item.id)]}
 
-    @app.post("/v1/maps", status_code=201, tags=["maps"])
+    @app.post("/v1/maps", status_code=201, tags=["maps"], openapi_extra=says({201: "Map"}, body="NewMap"))
     def make_map(given: NewMap, service: Services, token: Administrating) -> dict[str, Any]:
         """Make an empty map."""
         return service.records.make(given.name, MapPolicy.of(given.policy)).as_json()
 
-    @app.get("/v1/maps/{map_id}", tags=["maps"])
+    @app.get("/v1/maps/{map_id}", tags=["maps"], openapi_extra=says({200: "Map"}))
     def describe_map(map_id: str, service: Services, token: Known) -> dict[str, Any]:
         """One map."""
         return service.map(token, map_id).as_json()
 
-    @app.delete("/v1/maps/{map_id}", tags=["maps"])
+    @app.delete("/v1/maps/{map_id}", tags=["maps"], openapi_extra=says({200: "MapDeleted"}))
     def delete_map(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
         """Delete a map and all contributions to it."""
         return {"receipts": [item.as_json() for item in service.delete_map(token, map_id)]}
 
-    @app.put("/v1/maps/{map_id}/place", tags=["maps"])
+    @app.put("/v1/maps/{map_id}/place", tags=["maps"], openapi_extra=says({200: "Map"}, body="NewPlace"))
     def place_map(map_id: str, given: dict[str, Any], service: Services, token: Administrating) -> dict[str, Any]:
         """Say where on Earth a map is, with what `veil map align` wrote; an empty object: it is not known."""
+        require_valid("NewPlace", given)
         return service.set_place(map_id, given or None).as_json()
 
-    @app.post("/v1/maps/{map_id}/rebuild", status_code=202, tags=["maps"])
+    @app.post("/v1/maps/{map_id}/rebuild", status_code=202, tags=["maps"], openapi_extra=says({202: "Job"}))
     def rebuild_map(map_id: str, request: Request, service: Services, token: Administrating) -> dict[str, Any]:
         """Make a map anew from all contributions to it; it gets another origin and scale."""
         job = service.queue(map_id, "rebuild", token.id)
         _wake(request)
         return job.as_json()
 
-    @app.get("/v1/maps/{map_id}/jobs", tags=["jobs"])
+    @app.get("/v1/maps/{map_id}/jobs", tags=["jobs"], openapi_extra=says({200: "Jobs"}))
     def list_jobs(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
         """The jobs of a map."""
         return {"jobs": [job.as_json() for job in service.jobs.of_map(service.map(token, map_id).id)]}
 
-    @app.get("/v1/maps/{map_id}/suspects", tags=["contributions"])
+    @app.get("/v1/maps/{map_id}/suspects", tags=["contributions"], openapi_extra=says({200: "Suspects"}))
     def list_suspects(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
         """Contributions that an administrator should look at, with the evidence, and how much each token gave."""
         record = service.map(token, map_id)
         return suspects_record(record, service.records.contributions(record.id))
 
-    @app.get("/v1/jobs/{job_id}", tags=["jobs"])
+    @app.get("/v1/jobs/{job_id}", tags=["jobs"], openapi_extra=says({200: "Job"}))
     def describe_job(job_id: str, service: Services, token: Contributing) -> dict[str, Any]:
         """One job with its progress, of a map that the token may use."""
         job = service.jobs.get(job_id)
@@ -217,7 +232,10 @@ def _add_maps(app: FastAPI) -> None:
 def _add_contributions(app: FastAPI) -> None:
     """Routes of contributions and of receipts of their deletion."""
 
-    @app.post("/v1/maps/{map_id}/contributions", status_code=202, tags=["contributions"], openapi_extra=MESSAGE_BODY)
+    given = says({202: "ContributionGiven"}, body=MESSAGE)
+    deleted = says({200: "ContributionDeleted", 202: "ContributionLeaving"})
+
+    @app.post("/v1/maps/{map_id}/contributions", status_code=202, tags=["contributions"], openapi_extra=given)
     async def contribute(map_id: str, request: Request, service: Services, token: Contributing) -> dict[str, Any]:
         """Give a message to a map; the same message again is the same contribution."""
         record = await run_in_threadpool(service.map, token, map_id)
@@ -227,15 +245,17 @@ def _add_contributions(app: FastAPI) -> None:
         head = await run_in_threadpool(service.receipts.head)
         return {**item.as_json(), "job": None if job is None else job.id, "receipts_head": head}
 
-    @app.get("/v1/contributions", tags=["contributions"])
+    @app.get("/v1/contributions", tags=["contributions"], openapi_extra=says({200: "Contributions"}))
     def list_contributions(
         service: Services, token: Contributing, map_id: str | None = None, everybody: bool = False
     ) -> dict[str, Any]:
         """The token's contributions; those of everybody for administrators who ask."""
+        if map_id is not None:
+            require_valid("map_id", map_id)
         whose = None if everybody and token.allows("admin") else token.id
         return {"contributions": [item.as_json() for item in service.records.contributions(map_id, token=whose)]}
 
-    @app.get("/v1/contributions/{contribution_id}", tags=["contributions"])
+    @app.get("/v1/contributions/{contribution_id}", tags=["contributions"], openapi_extra=says({200: "Contribution"}))
     def describe_contribution(contribution_id: str, service: Services, token: Contributing) -> dict[str, Any]:
         """One of the token's contributions."""
         item = service.records.contribution(contribution_id)
@@ -243,7 +263,7 @@ def _add_contributions(app: FastAPI) -> None:
             raise NotFound("there is no such contribution, or it is not of this token")
         return item.as_json()
 
-    @app.delete("/v1/contributions/{contribution_id}", tags=["contributions"])
+    @app.delete("/v1/contributions/{contribution_id}", tags=["contributions"], openapi_extra=deleted)
     def delete_contribution(contribution_id: str, request: Request, service: Services, token: Contributing) -> JSONResponse:
         """Delete a contribution: the receipt (200), or the job whose end gives it (202)."""
         receipt, job = service.delete(token, contribution_id)
@@ -252,7 +272,7 @@ def _add_contributions(app: FastAPI) -> None:
             return JSONResponse({"receipt": receipt.as_json(), "job": None})
         return JSONResponse({"receipt": None, "job": None if job is None else job.id}, status_code=202)
 
-    @app.get("/v1/contributions/{contribution_id}/receipt", tags=["receipts"])
+    @app.get("/v1/contributions/{contribution_id}/receipt", tags=["receipts"], openapi_extra=says({200: "Receipt"}))
     def describe_receipt(contribution_id: str, service: Services, token: Contributing) -> dict[str, Any]:
         """The receipt of a deleted contribution of the token."""
         found = service.receipts.of_contribution(contribution_id, None if token.allows("admin") else token.id)
@@ -260,16 +280,16 @@ def _add_contributions(app: FastAPI) -> None:
             raise NotFound("there is no receipt of this contribution, or it is not of this token")
         return found.as_json()
 
-    @app.get("/v1/receipts", tags=["receipts"])
-    def chain(service: Services, token: Known, after: int = 0) -> dict[str, Any]:
+    @app.get("/v1/receipts", tags=["receipts"], openapi_extra=says({200: "ReceiptChain"}))
+    def chain(service: Services, token: Known, after: Annotated[int, Query(ge=0, le=1 << 53)] = 0) -> dict[str, Any]:
         """Number and digests of each receipt after a number: enough to verify one, and nothing of what was deleted."""
-        return {"links": [list(link) for link in service.receipts.chain(after=min(max(after, 0), 1 << 53))]}
+        return {"links": [list(link) for link in service.receipts.chain(after=after)]}
 
 
 def _add_queries(app: FastAPI) -> None:
     """The route of queries."""
 
-    @app.post("/v1/maps/{map_id}/localize", tags=["queries"], openapi_extra=MESSAGE_BODY)
+    @app.post("/v1/maps/{map_id}/localize", tags=["queries"], openapi_extra=says({200: "Answer"}, body=MESSAGE))
     async def localize(map_id: str, request: Request, service: Services, token: Localizing) -> dict[str, Any]:
         """The pose of a query, or `no pose` with the reason; the query is kept nowhere."""
         record = await run_in_threadpool(service.map, token, map_id)
@@ -282,24 +302,24 @@ def _add_queries(app: FastAPI) -> None:
 def _add_tokens(app: FastAPI) -> None:
     """Routes of tokens and their use."""
 
-    @app.get("/v1/me/usage", tags=["tokens"])
+    @app.get("/v1/me/usage", tags=["tokens"], openapi_extra=says({200: "Usage"}))
     def usage(service: Services, token: Known) -> dict[str, Any]:
         """What the token may use, and what it has used."""
         return {**token.as_json(), "used": service.tokens.usage(token)}
 
-    @app.get("/v1/tokens", tags=["tokens"])
+    @app.get("/v1/tokens", tags=["tokens"], openapi_extra=says({200: "Tokens"}))
     def list_tokens(service: Services, token: Administrating) -> dict[str, Any]:
         """All tokens, without their secrets."""
         return {"tokens": [item.as_json() for item in service.tokens.all()]}
 
-    @app.post("/v1/tokens", status_code=201, tags=["tokens"])
+    @app.post("/v1/tokens", status_code=201, tags=["tokens"], openapi_extra=says({201: "TokenMade"}, body="NewToken"))
     def make_token(given: NewToken, service: Services, token: Administrating) -> dict[str, Any]:
         """Make a token; its secret is told this once."""
         quota = Quota(requests_per_minute=given.requests_per_minute, bytes_per_day=given.bytes_per_day)
         made, secret = service.tokens.make(given.name, given.scopes, maps=given.maps, quota=quota)
         return {**made.as_json(), "secret": secret}
 
-    @app.delete("/v1/tokens/{token_id}", tags=["tokens"])
+    @app.delete("/v1/tokens/{token_id}", tags=["tokens"], openapi_extra=says({200: "Token"}))
     def revoke_token(token_id: str, service: Services, token: Administrating) -> dict[str, Any]:
         """Have a token allow nothing from now on; what it contributed stays until it is deleted."""
         revoked = service.tokens.revoke(token_id)

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from veil.server.policy import MapPolicy, NotAMessage, Refused
-from veil.server.problems import NoLength, TooLarge, TooSlow, answer_to
+from veil.server.problems import NoLength, TooLarge, TooSlow, answer_to, is_json
 from veil.server.processes import Busy
 from veil.wire.codec import message_length
 from veil.wire.head import HEAD_BYTES
 
 MESSAGE_TYPE = "application/vnd.veil.message"
-MESSAGE_BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {MESSAGE_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
-}
 # The longest body that is no message, and the longest that is one whatever a map's policy says.
 MOST_JSON, MOST_MESSAGE = 64 << 10, 256 << 20
 # The longest request of the GeoPoseProtocol, which holds a message in base64, and how the paths of its routes end.
@@ -55,7 +51,7 @@ class BoundedBodies:
             )
             if length > MOST_JSON and self._held + length > self._most_bytes:
                 raise Busy("the server holds as many messages as it can; ask again in a moment")
-        except (NoLength, TooLarge, Busy) as error:
+        except (NoLength, TooLarge, NotAMessage, Busy) as error:
             await answer_to(error)(scope, receive, send)
             return
         self._held += length
@@ -94,15 +90,20 @@ class BoundedBodies:
 
 
 def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) -> int:
-    """The length of a body. Raises NoLength or TooLarge for one that is not to be read."""
+    """The length of a body. Raises NoLength or TooLarge for one that is not to be read, NotAMessage if its type may be why."""
     if b"transfer-encoding" in headers or (method in _WITH_BODY and b"content-length" not in headers):
         raise NoLength("send the length of the body in Content-Length; bodies in chunks are not read")
     text = headers.get(b"content-length", b"0")
     if not text.isdigit() or len(text) > 15:
         raise NoLength("Content-Length must be a number of bytes")
-    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
-    most = {MESSAGE_TYPE.encode(): MOST_MESSAGE, TILE_QUERIES_TYPE.encode(): MOST_TILE_QUERIES}.get(kind, most_json)
+    kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower().decode("latin-1")
+    most = {MESSAGE_TYPE: MOST_MESSAGE, TILE_QUERIES_TYPE: MOST_TILE_QUERIES}.get(kind, most_json)
     if int(text) > most:
+        if most == MOST_JSON and not is_json(kind):
+            raise NotAMessage(
+                f"the body's type is {kind[:100] or 'not said'}, and {most} bytes of it are read at most; "
+                f"send a message with `Content-Type: {MESSAGE_TYPE}`"
+            )
         raise TooLarge(f"the body has {int(text)} bytes; {most} of this type are read at most")
     return int(text)
 

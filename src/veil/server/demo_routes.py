@@ -15,6 +15,8 @@ from veil.files.codebooks import bundled_codebook, bundled_codebook_file
 from veil.files.examples import HELD_OUT, lund_door, other_place
 from veil.files.web_pages import page_files
 from veil.server.admission import Known, Services
+from veil.server.conditional import unless_known
+from veil.server.contract import says
 from veil.server.map_views import view_of
 from veil.server.service import NotFound, Service
 from veil.server.tokens import Token
@@ -42,19 +44,22 @@ PAGE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-FILE: dict[int | str, dict[str, Any]] = {200: {"content": {"application/octet-stream": {}}}}
 
 
 def add_dictionaries(app: FastAPI) -> None:
     """Add the route of public dictionaries."""
 
-    @app.get("/v1/dictionaries/{digest}", tags=["dictionaries"], response_class=Response, responses=FILE)
-    def dictionary(digest: str, token: Known) -> Response:
+    @app.get("/v1/dictionaries/{digest}", tags=["dictionaries"], openapi_extra=says({200: {DICTIONARY_TYPE: None}, 304: None}))
+    def dictionary(digest: str, request: Request, token: Known) -> Response:
         """The file of a public dictionary, whose hash the client verifies; it never changes."""
         if digest != _bundled_digest():
             raise NotFound("only the bundled dictionary is here; ask the owner of the map for another one")
-        headers = {"Cache-Control": "private, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
-        return Response(bundled_codebook_file(), media_type=DICTIONARY_TYPE, headers=headers)
+        headers = {
+            "Cache-Control": "private, max-age=31536000, immutable",
+            "X-Content-Type-Options": "nosniff",
+            "ETag": f'"{_bundled_tag()}"',
+        }
+        return unless_known(request, Response(bundled_codebook_file(), media_type=DICTIONARY_TYPE, headers=headers))
 
 
 def add_demo_page(app: FastAPI) -> None:
@@ -62,31 +67,31 @@ def add_demo_page(app: FastAPI) -> None:
     contents = page_files()
     photographs = _photographs()
 
-    @app.get("/", tags=["demo"], response_class=Response, responses=FILE)
+    @app.get("/", tags=["demo"], openapi_extra=says({200: {TYPES["html"]: None}, 304: None}))
     def page(request: Request) -> Response:
         """The demo page."""
         return _file(request, "index.html", contents["index.html"])
 
-    @app.get("/static/{path:path}", tags=["demo"], response_class=Response, responses=FILE)
+    @app.get("/static/{path:path}", tags=["demo"], openapi_extra=says({200: dict.fromkeys(TYPES.values()), 304: None}))
     def page_file(path: str, request: Request) -> Response:
         """A file of the page; only those that ship with veil are known, so that no path leads elsewhere."""
         if path not in contents:
             raise NotFound("the demo page has no such file")
         return _file(request, path, contents[path])
 
-    @app.get("/demo/photographs", tags=["demo"])
+    @app.get("/demo/photographs", tags=["demo"], openapi_extra=says({200: "Photographs"}))
     def list_photographs() -> dict[str, Any]:
         """Bundled photographs that no map of the demo holds, with their cameras where these are known."""
         return {"photographs": [facts for facts, _ in photographs.values()]}
 
-    @app.get("/demo/photographs/{name}", tags=["demo"], response_class=Response, responses=FILE)
+    @app.get("/demo/photographs/{name}", tags=["demo"], openapi_extra=says({200: {TYPES["jpg"]: None}, 304: None}))
     def photograph(name: str, request: Request) -> Response:
         """A bundled photograph."""
         if name not in photographs:
             raise NotFound("there is no such photograph; GET /demo/photographs lists them")
         return _file(request, name, photographs[name][1])
 
-    @app.get("/v1/maps/{map_id}/view", tags=["demo"])
+    @app.get("/v1/maps/{map_id}/view", tags=["demo"], openapi_extra=says({200: "MapView"}))
     async def view(map_id: str, service: Services, token: Known) -> dict[str, Any]:
         """A sample of the points and cameras of a public map, for a drawing; no descriptor and no photograph is in it."""
         return await to_thread.run_sync(_viewed, service, token, map_id, limiter=app.state.waiting)
@@ -108,14 +113,17 @@ def _file(request: Request, name: str, content: bytes) -> Response:
     """A file with its type; without its content where the browser has it already."""
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {**PAGE_HEADERS, "ETag": tag}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    return Response(content, media_type=TYPES[name.rsplit(".", 1)[-1]], headers=headers)
+    return unless_known(request, Response(content, media_type=TYPES[name.rsplit(".", 1)[-1]], headers=headers))
 
 
 @lru_cache(maxsize=1)
 def _bundled_digest() -> str:
     return bundled_codebook().digest
+
+
+@lru_cache(maxsize=1)
+def _bundled_tag() -> str:
+    return hashlib.sha256(bundled_codebook_file()).hexdigest()[:32]
 
 
 def _photographs() -> dict[str, tuple[dict[str, Any], bytes]]:

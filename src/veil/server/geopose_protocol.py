@@ -22,6 +22,7 @@ from veil.files.places import place_of
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.server.bodies import MESSAGE_TYPE
 from veil.server.policy import NotAMessage, Refused, require_message
+from veil.server.schema_check import require_valid
 from veil.wire.head import HEAD_BYTES, read_head
 from veil.wire.sanitization import PREFIX, sanitization
 
@@ -49,7 +50,7 @@ class GeoPoseQuery:
     """
 
     id: str
-    timestamp_ms: float
+    timestamp_ms: float | int
     message: bytes
     gravity: Float64[np.ndarray, "3"] | None
     near: tuple[float, float] | None
@@ -99,16 +100,13 @@ def query_of(body: bytes | bytearray) -> GeoPoseQuery:
         if readings.get(name):
             raise Refused(f"{name} tell where the device is and are not needed; send none of them")
     _require_camera(readings, message)
-    number, time_ms = value.get("id"), value.get("timestamp")
+    number, time_ms = value.get("id"), value.get("timestamp", "none")
+    _number(time_ms, "timestamp")
     if not isinstance(number, str) or len(number) > 200 or not _is_text(number):
         raise InputError("the request needs an id, a text of at most 200 characters")
-    return GeoPoseQuery(
-        id=number,
-        timestamp_ms=_number(time_ms, "timestamp"),
-        message=message,
-        gravity=_gravity(value.get("sensors"), readings),
-        near=_near(readings),
-    )
+    gravity, near = _gravity(value.get("sensors"), readings), _near(readings)
+    require_valid("GeoPoseRequest", value)
+    return GeoPoseQuery(id=number, timestamp_ms=time_ms, message=message, gravity=gravity, near=near)
 
 
 def _decoded(characters: bytes) -> bytes:

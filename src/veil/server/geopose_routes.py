@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 from anyio import to_thread
@@ -13,6 +12,7 @@ from fastapi.responses import JSONResponse
 
 from veil.geometry.earth import ecef_of_geodetic
 from veil.server.admission import Localizing, Services
+from veil.server.contract import says
 from veil.server.geopose_protocol import GeoPoseQuery, query_of, require_begun, response_of
 from veil.server.map_records import MapRecord
 from veil.server.problems import problem
@@ -20,6 +20,11 @@ from veil.server.service import PLACE, NotFound, Service
 from veil.server.tokens import Token
 
 OSCP = "application/vnd.oscp+json"
+SAYS = says(
+    {200: {"application/json": "GeoPoseResponse", OSCP: "GeoPoseResponse"}},
+    body="GeoPoseRequest",
+    problems=("not-found", "version", "damaged", "no-pose"),
+)
 # Maps that one request is compared with.
 MOST_MAPS = 4
 _VERSION = re.compile(r"application/vnd\.oscp\+json[^,]*?;\s*version\s*=\s*\"?(\d{1,3})(?:\.(\d{1,3}))?")
@@ -28,17 +33,17 @@ _VERSION = re.compile(r"application/vnd\.oscp\+json[^,]*?;\s*version\s*=\s*\"?(\
 def add_geopose(app: FastAPI) -> None:
     """Add the routes of the GeoPoseProtocol."""
 
-    @app.get("/geopose", tags=["geopose"])
+    @app.get("/geopose", tags=["geopose"], openapi_extra=says({200: "GeoPoseStatus"}))
     def geopose_status() -> dict[str, str]:
         """Whether the protocol is spoken here, as its demo server says it."""
         return {"status": "running"}
 
-    @app.post("/geopose", tags=["geopose"], openapi_extra=BODY)
+    @app.post("/geopose", tags=["geopose"], openapi_extra=SAYS)
     async def geopose(request: Request, service: Services, token: Localizing) -> JSONResponse:
         """The pose on Earth of a query, on whichever map shows it."""
         return await answered(request, service, token, None)
 
-    @app.post("/v1/maps/{map_id}/geopose", tags=["geopose"], openapi_extra=BODY)
+    @app.post("/v1/maps/{map_id}/geopose", tags=["geopose"], openapi_extra=SAYS)
     async def geopose_on_map(map_id: str, request: Request, service: Services, token: Localizing) -> JSONResponse:
         """The pose on Earth of a query on one map."""
         return await answered(request, service, token, map_id)
@@ -47,7 +52,7 @@ def add_geopose(app: FastAPI) -> None:
         """The answer of the maps that come into question, the first that has one."""
         asked = _VERSION.search(request.headers.get("accept", ""))
         if asked is not None and asked[1] != "2":
-            return problem(406, "http", f"version 2.0 of the GeoPoseProtocol is spoken here, not {asked[1]}.{asked[2] or 0}")
+            return problem(406, "version", f"version 2.0 of the GeoPoseProtocol is spoken here, not {asked[1]}.{asked[2] or 0}")
         query = await run_in_threadpool(query_of, await read_request(request))
         records = await run_in_threadpool(maps_for, service, token, map_id, query)
         reasons = []
@@ -94,6 +99,3 @@ def maps_for(service: Service, token: Token, map_id: str | None, query: GeoPoseQ
     elif len(placed) > MOST_MAPS:
         raise NotFound(f"{len(placed)} maps are on Earth: send a geolocation reading, or ask /v1/maps/{{map}}/geopose")
     return placed[:MOST_MAPS]
-
-
-BODY: dict[str, Any] = {"requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}}

@@ -57,7 +57,7 @@ class Measured:
         finally:
             # The route with its parameters' names: what stands in a path may be a map's or a contribution's id.
             route = getattr(scope.get("route"), "path", "none")
-            method = scope["method"] if scope["method"] in ("GET", "POST", "PUT", "DELETE") else "other"
+            method = scope["method"] if scope["method"] in ("GET", "HEAD", "POST", "PUT", "DELETE") else "other"
             seconds = time.perf_counter() - begun
             self._metrics.requests.labels(method, route, status).inc()
             self._metrics.seconds.labels(route).observe(seconds)

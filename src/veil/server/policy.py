@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import NoneType
 from typing import Any
 
 from veil.errors import InputError, RangeError, WireError
@@ -28,8 +29,14 @@ _SIGNATURES = {
 _FTYP = b"ftyp"  # of HEIC, AVIF and MP4, four bytes in
 # A millennium of days, and no epsilon is near it.
 _MOST = 365_250
+_WHOLE = ("max_features", "max_bytes", "max_contributions_of_token")
 FORMS = ("subspaces", "words")
 PROFILES = ("hardened", "any")
+
+
+def whole(value: Any) -> Any:
+    """The value; as an integer if it is a float without a fraction, as JSON tells no 2.0 from 2."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 class Refused(InputError):
@@ -58,19 +65,23 @@ class MapPolicy:
 
     forms: tuple[str, ...] = FORMS
     least_profile: str = "hardened"
-    max_epsilon: float | None = None
+    max_epsilon: float | int | None = None
     lines_only: bool = False
     max_features: int = 4096
     max_bytes: int = 16 << 20
     max_contributions_of_token: int | None = None
-    max_share_of_token: float | None = None
-    keep_days: float | None = None
+    max_share_of_token: float | int | None = None
+    keep_days: float | int | None = None
 
     def __post_init__(self) -> None:
         kinds = {"forms": tuple, "least_profile": str, "lines_only": bool, "max_features": int, "max_bytes": int}
         for name, kind in kinds.items():
             if type(getattr(self, name)) is not kind:
                 raise RangeError(f"{name} must be of type {kind.__name__}, got {getattr(self, name)!r}")
+        if type(self.max_contributions_of_token) not in (int, NoneType):
+            raise RangeError(f"max_contributions_of_token must be a whole number, got {self.max_contributions_of_token!r}")
+        if type(self.max_share_of_token) not in (int, float, NoneType):
+            raise RangeError(f"max_share_of_token must be a number, got {self.max_share_of_token!r}")
         if not self.forms or set(self.forms) - set(FORMS):
             raise RangeError(f"forms must be some of {', '.join(FORMS)}, got {', '.join(self.forms) or 'none'}")
         if self.least_profile not in PROFILES:
@@ -94,8 +105,8 @@ class MapPolicy:
         if unknown := sorted(set(values) - known):
             raise InputError(f"a policy has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
         try:
-            given = dict(values)
-            if "forms" in given:
+            given = {name: whole(value) if name in _WHOLE else value for name, value in values.items()}
+            if isinstance(given.get("forms"), list):
                 given["forms"] = tuple(str(form) for form in given["forms"])
             return MapPolicy(**given)
         except TypeError as error:

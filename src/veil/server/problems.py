@@ -6,6 +6,7 @@ import logging
 import math
 import sqlite3
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from veil.errors import CannotWrite, FileFormatError, InputError, PirError, StorageTrouble, VeilError, WireError
+from veil.server.conditional import methods_of
 from veil.server.identities import IssuerAway
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
@@ -68,6 +70,7 @@ TITLES = {
     "no-length": "The length of the body is not said",
     "too-large": "The body is too long",
     "not-a-message": "The body is no veil message",
+    "not-json": "The body is no JSON",
     "refused": "The map does not accept the message",
     "too-much": "The token has given the map as much as it may",
     "damaged": "The message is damaged",
@@ -76,11 +79,27 @@ TITLES = {
     "issuer": "The issuer of access tokens is away",
     "storage": "The server cannot use its storage now",
     "invalid": "The request cannot be used",
+    "version": "Another version is spoken here",
     "no-pose": "No pose is better than chance",
     "unavailable": "The server cannot do this now",
     "failed": "The server failed",
     "http": "The request cannot be served",
 }
+
+
+# The status of each kind; "http" has others, too, which come before any route: 404 and 405.
+STATUSES: Mapping[str, int] = {kind: status for _, status, kind in KINDS} | {
+    "http": 400,
+    "version": 406,
+    "not-json": 415,
+    "no-pose": 422,
+    "failed": 500,
+}
+
+
+def is_json(kind: str) -> bool:
+    """Whether a media type (lower case, without parameters) is one of JSON (RFC 6839)."""
+    return kind == "application/json" or kind.endswith("+json")
 
 
 def problem(status: int, kind: str, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
@@ -126,10 +145,16 @@ def add_problems(app: FastAPI) -> None:
 
     async def of_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return problem(error.status_code, "http", str(error.detail), dict(error.headers or {}))
+        headers = dict(error.headers or {})
+        if error.status_code == 405:
+            headers["Allow"] = ", ".join(methods_of(request))
+        return problem(error.status_code, "http", str(error.detail), headers)
 
     async def of_values(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
+        kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
+        if any(item["loc"][0] == "body" for item in error.errors()) and not is_json(kind):
+            return problem(415, "not-json", f"the body's type is {kind[:100] or 'not said'}; send it as application/json")
         told = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()[:5])
         return problem(422, "invalid", told)
 

@@ -11,6 +11,8 @@ from fastapi.responses import FileResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from veil.server.bodies import TILE_QUERIES_TYPE, read_tile_queries
+from veil.server.conditional import unless_known
+from veil.server.contract import says
 from veil.server.tile_answers import ServedExit, ServedTiles
 
 # A page of any origin may fetch tiles from two servers; nothing of a browser's own, such as cookies, is read.
@@ -18,10 +20,6 @@ OPEN = {"Access-Control-Allow-Origin": "*", "Cross-Origin-Resource-Policy": "cro
 FOR_EVER = {**OPEN, "Cache-Control": "public, max-age=31536000, immutable", "Accept-Ranges": "none"}
 NOT_KEPT = {**OPEN, "Cache-Control": "no-store"}
 BINARY = "application/octet-stream"
-BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {TILE_QUERIES_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
-}
-FILE: dict[int | str, dict[str, Any]] = {200: {"content": {BINARY: {}}}}
 NAMED, EXIT = "/v1/tiles/{name}/{version}/{file}", "/v1/tiles/{name}/{version}/answers/{exit}"
 
 
@@ -37,26 +35,26 @@ class WholeFile(FileResponse):
 def add_tiles(app: FastAPI, tiles: ServedTiles) -> None:
     """Add the routes of tiles. No request brings a token, and none leaves anything that depends on what it is for."""
 
-    @app.get("/v1/tiles", tags=["tiles"])
+    @app.get("/v1/tiles", tags=["tiles"], openapi_extra=says({200: "Tiles"}))
     def list_tiles(response: Response) -> dict[str, Any]:
         """All tiles of the server, with what each exit asks for."""
         response.headers.update(OPEN)
         return {"tiles": tiles.all()}
 
-    @app.get("/v1/tiles/{name}/exits.json", tags=["tiles"])
+    @app.get("/v1/tiles/{name}/exits.json", tags=["tiles"], openapi_extra=says({200: "TilesVersion"}))
     def describe_tiles(name: str, response: Response) -> dict[str, Any]:
         """The version of some tiles that devices should use, and what each exit asks for."""
         response.headers.update({**OPEN, "Cache-Control": "no-cache"})
         return tiles.current(name)
 
-    @app.get(NAMED, tags=["tiles"], response_class=Response, responses=FILE)
-    def tile_file(name: str, version: str, file: str) -> WholeFile:
+    @app.get(NAMED, tags=["tiles"], openapi_extra=says({200: {"application/json": "TilesManifest", BINARY: None}, 304: None}))
+    def tile_file(name: str, version: str, file: str, request: Request) -> Response:
         """A file of one version, which never changes: the manifest's two parts, all records, or the hint of the one server."""
         path = tiles.file(name, version, file)
         kind = "application/json" if path.suffix == ".json" else BINARY
-        return WholeFile(path, media_type=kind, headers=FOR_EVER)
+        return unless_known(request, WholeFile(path, media_type=kind, headers=FOR_EVER, stat_result=path.stat()))
 
-    @app.post(EXIT, tags=["tiles"], response_class=Response, responses=FILE, openapi_extra=BODY)
+    @app.post(EXIT, tags=["tiles"], openapi_extra=says({200: {BINARY: None}}, body={TILE_QUERIES_TYPE: None}))
     async def answer_tiles(name: str, version: str, exit: ServedExit, request: Request) -> Response:
         """The answers to the queries of one fetch: as many, and as long, for every device."""
         length = await run_in_threadpool(tiles.request_bytes, name, version, exit)
@@ -64,7 +62,7 @@ def add_tiles(app: FastAPI, tiles: ServedTiles) -> None:
         answers = await to_thread.run_sync(tiles.answer, name, version, exit, queries, limiter=app.state.passing)
         return Response(answers, media_type=BINARY, headers=NOT_KEPT)
 
-    @app.options(EXIT, tags=["tiles"], status_code=204)
+    @app.options(EXIT, tags=["tiles"], status_code=204, include_in_schema=False)
     def may_ask(name: str, version: str, exit: ServedExit) -> Response:
         """What a browser asks before it sends queries to another origin than its page's."""
         allowed = {"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "Content-Type"}

@@ -153,13 +153,18 @@ def _serve(arguments: argparse.Namespace) -> int:
         _, secret = service.tokens.make(FIRST, ["admin"])
         say(arguments, f"admin token, told this once: {secret}")
     if arguments.demo:
-        add_demo(arguments, service, f"http://{settings.host}:{settings.port}")
+        add_demo(arguments, service, address(settings.host, settings.port))
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
     logging.getLogger("veil.server").setLevel(logging.INFO)
     app = create_app(service, Runner(service))
-    say(arguments, f"veil serves {arguments.folder} at http://{settings.host}:{settings.port} (Ctrl-C ends it)")
+    say(arguments, f"veil serves {arguments.folder} at {address(settings.host, settings.port)} (Ctrl-C ends it)")
     uvicorn.run(app, host=settings.host, port=settings.port, **connection_options(settings))
     return 0
+
+
+def address(host: str, port: int) -> str:
+    """The address of a server; an IPv6 host stands in brackets (RFC 3986, Sec. 3.2.2)."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _is_setting(name: str, value: object) -> bool:
