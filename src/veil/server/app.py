@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
@@ -14,16 +14,20 @@ from pydantic import BaseModel, Field
 
 from veil import __version__
 from veil.forms import lifted_guarantee
-from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, admitted
-from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, MOST_HELD, BoundedBodies, read_message
+from veil.server.addresses import Addresses, networks_of
+from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, admitted, identified
+from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, BoundedBodies, read_message
 from veil.server.demo_routes import add_demo_page, add_dictionaries
+from veil.server.entrance import Entrance
 from veil.server.geopose_routes import add_geopose
 from veil.server.identities import IdentityProvider
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
+from veil.server.readiness import Readiness
 from veil.server.runner import Runner
 from veil.server.service import TILES, NotFound, Service
+from veil.server.shares import Seats
 from veil.server.suspects import suspects_record
 from veil.server.tile_answers import ServedTiles
 from veil.server.tile_routes import add_tiles
@@ -77,8 +81,9 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
     app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
-    seats = service.settings.workers + service.settings.waiting + 1
-    app.state.waiting, app.state.passing = CapacityLimiter(seats), CapacityLimiter(seats)
+    seats, least = service.settings.workers + service.settings.waiting, service.settings.workers
+    app.state.waiting, app.state.passing = Seats(seats, least=least), Seats(seats, least=least)
+    app.state.readiness = Readiness(lambda: len(service.records.all()))
     add_problems(app)
     _add_health(app)
     _add_maps(app)
@@ -88,12 +93,17 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     add_dictionaries(app)
     add_tiles(
         app,
-        ServedTiles(service.folder / TILES, threads=service.settings.workers, most_waiting=max(1, service.settings.waiting)),
+        ServedTiles(service.folder / TILES, threads=service.settings.workers, most_waiting=seats),
     )
     _add_tokens(app)
     if service.settings.demo_page:
         add_demo_page(app)
-    app.add_middleware(BoundedBodies, seconds=service.settings.body_s, most_bytes=MOST_HELD)
+    app.add_middleware(BoundedBodies, seconds=service.settings.body_s)
+    app.add_middleware(
+        Entrance,
+        addresses=Addresses(networks_of(service.settings.proxies)),
+        identify=partial(identified, service, app.state.identities),
+    )
     app.add_middleware(Measured, metrics=app.state.metrics, log_requests=service.settings.log_requests)
     return app
 
@@ -114,9 +124,9 @@ def _add_health(app: FastAPI) -> None:
         return {"status": "alive", "veil": __version__}
 
     @app.get("/readyz", tags=["health"])
-    def readyz(request: Request, service: Services) -> JSONResponse:
+    async def readyz(request: Request) -> JSONResponse:
         """Whether queries are answered: processes run, and the database can be read."""
-        service.records.all()
+        await request.app.state.readiness.look()
         is_ready = bool(request.app.state.is_ready)
         return JSONResponse({"status": "ready" if is_ready else "starting"}, status_code=200 if is_ready else 503)
 
@@ -211,7 +221,7 @@ def _add_contributions(app: FastAPI) -> None:
         """Give a message to a map; the same message again is the same contribution."""
         record = await run_in_threadpool(service.map, token, map_id)
         message = await read_message(request, record.policy)
-        item, job = await to_thread.run_sync(service.contribute, token, map_id, message, limiter=app.state.waiting)
+        item, job = await app.state.waiting.run(token.id, service.contribute, token, map_id, message)
         _wake(request)
         head = await run_in_threadpool(service.receipts.head)
         return {**item.as_json(), "job": None if job is None else job.id, "receipts_head": head}
@@ -263,7 +273,7 @@ def _add_queries(app: FastAPI) -> None:
         """The pose of a query, or `no pose` with the reason; the query is kept nowhere."""
         record = await run_in_threadpool(service.map, token, map_id)
         message = await read_message(request, record.policy)
-        answer = await to_thread.run_sync(service.localize, token, map_id, message, limiter=app.state.waiting)
+        answer = await app.state.waiting.run(token.id, service.localize, token, map_id, message)
         request.app.state.metrics.poses.labels(answer["status"]).inc()
         return answer
 
