@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 # Whoever came just now has this time to say who it is, while there is room to spare.
 GRACE_S = 1.0
 
 
+@runtime_checkable
 class Loser(Protocol):
     """A connection that can be taken from its holder."""
 

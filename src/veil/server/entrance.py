@@ -126,8 +126,8 @@ class Entrance:
         self._app, self._addresses, self._identify = app, addresses, identify
         self._known: OrderedDict[bytes, tuple[str, float]] = OrderedDict()
         self._looking = CapacityLimiter(4)
-        self._of_tokens = Turns(most=16, each=4, rate=400, burst=400)
-        self._of_addresses = Turns(most=8, each=4, rate=200, burst=400)
+        self._of_tokens = Turns(most=16, each=4, rate=400.0, burst=400)
+        self._of_addresses = Turns(most=8, each=4, rate=200.0, burst=400)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
