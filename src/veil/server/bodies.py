@@ -72,29 +72,35 @@ class BoundedBodies:
         """Serve a request whose body is not too long, and has to arrive in time."""
         until = time.monotonic() + seconds
         complete = begun = False
+        late: TooSlow | None = None
 
         async def bounded() -> Message:
-            nonlocal complete
+            nonlocal complete, late
             if complete:
                 return await receive()
             try:
                 message = await asyncio.wait_for(receive(), max(0.01, until - time.monotonic()))
             except asyncio.TimeoutError:
-                raise TooSlow(f"the body did not arrive within {seconds:g} s") from None
+                late = TooSlow(f"the body did not arrive within {seconds:.3g} s")
+                raise late from None
             complete = not message.get("more_body", False)
             return message
 
         async def told(message: Message) -> None:
             nonlocal begun
-            begun = True
-            await send(message)
+            if late is None:
+                begun = True
+                await send(message)
 
         try:
             await self._app(scope, bounded, told)
         except Exception as error:
-            answer = answer_to(error)
+            answer = answer_to(late or error)
             if not begun:
                 await answer(scope, receive, send)
+        else:
+            if late is not None and not begun:  # FastAPI calls it an error of JSON
+                await answer_to(late)(scope, receive, send)
 
 
 def body_seconds(length: int, most_s: float) -> float:
