@@ -8,8 +8,8 @@ each attack of tests/worlds/starving.py begins, from one address and from 200 (1
 with their files of deploy/. Attackers run at the lowest priority, as they would be on other machines, and wait 20 ms between
 two requests or connections of one place. Columns: what stands between, the attack, the number of its addresses, the part of
 /readyz that was answered 200 (of how many), the part of the phones' queries with a pose or `no pose`, their median in
-seconds, that median in parts of the one without attack (the mean of the medians before and after all attacks), the part of the
-device's requests, and how many connections the attackers opened. Exit code 1 if /readyz was not answered once, less than 95 %
+seconds of the one without attack, the mean of those shortly before and after, and their ratio; the part of the device's
+requests, and how many connections the attackers opened. Exit code 1 if /readyz was not answered once, less than 95 %
 of the queries were, or their median more than doubled.
 """
 
@@ -110,27 +110,30 @@ def main() -> None:
 def weighed(through: str, door: Door, aim: Aim, phones: list[str], arguments: argparse.Namespace) -> bool:
     """Print a row for each attack; returns whether all are right."""
     measured(door, aim, phones, 8.0)  # each process reads the map
-    rows, before = [], measured(door, aim, phones, arguments.seconds)
+    before, is_right = measured(door, aim, phones, arguments.seconds), True
     for name in arguments.attacks:
+        rows = []
         for count in (1, len(ADDRESSES)):
             with attacked(name, aim, door, count) as opened:
                 time.sleep(BEGIN_S)
-                rows.append((name, count, measured(door, aim, phones, arguments.seconds), opened))
+                rows.append((count, measured(door, aim, phones, arguments.seconds), opened))
             time.sleep(END_S)
-    after = measured(door, aim, phones, arguments.seconds)
-    usual = (before[1].median() + after[1].median()) / 2
-    is_right = True
-    for name, count, found, opened in [("none", 0, before, [0]), *rows, ("none", 0, after, [0])]:
-        ready, queries, tiles = found
-        ratio = queries.median() / usual
-        is_right &= ready.part() == 1 and queries.part() >= 0.95 and ratio <= 2
-        print(
-            f"{through:5}  {name:32} {count:3}  {ready.part():6.1%} ({len(ready.statuses):2})  {queries.part():6.1%} "
-            f"({len(queries.statuses):2})  {queries.median():5.2f} s  {ratio:4.2f}  {tiles.part():6.1%} ({len(tiles.statuses):2})  "
-            f"{opened[0]:6}",
-            flush=True,
-        )
+        after = measured(door, aim, phones, arguments.seconds)
+        usual = (before[1].median() + after[1].median()) / 2
+        for count, found, (connections,) in rows:
+            is_right &= shown(f"{through:5}  {name:32} {count:3}", found, usual, connections)
+        before = after
     return is_right
+
+
+def shown(label: str, found: tuple[Seen, Seen, Seen], usual: float, connections: int) -> bool:
+    """Print a row; returns whether it is right."""
+    ready, queries, _ = found
+    ratio = queries.median() / usual
+    columns = [f"{seen.part():6.1%} ({len(seen.statuses):2})" for seen in found]
+    columns.insert(2, f"{queries.median():5.2f} s of {usual:5.2f}: {ratio:4.2f}")
+    print("  ".join([label, *columns, f"{connections:6}"]), flush=True)
+    return ready.part() == 1 and queries.part() >= 0.95 and ratio <= 2
 
 
 def measured(door: Door, aim: Aim, phones: list[str], seconds: float) -> tuple[Seen, Seen, Seen]:
