@@ -8,12 +8,13 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from veil.server.bodies import said_length
+from veil.server.entrance import secret_of
 from veil.server.identities import IdentityProvider
 from veil.server.service import Service
 from veil.server.tokens import PREFIX, SCOPES, Quota, Scope, Token
 
 
-def service_of(request: Request) -> Service:
+async def service_of(request: Request) -> Service:
     """The service that answers a request."""
     found = request.app.state.service
     assert isinstance(found, Service)
@@ -24,11 +25,10 @@ def admitted(scope: Scope | None) -> Callable[[Request], Token]:
     """A dependency: the token of a request, which must have a scope (None: any)."""
 
     def found(request: Request) -> Token:
-        kind, _, secret = request.headers.get("authorization", "").partition(" ")
-        given = secret.strip() if kind.lower() == "bearer" else ""
-        service, length = service_of(request), said_length(request)
+        given = secret_of(request.headers.get("authorization", ""))
+        service, length = request.app.state.service, said_length(request)
         identities: IdentityProvider | None = request.app.state.identities
-        if identities is None or given.startswith(PREFIX) or given.count(".") != 2:
+        if identities is None or not _is_access_token(given):
             return service.tokens.admit(given or None, scope, body_bytes=length)
         settings = service.settings
         quota = Quota(requests_per_minute=settings.oidc_requests_per_minute, bytes_per_day=settings.oidc_bytes_per_day)
@@ -36,6 +36,19 @@ def admitted(scope: Scope | None) -> Callable[[Request], Token]:
         return service.tokens.admit_subject(who.issuer, who.subject, who.scopes, scope, quota=quota, body_bytes=length)
 
     return found
+
+
+def identified(service: Service, identities: IdentityProvider | None, given: str) -> str | None:
+    """The name under which a valid token has its shares, without charging it; None for another one."""
+    if identities is None or not _is_access_token(given):
+        return service.tokens.id_of(given)
+    who = identities.subject(given)
+    return f"{len(who.issuer)} {who.issuer} {who.subject}"
+
+
+def _is_access_token(given: str) -> bool:
+    """Whether what was given has the form of another issuer's access token."""
+    return not given.startswith(PREFIX) and given.count(".") == 2
 
 
 known, localizing, contributing, administrating = (admitted(scope) for scope in (None, *SCOPES))

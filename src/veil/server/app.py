@@ -4,48 +4,39 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
-from anyio import CapacityLimiter, to_thread
-from fastapi import Depends, FastAPI, Query, Request
+from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from veil import __version__
-from veil.forms import lifted_guarantee
-from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, administrating
-from veil.server.bodies import MESSAGE_TYPE, MOST_HELD, BoundedBodies, read_message
+from veil.server.addresses import Addresses, networks_of
+from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, identified
+from veil.server.bodies import MESSAGE_TYPE, BoundedBodies, read_message
 from veil.server.conditional import add_heads
 from veil.server.contract import add_contract, says
 from veil.server.demo_routes import add_demo_page, add_dictionaries
+from veil.server.entrance import Entrance
 from veil.server.geopose_routes import add_geopose
+from veil.server.health_routes import add_health
 from veil.server.identities import IdentityProvider
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy, whole
 from veil.server.problems import add_problems
+from veil.server.readiness import Readiness
 from veil.server.runner import Runner
 from veil.server.schema_check import require_valid
 from veil.server.service import NotFound, Service
+from veil.server.shares import Seats
 from veil.server.store_identity import TILES
 from veil.server.suspects import suspects_record
 from veil.server.tile_answers import ServedTiles
 from veil.server.tile_routes import add_tiles
 from veil.server.tokens import Quota, Scope
 
-WORDS = (
-    "Words of a public dictionary under local differential privacy: the epsilon of each feature is finite, stands in the "
-    "message, and adds up over the features of an image and over all images of a session. Positions, their number and the "
-    "camera are outside of it."
-)
-POSITIONS = (
-    "Positions are sent as they are unless lines hide them; the number of features, the image size and the camera always are."
-)
-QUERIES = "Queries are kept nowhere: not in files, not in the database, not in logs."
-MATCHED = "Whoever matches two messages, as this server does, can estimate the descriptors of what matches."
-
-
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MESSAGE = {MESSAGE_TYPE: None}
 Whole = Annotated[int, BeforeValidator(whole)]
 STRICT = ConfigDict(extra="forbid", strict=True)
@@ -99,10 +90,11 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
     app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
-    seats = service.settings.workers + service.settings.waiting + 1
-    app.state.waiting, app.state.passing = CapacityLimiter(seats), CapacityLimiter(seats)
+    seats, least = service.settings.workers + service.settings.waiting, service.settings.workers
+    app.state.waiting, app.state.passing = Seats(seats, least=least), Seats(seats, least=least)
+    app.state.readiness = Readiness(lambda: len(service.records.all()))
     add_problems(app)
-    _add_health(app)
+    add_health(app)
     _add_maps(app)
     _add_contributions(app)
     _add_queries(app)
@@ -110,14 +102,19 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
     add_dictionaries(app)
     add_tiles(
         app,
-        ServedTiles(service.folder / TILES, threads=service.settings.workers, most_waiting=max(1, service.settings.waiting)),
+        ServedTiles(service.folder / TILES, threads=service.settings.workers, most_waiting=seats),
     )
     _add_tokens(app)
     if service.settings.demo_page:
         add_demo_page(app)
     add_contract(app)
     add_heads(app)
-    app.add_middleware(BoundedBodies, seconds=service.settings.body_s, most_bytes=MOST_HELD)
+    app.add_middleware(BoundedBodies, seconds=service.settings.body_s)
+    app.add_middleware(
+        Entrance,
+        addresses=Addresses(networks_of(service.settings.proxies)),
+        identify=partial(identified, service, app.state.identities),
+    )
     app.add_middleware(Measured, metrics=app.state.metrics, log_requests=service.settings.log_requests)
     return app
 
@@ -127,50 +124,6 @@ def _wake(request: Request) -> None:
     runner = request.app.state.runner
     if runner is not None:
         runner.wake()
-
-
-def _add_health(app: FastAPI) -> None:
-    """Routes that tell whether the server lives, and what it keeps."""
-
-    @app.get("/healthz", tags=["health"], openapi_extra=says({200: "Alive"}))
-    async def healthz() -> dict[str, str]:
-        """Whether the process answers."""
-        return {"status": "alive", "veil": __version__}
-
-    @app.get("/readyz", tags=["health"], openapi_extra=says({200: "Ready", 503: "Ready"}))
-    def readyz(request: Request, service: Services) -> JSONResponse:
-        """Whether queries are answered: processes run, and the database can be read; and what an administrator should know."""
-        service.records.all()
-        is_ready = bool(request.app.state.is_ready)
-        status = "ready" if is_ready else "starting"
-        return JSONResponse({"status": status, "warnings": service.warnings()}, status_code=200 if is_ready else 503)
-
-    asked = [] if app.state.service.settings.metrics_open else [Depends(administrating)]
-
-    @app.get("/metrics", tags=["health"], dependencies=asked, openapi_extra=says({200: {METRICS_TYPE: None}}))
-    def metrics(request: Request, service: Services) -> Response:
-        """Numbers for Prometheus."""
-        found: Metrics = request.app.state.metrics
-        with service.database.transaction() as rows:
-            row = rows.one("SELECT count(*) AS waiting FROM jobs WHERE state IN ('queued', 'running')")
-        found.jobs.set(0 if row is None else row["waiting"])
-        return Response(found.text(), media_type=METRICS_TYPE)
-
-    @app.get("/v1/policy", tags=["policy"], openapi_extra=says({200: "ServicePolicy"}))
-    def policy() -> dict[str, Any]:
-        """What is kept, for how long, and what every accepted form promises."""
-        return {
-            "message_type": MESSAGE_TYPE,
-            "forms": {
-                "subspaces": {"guarantee": None, "reason": lifted_guarantee("hardened").reason},
-                "words": {"guarantee": "local differential privacy of each feature", "reason": WORDS},
-            },
-            "not_protected": [POSITIONS, MATCHED],
-            "queries": QUERIES,
-            "contributions": "Messages are kept until their owner deletes them or the map's keep_days are over.",
-            "logs": "Logs hold no address, token, path, pose or content.",
-            "default_map_policy": MapPolicy().as_json(),
-        }
 
 
 def _add_maps(app: FastAPI) -> None:
@@ -240,7 +193,7 @@ def _add_contributions(app: FastAPI) -> None:
         """Give a message to a map; the same message again is the same contribution."""
         record = await run_in_threadpool(service.map, token, map_id)
         message = await read_message(request, record.policy)
-        item, job = await to_thread.run_sync(service.contribute, token, map_id, message, limiter=app.state.waiting)
+        item, job = await app.state.waiting.run(token.id, service.contribute, token, map_id, message)
         _wake(request)
         head = await run_in_threadpool(service.receipts.head)
         return {**item.as_json(), "job": None if job is None else job.id, "receipts_head": head}
@@ -294,7 +247,7 @@ def _add_queries(app: FastAPI) -> None:
         """The pose of a query, or `no pose` with the reason; the query is kept nowhere."""
         record = await run_in_threadpool(service.map, token, map_id)
         message = await read_message(request, record.policy)
-        answer = await to_thread.run_sync(service.localize, token, map_id, message, limiter=app.state.waiting)
+        answer = await app.state.waiting.run(token.id, service.localize, token, map_id, message)
         request.app.state.metrics.poses.labels(answer["status"]).inc()
         return answer
 

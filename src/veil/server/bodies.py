@@ -8,9 +8,11 @@ import time
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from veil.server.entrance import holder_of
 from veil.server.policy import MapPolicy, NotAMessage, Refused
 from veil.server.problems import NoLength, TooLarge, TooSlow, answer_to, is_json
 from veil.server.processes import Busy
+from veil.server.shares import Shares
 from veil.wire.codec import message_length
 from veil.wire.head import HEAD_BYTES
 
@@ -21,23 +23,28 @@ MOST_JSON, MOST_MESSAGE = 64 << 10, 256 << 20
 MOST_GEOPOSE, GEOPOSE = 32 << 20, "/geopose"
 # Queries of private retrieval for tiles (docs/reference/tiles.md#served), and the longest request of them.
 TILE_QUERIES_TYPE, MOST_TILE_QUERIES = "application/vnd.veil.tile-queries", 64 << 20
-# Bodies of all requests of a server together.
-MOST_HELD = 512 << 20
+# Bodies of all requests of a server together that brought a valid token, and of all others.
+MOST_HELD, MOST_HELD_OF_ADDRESSES = 512 << 20, 128 << 20
+# Seconds that every body has, and bytes a second that it has to come with beyond them.
+LEAST_BODY_S, LEAST_RATE = 5.0, 16 << 10
 _WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 class BoundedBodies:
     """A layer around an application that refuses bodies of unknown or too great length, and ends those that come too slowly.
 
-    Bodies of all requests together hold `most_bytes` at most, of those that wait, too. Whatever an application raises gets an
+    `seconds` is the longest time of a body (`body_seconds`). Who asks has a share of what bodies of all requests together may
+    hold, those that wait, too; tokens share `most_bytes`, addresses `most_of_addresses`. Whatever an application raises gets an
     answer here: what is around it would write the text of the error, with what a client sent, into the log.
     """
 
-    def __init__(self, app: ASGIApp, seconds: float, most_bytes: int) -> None:
+    def __init__(
+        self, app: ASGIApp, seconds: float, most_bytes: int = MOST_HELD, most_of_addresses: int = MOST_HELD_OF_ADDRESSES
+    ) -> None:
         self._app = app
         self._seconds = seconds
-        self._most_bytes = most_bytes
-        self._held = 0
+        self._of_tokens = Shares(most_bytes)
+        self._of_addresses = Shares(most_of_addresses)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -49,44 +56,52 @@ class BoundedBodies:
             length = _require_length(
                 str(scope["method"]), headers, MOST_GEOPOSE if scope["path"].endswith(GEOPOSE) else MOST_JSON
             )
-            if length > MOST_JSON and self._held + length > self._most_bytes:
-                raise Busy("the server holds as many messages as it can; ask again in a moment")
+            holder = holder_of(scope)
+            shares = self._of_tokens if holder.is_token else self._of_addresses
+            amount = length if length > MOST_JSON else 0  # small ones are bounded by the number of connections
+            with shares.taken(holder.name, amount, "the server holds as many messages as it can; ask again in a moment"):
+                await self._served(scope, receive, send, body_seconds(length, self._seconds))
         except (NoLength, TooLarge, NotAMessage, Busy) as error:
             await answer_to(error)(scope, receive, send)
-            return
-        self._held += length
-        try:
-            await self._served(scope, receive, send)
-        finally:
-            self._held -= length
 
-    async def _served(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request whose body is not too long."""
-        until = time.monotonic() + self._seconds
+    async def _served(self, scope: Scope, receive: Receive, send: Send, seconds: float) -> None:
+        """Serve a request whose body is not too long, and has to arrive in time."""
+        until = time.monotonic() + seconds
         complete = begun = False
+        late: TooSlow | None = None
 
         async def bounded() -> Message:
-            nonlocal complete
+            nonlocal complete, late
             if complete:
                 return await receive()
             try:
                 message = await asyncio.wait_for(receive(), max(0.01, until - time.monotonic()))
             except asyncio.TimeoutError:
-                raise TooSlow(f"the body did not arrive within {self._seconds:g} s") from None
+                late = TooSlow(f"the body did not arrive within {seconds:.3g} s")
+                raise late from None
             complete = not message.get("more_body", False)
             return message
 
         async def told(message: Message) -> None:
             nonlocal begun
-            begun = True
-            await send(message)
+            if late is None:
+                begun = True
+                await send(message)
 
         try:
             await self._app(scope, bounded, told)
         except Exception as error:
-            answer = answer_to(error)
+            answer = answer_to(late or error)
             if not begun:
                 await answer(scope, receive, send)
+        else:
+            if late is not None and not begun:  # FastAPI calls it an error of JSON
+                await answer_to(late)(scope, receive, send)
+
+
+def body_seconds(length: int, most_s: float) -> float:
+    """Seconds within which a body of so many bytes has to arrive."""
+    return min(most_s, LEAST_BODY_S + length / LEAST_RATE)
 
 
 def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) -> int:

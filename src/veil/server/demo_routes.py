@@ -6,7 +6,6 @@ import hashlib
 from functools import lru_cache
 from typing import Any
 
-from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 
@@ -94,7 +93,7 @@ def add_demo_page(app: FastAPI) -> None:
     @app.get("/v1/maps/{map_id}/view", tags=["demo"], openapi_extra=says({200: "MapView"}))
     async def view(map_id: str, service: Services, token: Known) -> dict[str, Any]:
         """A sample of the points and cameras of a public map, for a drawing; no descriptor and no photograph is in it."""
-        return await to_thread.run_sync(_viewed, service, token, map_id, limiter=app.state.waiting)
+        return await app.state.waiting.run(token.id, _viewed, service, token, map_id)
 
 
 def _viewed(service: Service, token: Token, map_id: str) -> dict[str, Any]:
@@ -103,7 +102,7 @@ def _viewed(service: Service, token: Token, map_id: str) -> dict[str, Any]:
     folder = service.version_folder(record) if record.facts.get("public") and record.files else None
     found = None
     if folder is not None:
-        found = service.open_pool().call(view_of, str(folder), deadline_s=service.settings.deadline_s)
+        found = service.open_pool().call(view_of, str(folder), whose=token.id, deadline_s=service.settings.deadline_s)
     if found is None:
         raise NotFound("only public maps are shown, and this one is not: its points stay with the server")
     return {"map": record.id, "map_version": record.version, **found}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
@@ -57,9 +56,7 @@ def add_geopose(app: FastAPI) -> None:
         records = await run_in_threadpool(maps_for, service, token, map_id, query)
         reasons = []
         for record in records:
-            answer = await to_thread.run_sync(
-                service.localize, token, record.id, query.message, query.gravity, limiter=app.state.waiting
-            )
+            answer = await app.state.waiting.run(token.id, service.localize, token, record.id, query.message, query.gravity)
             request.app.state.metrics.poses.labels(answer["status"]).inc()
             if "geopose" in answer:
                 found = response_of(query, answer, record.facts[PLACE])

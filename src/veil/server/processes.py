@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -125,7 +125,8 @@ class Worker:
 
 
 class WorkerPool:
-    """Several workers for short tasks; a task waits for a free one, while few others wait.
+    """Several workers for short tasks; a task waits for a free one, while few others wait. Those for whom they are are served
+    in turn: next is a task of whoever has the fewest workers, and of these of who waits longest since the last turn.
 
     - `count`: number of processes.
     - `waiting`: tasks that may wait; more raise Busy.
@@ -136,19 +137,22 @@ class WorkerPool:
         self.workers = [Worker() for _ in range(count)]
         self._lock = threading.Lock()
         self._free = list(self.workers)
-        self._waiting: deque[queue.SimpleQueue[Worker]] = deque()
+        self._waiting: OrderedDict[str, deque[queue.SimpleQueue[Worker]]] = OrderedDict()
+        self._working: Counter[str] = Counter()
         self._seats = threading.BoundedSemaphore(count + waiting)
         self._patience_s = patience_s
 
-    def call(self, task: Callable[..., Result], *arguments: object, deadline_s: float) -> Result:
+    def call(self, task: Callable[..., Result], *arguments: object, deadline_s: float, whose: str = "") -> Result:
         """The result of a task on a free worker, begun once more if its process dies: that may be nobody's fault.
+
+        `whose`: for whom it is, such as the id of a token.
 
         Raises Busy, and what `Worker.call` raises.
         """
         if not self._seats.acquire(blocking=False):
             raise Busy("the server is working on as much as it can; ask again in a moment")
         try:
-            with self._taken() as worker:
+            with self._taken(whose) as worker:
                 try:
                     return worker.call(task, *arguments, deadline_s=deadline_s)
                 except WorkerDied:
@@ -171,33 +175,51 @@ class WorkerPool:
             worker.kill()
 
     @contextmanager
-    def _taken(self) -> Iterator[Worker]:
-        """A worker that nobody else uses meanwhile. Whoever waits longest is next: a client that asks again at once is not."""
-        worker = self._next()
+    def _taken(self, whose: str) -> Iterator[Worker]:
+        """A worker that nobody else uses meanwhile."""
+        worker = self._next(whose)
         try:
             yield worker
         finally:
             with self._lock:
+                self._working[whose] -= 1
+                if not self._working[whose]:
+                    del self._working[whose]
                 if self._waiting:
-                    self._waiting.popleft().put(worker)
+                    self._hand_over(worker)
                 else:
                     self._free.append(worker)
 
-    def _next(self) -> Worker:
+    def _next(self, whose: str) -> Worker:
         """A free worker, or the one that is handed over. Raises Busy."""
         with self._lock:
             if self._free:
+                self._working[whose] += 1
                 return self._free.pop()
             seat: queue.SimpleQueue[Worker] = queue.SimpleQueue()
-            self._waiting.append(seat)
+            self._waiting.setdefault(whose, deque()).append(seat)
         try:
             return seat.get(timeout=self._patience_s)
         except queue.Empty:
             with self._lock:
-                if seat in self._waiting:
-                    self._waiting.remove(seat)
+                seats = self._waiting.get(whose, deque())
+                if seat in seats:
+                    seats.remove(seat)
+                    if not seats:
+                        del self._waiting[whose]
                     raise Busy("the server is busy; ask again in a moment") from None
             return seat.get()
+
+    def _hand_over(self, worker: Worker) -> None:
+        """Give a worker to the task that is next; the lock is held."""
+        whose = min(self._waiting, key=lambda name: self._working[name])  # the first of these: it waits longest
+        seats = self._waiting[whose]
+        seats.popleft().put(worker)
+        self._working[whose] += 1
+        if seats:
+            self._waiting.move_to_end(whose)
+        else:
+            del self._waiting[whose]
 
 
 def _serve(connection: Connection, parent: int, threads: int) -> None:

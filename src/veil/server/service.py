@@ -118,7 +118,7 @@ class Service:
         """
         record = self.map(token, map_id)
         record.policy.require_head(message)
-        facts = self._examined(message, record.policy)
+        facts = self._examined(token.id, message, record.policy)
         if facts["form"] == "words" and record.facts.get("public"):
             raise InputError("the map is public and made by its owner; it takes queries in words and no contributions of them")
         digest = self.records.keep(message)
@@ -153,7 +153,7 @@ class Service:
         if not record.files:
             return {"status": "no pose", "reason": "the map holds no image yet", **told}
         try:
-            answer = self._on_map(record, message, gravity)
+            answer = self._on_map(token.id, record, message, gravity)
         except DeadlineExceeded as error:
             answer = {"status": "no pose", "reason": f"the search was ended: {error}"}
         except WorkerDied as error:
@@ -247,24 +247,23 @@ class Service:
         present = self.records.get(record.id)
         return present is not None and present.version == record.version
 
-    def _examined(self, message: bytes, policy: MapPolicy) -> dict[str, Any]:
+    def _examined(self, by: str, message: bytes, policy: MapPolicy) -> dict[str, Any]:
         """What a message contains; a process looks at it, which is killed if it takes long.
 
         Raises DeadlineExceeded or WorkerDied: whose fault it was is not known, and a client that is told that its message is
         refused drops it.
         """
-        return self.open_pool().call(examine, message, policy.as_json(), deadline_s=self.settings.deadline_s)
+        return self.open_pool().call(examine, message, policy.as_json(), whose=by, deadline_s=self.settings.deadline_s)
 
-    def _on_map(self, record: MapRecord, message: bytes, gravity: Float64[np.ndarray, "3"] | None) -> dict[str, Any]:
+    def _on_map(self, by: str, record: MapRecord, message: bytes, gravity: Float64[np.ndarray, "3"] | None) -> dict[str, Any]:
         """The answer to a query on a version of a map, or on the next one if that takes its place meanwhile."""
-        pool = self.open_pool()
+        pool, deadline_s = self.open_pool(), self.settings.deadline_s
         for _ in range(SWAPS):
             folder = self.version_folder(record)
             if folder is not None:
                 down = None if gravity is None else gravity.tolist()
-                answer = pool.call(
-                    localize_query, message, record.policy.as_json(), str(folder), down, deadline_s=self.settings.deadline_s
-                )
+                asked = (message, record.policy.as_json(), str(folder), down)
+                answer = pool.call(localize_query, *asked, whose=by, deadline_s=deadline_s)
                 if answer is not None:
                     return {**answer, "map_version": record.version, "coverage": _coverage(record)}
             record = self.map_record(record.id)

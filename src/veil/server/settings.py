@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from veil.engine import check_engine
 from veil.errors import FileFormatError, InputError, RangeError
 from veil.files.atomic import read_bytes
+from veil.server.addresses import networks_of
 from veil.server.tokens import SCOPES, Scope
 
 if sys.version_info >= (3, 11):
@@ -33,8 +34,10 @@ class ServerSettings:
     - `map_workers`: pairs of images that a job matches at a time.
     - `engine`: where a job matches pairs, as `veil map --engine`.
     - `deadline_s`: seconds that a query or the examination of a message may take.
-    - `body_s`: seconds within which a body must arrive.
+    - `body_s`: seconds within which the longest body must arrive; shorter ones have less.
     - `waiting`: requests that may wait for a process; more are told to come again.
+    - `proxies`: addresses and networks, with blanks between, of proxies whose `X-Forwarded-For` names the client; empty: none,
+      and all clients of a proxy count as one.
     - `map_seconds`: seconds that a job on a map may take.
     - `database`: a PostgreSQL database (`postgresql://USER@HOST/NAME`) that servers share; empty: SQLite in the folder.
     - `blobs`: bucket (`s3://BUCKET/PREFIX`) that servers share; empty: files in the folder.
@@ -59,6 +62,7 @@ class ServerSettings:
     deadline_s: float = 30.0
     body_s: float = 30.0
     waiting: int = 64
+    proxies: str = ""
     map_seconds: float = 86400.0
     # It may hold a password.
     database: str = field(default="", repr=False)
@@ -94,6 +98,7 @@ class ServerSettings:
         for name, least, most in limits:
             if not least <= getattr(self, name) <= most:
                 raise RangeError(f"{name} must be {least:g} to {most:g}, got {getattr(self, name)!r}")
+        networks_of(self.proxies)
         oidc_scopes(self.oidc_scopes)
         unknown = set(self.oidc_algorithms.split()) - set(ALGORITHMS)
         if unknown or not self.oidc_algorithms.split():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import FileResponse, Response
@@ -13,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 from veil.server.bodies import TILE_QUERIES_TYPE, read_tile_queries
 from veil.server.conditional import unless_known
 from veil.server.contract import says
+from veil.server.entrance import holder_of
 from veil.server.tile_answers import ServedExit, ServedTiles
 
 # A page of any origin may fetch tiles from two servers; nothing of a browser's own, such as cookies, is read.
@@ -59,7 +59,7 @@ def add_tiles(app: FastAPI, tiles: ServedTiles) -> None:
         """The answers to the queries of one fetch: as many, and as long, for every device."""
         length = await run_in_threadpool(tiles.request_bytes, name, version, exit)
         queries = await read_tile_queries(request, length)
-        answers = await to_thread.run_sync(tiles.answer, name, version, exit, queries, limiter=app.state.passing)
+        answers = await app.state.passing.run(holder_of(request.scope).name, tiles.answer, name, version, exit, queries)
         return Response(answers, media_type=BINARY, headers=NOT_KEPT)
 
     @app.options(EXIT, tags=["tiles"], status_code=204, include_in_schema=False)

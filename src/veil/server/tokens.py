@@ -124,6 +124,12 @@ class Tokens:
             row = found.one("SELECT * FROM tokens WHERE id = :id", id=token_id)
         return None if row is None else _token(row)
 
+    def id_of(self, secret: str) -> str | None:
+        """Id of the token of a secret, which is charged with nothing; None for an unknown or revoked one."""
+        with self._database.transaction() as found:
+            row = found.one("SELECT id, revoked FROM tokens WHERE digest = :digest", digest=_digest(secret))
+        return None if row is None or row["revoked"] is not None else str(row["id"])
+
     def admit(self, secret: str | None, scope: Scope | None, *, body_bytes: int = 0) -> Token:
         """The token of a secret, charged with one request and so many bytes; `scope` None asks for no scope.
 
