@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from veil.cli.common import add_command, add_json, at_least, keep_old_name, quiet_colmap, say, say_table, tell, write_json
-from veil.cli.server.serve_demo import add_demo
+from veil.cli.server.serve_demo import DEMO_NAMES, add_demo, tell_demo
 from veil.errors import InputError
 from veil.report.tables import Name, Table, Words
 
@@ -48,7 +49,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("folder", type=Path, help="folder of the server; made where it is missing")
     add_config(parser)
     parser.add_argument("--host", help="address to listen at (default 127.0.0.1)")
-    parser.add_argument("--port", type=at_least(0), help="port to listen at (default 8700)")
+    parser.add_argument("--port", type=at_least(0), help="port to listen at; 0: one that is free (default 8700)")
     parser.add_argument("--workers", type=at_least(1), help="processes that localize (default 2)")
     parser.add_argument(
         "--add-map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
@@ -140,43 +141,58 @@ def require_extra() -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    service = service_of(arguments)
-    settings = service.settings
-    import uvicorn
-
+    asked, settings = _maps_asked(arguments), settings_of(arguments)
     from veil.server.app import create_app
-    from veil.server.connections import connection_options
+    from veil.server.listening import address_of, bound, serve
     from veil.server.runner import Runner
+    from veil.server.service import Service
 
-    _take_in(arguments, service)
-    if not service.tokens.all():
+    with bound(settings.host, settings.port) as sockets:
+        service = Service(arguments.folder, settings)
+        _take_in(arguments, service, asked)
+        if arguments.demo:
+            add_demo(arguments, service)
+        url = address_of(settings.host, sockets[0].getsockname()[1])
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
+        logging.getLogger("veil.server").setLevel(logging.INFO)
+        serve(create_app(service, Runner(service)), settings, sockets, lambda: _tell_listening(arguments, service, url))
+    return 0
+
+
+def _tell_listening(arguments: argparse.Namespace, service: Any, url: str) -> None:
+    """Print where the server listens, after the first token; nothing of it before somebody can use it."""
+    if all(item.name in DEMO_NAMES for item in service.tokens.all()):
         _, secret = service.tokens.make(FIRST, ["admin"])
         say(arguments, f"admin token, told this once: {secret}")
     if arguments.demo:
-        add_demo(arguments, service, f"http://{settings.host}:{settings.port}")
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
-    logging.getLogger("veil.server").setLevel(logging.INFO)
-    app = create_app(service, Runner(service))
-    say(arguments, f"veil serves {arguments.folder} at http://{settings.host}:{settings.port} (Ctrl-C ends it)")
-    uvicorn.run(app, host=settings.host, port=settings.port, **connection_options(settings))
-    return 0
+        tell_demo(arguments, service, url)
+    say(arguments, f"veil serves {arguments.folder} at {url} (Ctrl-C ends it)")
+    sys.stdout.flush()  # somebody may wait for that line in a file
 
 
 def _is_setting(name: str, value: object) -> bool:
     return name in ("host", "port", "workers") and value is not None
 
 
-def _take_in(arguments: argparse.Namespace, service: Any) -> None:
-    """Take the maps of --add-map into the server. Raises InputError for what is no NAME=FOLDER."""
-    names = {item.name for item in service.records.all()}
+def _maps_asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
+    """Names and folders of --add-map. Raises InputError for what is no NAME=FOLDER."""
+    found = []
     for text in arguments.add_map:
         name, _, folder = text.partition("=")
         if not name or not folder:
             raise InputError(f"--add-map takes NAME=FOLDER, got {text!r}")
+        found.append((name, Path(folder)))
+    return found
+
+
+def _take_in(arguments: argparse.Namespace, service: Any, asked: Sequence[tuple[str, Path]]) -> None:
+    """Take the maps of --add-map into the server."""
+    names = {item.name for item in service.records.all()}
+    for name, folder in asked:
         if name in names:
             tell(f"veil: the server has a map {name!r} already; {folder} was not read")
             continue
-        record = service.import_map(name, Path(folder))
+        record = service.import_map(name, folder)
         say(arguments, f"map {name!r}: {record.id}")
 
 
