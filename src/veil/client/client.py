@@ -12,10 +12,11 @@ from urllib.parse import quote
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection, ServerError, Unreachable
 from veil.client.tile_use import TileUse
-from veil.errors import WireError
+from veil.errors import InputError, WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
 from veil.localization.by_distance import NoPose
+from veil.names import chosen
 from veil.pipelines.device import Device
 from veil.pipelines.protection import Protection
 from veil.pipelines.tiles import TileAnswer
@@ -59,11 +60,10 @@ class Client:
 
     def map(self, map_id: str) -> RemoteMap:
         """One map, by its id, or by its name if no other map has it. Raises ServerError if there is none."""
-        named = [item for item in self.maps() if map_id in (item.id, item.name)]
-        if len(named) == 1:
-            return named[0]
-        told = f"several maps are called {map_id!r}; give an id" if named else f"there is no map {map_id!r}"
-        raise ServerError(told, status=404, kind="not-found")
+        try:
+            return chosen(self.maps(), map_id)
+        except InputError as error:
+            raise ServerError(str(error), status=404, kind="not-found") from None
 
     def contribute(
         self,

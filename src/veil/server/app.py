@@ -10,7 +10,7 @@ from anyio import CapacityLimiter, to_thread
 from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from veil import __version__
 from veil.forms import lifted_guarantee
@@ -19,11 +19,13 @@ from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, MOST_HELD, BoundedBod
 from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
 from veil.server.identities import IdentityProvider
+from veil.server.map_names import map_ids
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy
 from veil.server.problems import add_problems
 from veil.server.runner import Runner
 from veil.server.service import TILES, NotFound, Service
+from veil.server.strictness import Strict, StrictRoute
 from veil.server.suspects import suspects_record
 from veil.server.tile_answers import ServedTiles
 from veil.server.tile_routes import add_tiles
@@ -41,15 +43,15 @@ QUERIES = "Queries are kept nowhere: not in files, not in the database, not in l
 MATCHED = "Whoever matches two messages, as this server does, can estimate the descriptors of what matches."
 
 
-class NewMap(BaseModel):
+class NewMap(Strict):
     """A map that is to be made."""
 
     name: str = Field(max_length=200)
     policy: dict[str, Any] = Field(default_factory=dict)
 
 
-class NewToken(BaseModel):
-    """A token that is to be made."""
+class NewToken(Strict):
+    """A token that is to be made; `maps` are ids, or names that no other map has."""
 
     name: str = Field(max_length=200)
     scopes: list[Scope]
@@ -74,6 +76,7 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
         service.close()
 
     app = FastAPI(title="veil", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.router.route_class = StrictRoute
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
     app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
@@ -285,7 +288,8 @@ def _add_tokens(app: FastAPI) -> None:
     def make_token(given: NewToken, service: Services, token: Administrating) -> dict[str, Any]:
         """Make a token; its secret is told this once."""
         quota = Quota(requests_per_minute=given.requests_per_minute, bytes_per_day=given.bytes_per_day)
-        made, secret = service.tokens.make(given.name, given.scopes, maps=given.maps, quota=quota)
+        maps = None if given.maps is None else map_ids(service.records.all(), given.maps)
+        made, secret = service.tokens.make(given.name, given.scopes, maps=maps, quota=quota)
         return {**made.as_json(), "secret": secret}
 
     @app.delete("/v1/tokens/{token_id}", tags=["tokens"])

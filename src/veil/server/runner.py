@@ -17,6 +17,7 @@ from veil.files.match_store import MatchStore
 from veil.pipelines.pair_matching import KIND
 from veil.pipelines.removal import forgetting
 from veil.server.backups import update_backups
+from veil.server.earth_answers import PLACE
 from veil.server.jobs import Job, end_job, is_held, queue_job
 from veil.server.map_records import (
     Contribution,
@@ -30,7 +31,7 @@ from veil.server.map_records import (
 from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
 from veil.server.receipts import deletion_receipt
-from veil.server.service import CACHE, MATCHES, PLACE, WORK, Service
+from veil.server.service import CACHE, MATCHES, WORK, Service
 from veil.server.suspects import doubted
 from veil.server.tasks import MapOutcome, MapWork, change_map
 

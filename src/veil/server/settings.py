@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from veil.engine import check_engine
 from veil.errors import FileFormatError, InputError, RangeError
 from veil.files.atomic import read_bytes
+from veil.names import require_known
 from veil.server.tokens import SCOPES, Scope
 
 if sys.version_info >= (3, 11):
@@ -144,8 +145,7 @@ def read_settings(path: Path | None, environment: Mapping[str, str]) -> ServerSe
     for name, text in environment.items():
         if name.startswith(PREFIX):
             values[name.removeprefix(PREFIX).lower()] = text
-    if unknown := sorted(set(values) - set(types)):
-        raise InputError(f"there is no setting {', '.join(unknown)}; there are {', '.join(sorted(types))}")
+    require_known("setting", values, types)
     return replace(ServerSettings(), **{name: _typed(name, value, types[name]) for name, value in values.items()})
 
 

@@ -96,7 +96,7 @@ def test_slips_are_named_before_anything_is_served(tmp_path: Path, capsys: pytes
     (tmp_path / "bad.toml").write_text("ports = 1")
     (tmp_path / "file").write_text("x")
     assert run("serve", tmp_path / "store", "--config", tmp_path / "bad.toml") == 1
-    assert "there is no setting ports" in capsys.readouterr().err
+    assert "there is no setting 'ports'; did you mean 'port'?" in capsys.readouterr().err
     assert run("serve", tmp_path / "store", "--add-map", "lobby") == 1
     assert "NAME=FOLDER" in capsys.readouterr().err
     assert run("serve", tmp_path / "store", "--port", 0, "--add-map", f"lobby={tmp_path / 'none'}") == 1

@@ -86,7 +86,7 @@ class Application:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    async def __call__(self, scope, receive, send) -> None:  # type: ignore[no-untyped-def]
+    async def __call__(self, scope, receive, send) -> None:
         assert scope["type"] == "lifespan"
         for _ in range(2):
             kind = (await receive())["type"]

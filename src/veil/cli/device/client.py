@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -45,6 +44,7 @@ from veil.files.gravity import read_gravity
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.mechanisms.release import HideInLines
+from veil.names import MAP_ID
 from veil.pipelines.device import Device
 from veil.pipelines.protection import HideInWords, Protection
 from veil.wire.receipts import receipt_of
@@ -151,7 +151,7 @@ def _maps(arguments: argparse.Namespace) -> int:
 
 def _map_id(client: Client, text: str) -> str:
     """The id of a map; one that is given as such needs no answer of the server, which may be away."""
-    return text if re.fullmatch("m[0-9a-f]{16}", text) else client.map(text).id
+    return text if MAP_ID.fullmatch(text) else client.map(text).id
 
 
 def _contribute(arguments: argparse.Namespace) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from veil.cli.common import add_command, add_json, at_least, keep_old_name, quiet_colmap, say, say_table, tell, write_json
 from veil.cli.server.serve_demo import DEMO_NAMES, add_demo, tell_demo
 from veil.errors import InputError
+from veil.names import chosen
 from veil.report.tables import Name, Table, Words
 
 SCOPES = ("localize", "contribute", "admin")
@@ -202,11 +203,9 @@ def _place(arguments: argparse.Namespace) -> int:
     found = read_place(arguments.place)
     service = service_of(arguments)
     try:
-        named = [item for item in service.records.all() if arguments.map in (item.id, item.name)]
-        if len(named) != 1:
-            raise InputError(f"{len(named)} maps are called {arguments.map!r}; give the id of one")
-        service.set_place(named[0].id, place_facts(found))
-        say(arguments, f"map {named[0].name!r} is at {found.frame.latitude_deg:.6f}, {found.frame.longitude_deg:.6f}")
+        record = chosen(service.records.all(), arguments.map)
+        service.set_place(record.id, place_facts(found))
+        say(arguments, f"map {record.name!r} is at {found.frame.latitude_deg:.6f}, {found.frame.longitude_deg:.6f}")
         return 0
     finally:
         service.close()
