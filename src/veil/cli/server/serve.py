@@ -10,9 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name, quiet_colmap, say, say_table, tell, write_json
+from veil.cli.common import (
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    tell,
+    write_json,
+)
 from veil.cli.server.serve_demo import DEMO_NAMES, add_demo, tell_demo
 from veil.errors import InputError
+from veil.files.atomic import write_text
 from veil.names import chosen
 from veil.report.tables import Name, Table, Words
 
@@ -30,6 +42,7 @@ PLACE_EXAMPLES = """\
 """
 TOKEN_EXAMPLES = """\
   veil serve token store/ --name "robot 7" --scopes localize contribute
+  veil serve token store/ --name "my phone" --maps lobby -o phone.token     the secret in a file, for you alone
   veil serve token store/ --list
   veil serve token store/ --revoke t0123456789abcdef     the id that --list shows
 """
@@ -81,7 +94,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         commands,
         "serve token",
         "make, list or revoke tokens of a server",
-        "Make a token, whose secret is printed this once, list all, or revoke one.",
+        "Make a token, whose secret is told this once, list all, or revoke one. Files that hold the secret, that of --json\n"
+        "too, are for you alone (mode 0600).",
         TOKEN_EXAMPLES,
     )
     parser.add_argument("folder", type=Path, help="folder of the server")
@@ -89,7 +103,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--scopes", nargs="+", choices=SCOPES, default=["localize"], help="what the token allows (default localize)"
     )
-    parser.add_argument("--maps", nargs="+", metavar="ID", help="maps that the token may use (default: all)")
+    parser.add_argument("--maps", nargs="+", metavar="MAP", help="maps that the token may use, by id or name (default: all)")
     parser.add_argument(
         "--requests-per-minute",
         type=at_least(0),
@@ -99,6 +113,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--bytes-per-day", type=at_least(0), default=10 << 30, help="bytes in a day that the token allows (default %(default)s)"
     )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the secret here, and do not print it")
     parser.add_argument("--list", action="store_true", help="print all tokens")
     add_config(parser)
     parser.add_argument("--revoke", metavar="TOKEN", help="revoke the token of this id: it allows nothing any more")
@@ -212,10 +227,10 @@ def _place(arguments: argparse.Namespace) -> int:
 
 
 def _token(arguments: argparse.Namespace) -> int:
-    from veil.server.tokens import Quota
-
     if sum([arguments.list, arguments.revoke is not None, arguments.name is not None]) != 1:
         raise InputError("give --name for a new token, --list, or --revoke TOKEN")
+    if arguments.output is not None and arguments.name is None:
+        raise InputError("--output is for the secret of a new token; give --name")
     service = service_of(arguments)
     try:
         if arguments.list:
@@ -231,14 +246,27 @@ def _token(arguments: argparse.Namespace) -> int:
             write_json(arguments.json, revoked.as_json())
             say(arguments, f"revoked {revoked.id}, {revoked.name}")
             return 0
-        quota = Quota(requests_per_minute=arguments.requests_per_minute, bytes_per_day=arguments.bytes_per_day)
-        made, secret = service.tokens.make(arguments.name, arguments.scopes, maps=arguments.maps, quota=quota)
-        write_json(arguments.json, {**made.as_json(), "secret": secret})
-        say(arguments, f"{made.id}  {made.name}: {', '.join(made.scopes)}")
-        say(arguments, f"told this once: {secret}")
+        _make_token(arguments, service)
         return 0
     finally:
         service.close()
+
+
+def _make_token(arguments: argparse.Namespace, service: Any) -> None:
+    """Make a token, and tell its secret once."""
+    from veil.server.map_names import map_ids
+    from veil.server.tokens import Quota
+
+    quota = Quota(requests_per_minute=arguments.requests_per_minute, bytes_per_day=arguments.bytes_per_day)
+    maps = None if arguments.maps is None else map_ids(service.records.all(), arguments.maps)
+    made, secret = service.tokens.make(arguments.name, arguments.scopes, maps=maps, quota=quota)
+    write_json(arguments.json, {**made.as_json(), "secret": secret}, private=True)
+    say(arguments, f"{made.id}  {made.name}: {', '.join(made.scopes)}")
+    if arguments.output is None:
+        say(arguments, f"told this once: {secret}")
+    else:
+        write_text(arguments.output, secret + "\n", private=True)
+        report(arguments, arguments.output, "its secret")
 
 
 def token_table(rows: Sequence[tuple[str, str, str]]) -> Table:
