@@ -2,8 +2,8 @@
 
 A token is a JWT (RFC 7519) that is checked as RFC 8725 asks: an allow-list of types (RFC 9068, so that no ID token passes) and
 of asymmetric algorithms, the issuer's own keys, and issuer, audience and expiry. Keys come from the issuer's discovery document
-(OpenID Connect Discovery 1.0, Sec. 4) in bounded time and are kept for a while, so that an issuer which is away keeps nobody out
-at once.
+(OpenID Connect Discovery 1.0, Sec. 4) in bounded time and are kept for a while, so that an issuer which is away keeps nobody
+out at once.
 """
 
 from __future__ import annotations
