@@ -6,14 +6,11 @@ A server and a device: the device contributes photographs as messages, is locali
 never has a photograph, and what it keeps of a deleted contribution is a receipt.
 """
 
-import socket
+import re
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import veil
 from veil.files.examples import lund_door
@@ -31,26 +28,12 @@ service = Service(folder)
 door = service.records.make("door", MapPolicy())
 _, secret = service.tokens.make("my phone", ["localize", "contribute"], maps=[door.id])
 service.close()
-with socket.socket() as free:
-    free.bind(("127.0.0.1", 0))
-    port = free.getsockname()[1]
-address = f"http://127.0.0.1:{port}"
 server = subprocess.Popen(
-    [sys.executable, "-m", "veil.cli", "serve", str(folder), "--port", str(port)], stdout=subprocess.DEVNULL
+    [sys.executable, "-m", "veil.cli", "serve", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True
 )
-
-
-def answers() -> bool:
-    """Whether the server is ready."""
-    try:
-        return urlopen(f"{address}/readyz").status == 200
-    except URLError:
-        return False
-
-
-while not answers():
-    assert server.poll() is None, "the server did not start"
-    time.sleep(0.1)
+# Once it answers, it prints where: port 0 is one that is free.
+line = next(line for line in server.stdout if line.startswith("veil serves"))
+address = re.search(r"http://\S+", line)[0]
 
 # %%
 # The device

@@ -33,6 +33,10 @@ settle()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# What a user has set for veil reaches no test, also not before one begins; these two name folders that tests read.
+for _name in [name for name in os.environ if name.startswith("VEIL_") and name not in ("VEIL_DATA", "VEIL_SITE")]:
+    del os.environ[_name]
+
 # The longest tests, which would keep one of two workers busy when the other one has nothing left to do.
 FIRST = "tests/test_public_api.py"
 
@@ -58,6 +62,10 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, p
     if isinstance(collector, pytest.Directory) and WORKER is not None and WORKER % 2:
         report.result.reverse()
     return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--keys", type=int, default=0, metavar="N", help="draw other keys than with any other N (default 0)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -103,28 +111,39 @@ def unchecked() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _home_of_fixtures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """No fixture of a module or a session touches the user's own secret and ledger."""
+    with pytest.MonkeyPatch.context() as patch:
+        home = tmp_path_factory.mktemp("veil-home")
+        patch.setenv("VEIL_HOME", str(home))
+        yield home
+
+
 @pytest.fixture(autouse=True)
 def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test touches the user's own secret and ledger."""
+    """Each test has a secret and a ledger of its own."""
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "veil-home"))
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _keys_by_test_file() -> Iterator[None]:
+def _keys_by_test_file(_home_of_fixtures: Path, pytestconfig: pytest.Config) -> Iterator[None]:
     """Keys are drawn by the test's file, its VEIL_HOME and how many were drawn for these: none by chance.
 
     A search by samples fails now and then; its test must do the same in each run, whichever worker it comes to. The system is
-    asked first: what a test does to it still shows.
+    asked first: what a test does to it still shows. `--keys N` draws other keys for another N.
     """
     asked: Counter[str] = Counter()
     entropy = randomness._entropy
+    series = f":{pytestconfig.getoption('keys')}" if pytestconfig.getoption("keys") else ""
 
     def key() -> bytes:
         drawn = entropy()
         home = Path(os.environ.get("VEIL_HOME", ""))
+        home = Path() if home == _home_of_fixtures else home
         place = f"{os.environ['PYTEST_CURRENT_TEST'].split('::')[0]}:{home.parent.name.rstrip('0123456789')}/{home.name}"
         asked[place] += 1
-        return hashlib.sha256(f"{place}:{asked[place]}".encode()).digest()[: len(drawn)]
+        return hashlib.sha256(f"{place}:{asked[place]}{series}".encode()).digest()[: len(drawn)]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(randomness, "_entropy", key)

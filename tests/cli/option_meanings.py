@@ -228,7 +228,7 @@ MEANINGS = (
         "path",
         "file or folder to write",
         "extract, privatize, gravity, codebook build, attacks train, map, map remove, map align, tiles cut, serve backup, "
-        "view, audit, demo, faces describe, inversion train, inversion invert",
+        "serve token, view, audit, demo, faces describe, inversion train, inversion invert",
     ),
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
@@ -247,7 +247,7 @@ MEANINGS = (
         "purpose of templates, of which each has its own",
         "faces enroll, faces renew, faces verify, faces revoke, faces identify",
     ),
-    Meaning("--receipt", "path", "where receipts of deletions are written", "map remove, client delete"),
+    Meaning("--receipt", "path", "where receipts of deletions are written", "map remove, client delete, client map delete"),
     Meaning("--resume", "flag", "an interrupted training goes on", "attacks train, inversion train"),
     Meaning(
         "--same-place",

@@ -93,6 +93,7 @@ def send(recorder: Recorder, folder: Path, features: Features, form: str, name: 
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 @settings(max_examples=16, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     form=st.sampled_from(sorted(FORMS)),
@@ -125,6 +126,7 @@ def test_nothing_raw_whatever_is_sent(
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 @pytest.mark.parametrize("leak", ["name", "digest", "descriptors", "keypoints"])
 def test_each_leak_would_be_seen(
     recorder: Recorder, door: dict[str, Features], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leak: str
@@ -148,6 +150,7 @@ def test_each_leak_would_be_seen(
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_nothing_of_a_photograph_is_sent(recorder: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`veil client` on a JPEG with EXIF: neither camera, place, comment, name, folder, nor any of its bytes are sent.
 

@@ -68,6 +68,7 @@ def test_what_is_stored_comes_back(store: FaceStore) -> None:
     assert again.templates("door", "carol") == ([], None) and again.templates("roof") == ([], None)
 
 
+@pytest.mark.planted
 def test_one_template_is_valid_and_a_revoked_one_is_gone(store: FaceStore) -> None:
     store.enroll("alice", "door", 1, template("first"), renew=False)
     with pytest.raises(InputError, match="is enrolled for 'door'"):

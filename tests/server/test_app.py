@@ -56,6 +56,7 @@ def door_map(server: Running, messages: dict[str, bytes]) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_a_query_has_a_pose_and_leaves_nothing(server: Running, door_map: str, messages: dict[str, bytes]) -> None:
     """Bytes of the query are in no file of the server, and its answer in no record. Broken twin: a contribution's are found."""
     contributed, query = next(iter(messages.values())), list(messages.values())[-1]

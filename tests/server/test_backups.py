@@ -132,6 +132,7 @@ def test_a_small_server_moves_to_shared_storage(tmp_path: Path, shared_settings:
     assert not (tmp_path / "second").exists()
 
 
+@pytest.mark.planted
 def test_what_is_deleted_is_deleted_from_backups(service: Service, tmp_path: Path) -> None:
     """Planted bytes of the message and of the map's version: in the file before, nowhere after. Broken twin: a copy of it."""
     backup = write_backup(service, tmp_path / "one.backup")
@@ -309,6 +310,7 @@ def test_a_backup_of_a_server_that_changes_is_consistent(service: Service, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_a_running_server_deletes_from_its_backups(tmp_path: Path) -> None:
     """A contribution that is deleted over HTTP is gone from the file soon after, and nobody asked for that."""
     service = Service(tmp_path / "store", ServerSettings(workers=1, map_workers=1))

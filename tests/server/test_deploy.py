@@ -86,6 +86,8 @@ def test_the_reference_names_every_setting() -> None:
 def test_the_unit_is_hardened_and_starts_what_exists() -> None:
     found = entries((DEPLOY / "veil.service").read_text())
     assert {name: found[name][-1] for name in HARDENED} == HARDENED
+    # `veil serve` tells systemd (tests/cli/server/test_serve_listening.py).
+    assert found["Type"] == ["notify"] and "AF_UNIX" in found["RestrictAddressFamilies"][0]
     assert found["MemoryMax"] and "MemoryDenyWriteExecute" not in found
     (command,) = found["ExecStart"]
     path, *arguments = shlex.split(command)

@@ -215,6 +215,7 @@ def test_a_message_whose_process_was_killed_is_not_refused(
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_queries_leave_no_trace_where_requests_are_logged(
     tmp_path: Path, door: dict[str, Features], messages: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -74,6 +74,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, messages: list[bytes]) -> I
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_a_client_of_the_specification_gets_the_pose_of_localize(server: tuple[Running, str], messages: list[bytes]) -> None:
     """Oracle: /localize of the same message. Both documents are what the published interfaces ask for."""
     found, map_id = server

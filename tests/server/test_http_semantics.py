@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from veil.cli.server.serve import address
 from veil.client.connection import Connection
 from veil.client.tile_host import TileHost
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook
 from veil.server.app import create_app
 from veil.server.bodies import MOST_JSON
+from veil.server.listening import address_of
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.served_streets import serve_street
@@ -110,8 +110,8 @@ def test_a_body_without_its_type_is_told_which_to_send(server: Running) -> None:
 
 def test_an_address_of_ipv6_stands_in_brackets(tmp_path: Path) -> None:
     """RFC 3986, Sec. 3.2.2. Oracle: a server at ::1 that is reached at the printed address."""
-    assert address("127.0.0.1", 8700) == "http://127.0.0.1:8700" and address("maps", 1) == "http://maps:1"
-    assert address("::1", 8700) == "http://[::1]:8700"
+    assert address_of("127.0.0.1", 8700) == "http://127.0.0.1:8700" and address_of("maps", 1) == "http://maps:1"
+    assert address_of("::1", 8700) == "http://[::1]:8700"
     for broken in ("http://::1:8700", "http://[::1:8700", "http://127.0.0.1:x", "http://127.0.0.1:70000"):
         for made in (lambda url: Connection(url, "veil_x"), TileHost):
             with pytest.raises(InputError, match="no address"):
@@ -135,6 +135,6 @@ def test_an_address_of_ipv6_stands_in_brackets(tmp_path: Path) -> None:
     except OSError:
         pytest.skip("this machine has no IPv6")
     threading.Thread(target=found.serve_forever, daemon=True).start()
-    url = address("::1", found.server_port)
+    url = address_of("::1", found.server_port)
     assert Connection(url, "veil_x").get("healthz") == {"host": url.removeprefix("http://")}
     found.shutdown()

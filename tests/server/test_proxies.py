@@ -56,6 +56,7 @@ def caddy(folder: Path, server: Running, port: int) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 @pytest.mark.parametrize("command", [nginx, caddy])
 def test_a_client_speaks_to_the_server_through_tls(
     command, door: dict[str, Features], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,7 @@ def test_a_server_that_starts_waits_for_one_that_makes_the_file(tmp_path: Path) 
     other.close()
 
 
+@pytest.mark.planted
 def test_what_is_deleted_is_gone_from_the_files(databases: DatabaseUnderTest) -> None:
     """Planted bytes are in the files before, and in none after the log is cleared."""
     database = databases.open()

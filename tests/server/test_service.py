@@ -22,6 +22,7 @@ from veil.server.settings import ServerSettings
 from veil.server.sweeping import sweep
 from veil.server.tokens import Token
 from worlds.servers import NOTES, everything, messages_of, work
+from worlds.traces import traces_of
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +42,9 @@ def owner(service: Service, name: str = "owner") -> Token:
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messages: dict[str, bytes]) -> None:
-    """Planted bytes: the message, its digest, its name, and rows of its descriptors. All are found before, none after."""
+    """Planted bytes: the message, its digest, its name, and each row of its arrays. All are found before, none after."""
     mine, other = owner(service), owner(service, "other")
     record = service.records.make("door", MapPolicy())
     ids = {}
@@ -57,21 +59,13 @@ def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messag
     gone = next(name for name, ident in ids.items() if states[ident] == "mapped")
     folder = service.version_folder(mapped)
     assert folder is not None
-    scene = read_map(folder)
-    row = scene.images[ids[gone]].form.origin[0]  # type: ignore[union-attr]
-    planted = {
-        "message": messages[gone][:200],
-        "digest": hashlib.sha256(messages[gone]).hexdigest().encode(),
-        "name": ids[gone].encode(),
-        **{f"descriptor as {dtype}": row.astype(dtype).tobytes()[:24] for dtype in ("float16", "float32")},
-    }
+    scene, traces = read_map(folder), traces_of(folder, ids[gone], messages[gone])
+    digest = hashlib.sha256(messages[gone]).hexdigest()
 
-    def found() -> dict[str, list[str]]:
-        return {what: [name for name, data in everything(service.folder) if part in data] for what, part in planted.items()}
+    def holding(text: str) -> list[str]:
+        return sorted({name for name, data in everything(service.folder) if text.encode() in data})
 
-    before = found()
-    assert before["message"] and before["digest"] and before["name"]
-    assert before["descriptor as float16"] or before["descriptor as float32"]
+    assert traces.missed(everything(service.folder)) == {} and holding(digest)
     with pytest.raises(NotFound):
         service.delete(other, ids[gone])
     receipt, job = service.delete(mine, ids[gone])
@@ -79,12 +73,11 @@ def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messag
     assert work(service) == ["remove done"]
     service.database.clear_log()
     # The receipt keeps the contribution's name and the digest of its message: it is about them.
-    left = found()
-    assert not any(places for what, places in left.items() if what not in ("name", "digest"))
-    assert left["name"] == left["digest"] == ["veil.sqlite"]
+    assert traces.found(everything(service.folder)) == {"name": 1}
+    assert {*holding(ids[gone]), *holding(digest)} == {"veil.sqlite", "veil.sqlite (values)"}
     receipt = service.receipts.of_contribution(ids[gone], mine.id)
     assert receipt is not None and receipt.content["features"] > 0 and receipt.content["map_versions"] == [1, 2]
-    assert receipt.content["message_sha256"] == hashlib.sha256(messages[gone]).hexdigest()
+    assert receipt.content["message_sha256"] == digest
     assert service.receipts.of_contribution(ids[gone], other.id) is None
     assert service.delete(mine, ids[gone]) == (receipt, None), "asked again, the receipt is the answer"
     after = service.map(mine, record.id)
@@ -100,7 +93,8 @@ def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messag
     assert again.id != ids[gone] and again.state == "pending"
     assert work(service) == ["update done"]
     assert len(service.delete_map(mine, record.id)) == len(messages)
-    assert {name for name, _ in everything(service.folder)} <= {"veil.sqlite", "veil.sqlite-shm", "veil.sqlite-wal"} | NOTES
+    left = {str(path.relative_to(service.folder)) for path in service.folder.rglob("*") if path.is_file()}
+    assert left <= {"veil.sqlite", "veil.sqlite-shm", "veil.sqlite-wal"} | NOTES
 
 
 @pytest.mark.slow

@@ -22,16 +22,19 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "environment", "error", "told"),
     [
-        ("ports = 1", {}, InputError, "there is no setting ports"),
+        ("ports = 1", {}, InputError, "there is no setting 'ports'; did you mean 'port'"),
         ("port = true", {}, InputError, "takes int"),
         ('port = "many"', {}, InputError, "takes int"),
         ("port = 70000", {}, RangeError, "port"),
         ("workers = 0", {}, RangeError, "workers"),
         ("deadline_s = nan", {}, RangeError, "deadline_s"),
+        ("port = 8700.0", {}, InputError, "takes int"),
+        ("log_requests = 1", {}, InputError, "takes bool"),
+        ("port = 1\nport = 2", {}, FileFormatError, "TOML"),
         ('engine = "slurm"', {}, InputError, "engine"),
         ("port =", {}, FileFormatError, "TOML"),
         ("", {"VEIL_SERVE_LOG_REQUESTS": "perhaps"}, InputError, "takes bool"),
-        ("", {"VEIL_SERVE_PROT": "1"}, InputError, "prot"),
+        ("", {"VEIL_SERVE_PROT": "1"}, InputError, "no setting 'prot'; did you mean 'port'"),
     ],
 )
 def test_slips_are_named(tmp_path: Path, text: str, environment: dict[str, str], error: type[Exception], told: str) -> None:

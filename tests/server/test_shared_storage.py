@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
 import pytest
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
@@ -23,7 +22,8 @@ from veil.server.settings import ServerSettings, read_settings
 from veil.server.sweeping import sweep
 from worlds.buckets import SECRET, Buckets
 from worlds.postgres import Postgres
-from worlds.servers import everything, messages_of, running, work
+from worlds.servers import everything, messages_of, opened, running, work
+from worlds.traces import traces_of
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,7 @@ def pair(shared_settings: ServerSettings, tmp_path: Path) -> Iterator[tuple[Serv
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_a_contribution_goes_in_by_one_server_and_out_by_another(
     pair: tuple[Service, Service],
     shared_settings: ServerSettings,
@@ -49,7 +50,7 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
     postgres: Postgres,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Planted bytes: the message, its name and descriptors, found in the bucket and both folders before, nowhere after."""
+    """Planted bytes: the message, its name and each row of its arrays: in bucket and folders before, nowhere after."""
     one, two = pair
     bucket = shared_settings.blobs.split("/")[2]
     with running(one, jobs=False) as here, running(two, jobs=False) as there:
@@ -68,18 +69,17 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
         gone = next(item for item in mapped if item.id == answers[0].value["contribution"])
         folder = one.version_folder(one.map_record(map_id))
         assert folder is not None
-        with h5py.File(folder / "descriptors.h5") as file:
-            arrays = [item[()].tobytes() for item in file[gone.id].values() if isinstance(item, h5py.Dataset)]
-        planted = [given[0][:200], gone.id.encode(), max(arrays, key=len)[:64]]
+        traces = traces_of(folder, gone.id, given[0])
 
-        def held() -> set[str]:
-            found = {"bucket"} if any(part in data for data in buckets.objects(bucket).values() for part in planted) else set()
-            for name, service in (("first", one), ("second", two)):
-                if any(part in data for _, data in everything(service.folder) for part in planted):
-                    found.add(name)
-            return found
+        def places() -> dict[str, list[tuple[str, bytes]]]:
+            found = {name: list(everything(service.folder)) for name, service in (("first", one), ("second", two))}
+            return {**found, "bucket": list(opened(buckets.objects(bucket)))}
 
-        assert held() == {"first", "second", "bucket"}
+        # The servers laid the map out, and the bucket holds it and the message; the matches are at the one that mapped.
+        held = places()
+        assert traces.missed(held["bucket"]) == {}
+        for name in ("first", "second"):
+            assert set(traces.missed(held[name])) == {"message"}
         # In the database, digests of the version's files; what the receipt says of the contribution stays there.
         digest = one.map_record(map_id).files["descriptors.h5"].encode()
         assert postgres.held(digest)
@@ -93,7 +93,7 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
         # The other server's folder follows with its next sweep.
         monkeypatch.setattr(sweeping, "STALE_S", 0.0)
         sweep(two)
-        assert held() == set()
+        assert [traces.found(sources) for sources in places().values()] == [{}, {}, {}]
         one.database.clear_log(left_over=True)
         assert postgres.held(digest) == []
         assert there.ask("POST", f"/v1/maps/{map_id}/localize", body=query).value["map_version"] == 2

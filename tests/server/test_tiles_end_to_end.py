@@ -172,6 +172,7 @@ def part_of(index: int) -> bytes:
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_memory_of_two_servers_does_not_hold_what_was_fetched(servers: tuple[Process, Process]) -> None:
     """Needles: the wanted tile, and the other server's query. Twin: a device that sends its tile's number in the clear."""
     count = len(made().manifest)
@@ -189,6 +190,7 @@ def test_memory_of_two_servers_does_not_hold_what_was_fetched(servers: tuple[Pro
 
 
 @pytest.mark.slow
+@pytest.mark.planted
 def test_memory_of_one_server_does_not_hold_what_was_fetched(servers: tuple[Process, Process]) -> None:
     """Needles: the wanted tile as bytes and as integers, and the secret. Twin: a device whose queries have neither."""
     facts = json.loads(got(servers[0], "GET", f"/v1/tiles/{NAME}/exits.json"))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import http.client
+import io
 import json
+import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -171,10 +174,30 @@ def work(service: Service) -> list[str]:
     return states
 
 
-def arrays_of(path: Path) -> list[bytes]:
+def everything(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """All files of a server's folder, and what lies in them packed or in pieces: arrays, archives, values of a database."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    yield from opened({str(path.relative_to(folder)): path.read_bytes() for path in paths})
+    # Last, as a database's own log may be emptied when it is read.
+    for path in sorted(folder.rglob("*.sqlite")):
+        yield f"{path.relative_to(folder)} (values)", b"\n".join(values_of(path))
+
+
+def opened(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """Files as they are, and what is packed in them: arrays of HDF5, members of archives."""
+    for name, data in files.items():
+        yield name, data
+        if data.startswith(b"\x89HDF\r\n"):
+            yield f"{name} (arrays)", b"".join(arrays_of(data))
+        if zipfile.is_zipfile(io.BytesIO(data)):
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                yield f"{name} (members)", b"".join(archive.read(member) for member in archive.namelist())
+
+
+def arrays_of(data: bytes) -> list[bytes]:
     """Bytes of all arrays of an HDF5 file."""
     found: list[bytes] = []
-    with h5py.File(path) as file:
+    with h5py.File(io.BytesIO(data)) as file:
         file.visititems(lambda _, item: found.append(item[()].tobytes()) if isinstance(item, h5py.Dataset) else None)
     return found
 
@@ -183,11 +206,9 @@ def arrays_of(path: Path) -> list[bytes]:
 NOTES = {"storage.json", "blobs/store.json", "tiles/store.json"}
 
 
-def everything(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """All files of a server's folder, and what compressed files hold."""
-    for path in sorted(folder.rglob("*")):
-        if not path.is_file():
-            continue
-        yield str(path.relative_to(folder)), path.read_bytes()
-        if h5py.is_hdf5(path):
-            yield f"{path.relative_to(folder)} (arrays)", b"".join(arrays_of(path))
+def values_of(path: Path) -> Iterator[bytes]:
+    """Texts and blobs of all tables of an SQLite database, each in one piece; on disk a long one lies in several pages."""
+    with closing(sqlite3.connect(path)) as found:
+        for (table,) in found.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in found.execute(f'SELECT * FROM "{table}"'):
+                yield from (item.encode() if isinstance(item, str) else item for item in row if isinstance(item, str | bytes))

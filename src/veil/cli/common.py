@@ -63,15 +63,18 @@ def add_strict(parser: argparse.ArgumentParser, what: str = "upload") -> None:
     )
 
 
-def write_json(path: Path | None, value: object) -> None:
-    """Write `value` as JSON to the file of --json ("-": standard output); numbers that JSON lacks become null."""
+def write_json(path: Path | None, value: object, *, private: bool = False) -> None:
+    """Write `value` as JSON to the file of --json ("-": standard output); numbers that JSON lacks become null.
+
+    A `private` file is for its owner alone (mode 0600): with a secret, or with what stays on the device.
+    """
     if path is None:
         return
     text = json.dumps(_finite(value), indent=2) + "\n"
     if str(path) == "-":
         sys.stdout.write(text)
     else:
-        write_text(path, text)
+        write_text(path, text, private=private)
 
 
 def _finite(value: Any) -> Any:

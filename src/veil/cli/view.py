@@ -149,7 +149,7 @@ def _refuse_for_audits(arguments: argparse.Namespace) -> None:
 def _write(arguments: argparse.Namespace, made: Page, viewed: ViewedMap | None) -> None:
     """Write the page, and tell what it holds; `viewed` is None for an audit."""
     output = arguments.output or Path("view.html")
-    write_text(output, made.html)
+    write_text(output, made.html, private=made.photographs > 0 or made.true_positions > 0)
     queries = 0 if viewed is None else sum(image.is_query for image in viewed.view.images)
     size = len(made.html.encode())
     record = {

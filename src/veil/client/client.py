@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, overload
 from urllib.parse import quote
@@ -12,10 +12,11 @@ from urllib.parse import quote
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection, ServerError, Unreachable
 from veil.client.tile_use import TileUse
-from veil.errors import WireError
+from veil.errors import InputError, WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
 from veil.localization.by_distance import NoPose
+from veil.names import chosen
 from veil.pipelines.device import Device
 from veil.pipelines.protection import Protection
 from veil.pipelines.tiles import TileAnswer
@@ -23,6 +24,7 @@ from veil.tiles.fetching import TileFetcher
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 
 Told = Callable[[JobStatus], None]
+Link = tuple[int, str, str]
 
 
 class Client:
@@ -59,11 +61,32 @@ class Client:
 
     def map(self, map_id: str) -> RemoteMap:
         """One map, by its id, or by its name if no other map has it. Raises ServerError if there is none."""
-        named = [item for item in self.maps() if map_id in (item.id, item.name)]
-        if len(named) == 1:
-            return named[0]
-        told = f"several maps are called {map_id!r}; give an id" if named else f"there is no map {map_id!r}"
-        raise ServerError(told, status=404, kind="not-found")
+        try:
+            return chosen(self.maps(), map_id)
+        except InputError as error:
+            raise ServerError(str(error), status=404, kind="not-found") from None
+
+    def create_map(self, name: str, policy: Mapping[str, Any] | None = None) -> RemoteMap:
+        """Make an empty map, for which the token must be an administrator's.
+
+        - `name`: one that no other map of the server has.
+        - `policy`: what it accepts (docs/reference/service.md#what-a-map-accepts); what is left out is the server's default.
+
+        Raises ServerError if the server refuses, with the nearest name for a field of the policy that there is not.
+        """
+        return map_of(self._connection.post("v1", "maps", value={"name": name, "policy": dict(policy or {})}))
+
+    def delete_map(self, map_id: str) -> list[Receipt]:
+        """Delete a map by its id, with all contributions to it, and return their verified receipts.
+
+        The token must be an administrator's. Raises ServerError if the server refuses, WireError for a receipt that does not
+        verify.
+        """
+        receipts = [receipt_of(value) for value in _list(self._connection.delete("v1", "maps", map_id), "receipts")]
+        links = self._chain() if receipts else []
+        for receipt in receipts:
+            self._verified(receipt, links)
+        return receipts
 
     def contribute(
         self,
@@ -172,15 +195,19 @@ class Client:
         receipt = receipt_of(answer.get("receipt") if isinstance(answer, dict) else None)
         if receipt.content.get("contribution") != contribution:
             raise WireError("the receipt is of another contribution; ask the server's administrator, and keep this receipt")
-        self.verify(receipt)
+        self._verified(receipt, self._chain())
+        return receipt
+
+    def _verified(self, receipt: Receipt, links: list[Link]) -> None:
+        """Check a receipt against the chain, and forget here what it is of. Raises WireError as `verify` does."""
+        self._require_in(links, receipt)
         for sending in self.outbox.sent():
-            if (sending.server, sending.contribution) == (self._connection.url, contribution):
+            if (sending.server, sending.contribution) == (self._connection.url, receipt.content.get("contribution")):
                 self.outbox.forget(sending)
         # A message whose acknowledgement was lost still waits; sent again, it would undo the deletion.
         for sending, _ in list(self.outbox.waiting()):
             if (sending.server, sending.message_sha256) == (self._connection.url, receipt.content.get("message_sha256")):
                 self.outbox.drop(sending)
-        return receipt
 
     def verify(self, receipt: Receipt) -> None:
         """Check a receipt against the server's chain of receipts, and this chain against what was noted of it before.
@@ -188,9 +215,17 @@ class Client:
         What it proves: the server said so, and has not taken it back. What it does not: that no copy was made. Raises WireError
         for a receipt that is not in the chain, of other bytes than were sent, or where the chain was rewritten.
         """
-        links: list[tuple[int, str, str]] = []
+        self._require_in(self._chain(), receipt)
+
+    def _chain(self) -> list[Link]:
+        """The server's chain of receipts."""
+        links: list[Link] = []
         while page := _list(self._connection.get("v1", "receipts", after=len(links)), "links"):
             links += [_link(value) for value in page]
+        return links
+
+    def _require_in(self, links: list[Link], receipt: Receipt) -> None:
+        """Raise WireError as `verify` does, for a receipt and a chain."""
         noted = [item for item in self.outbox.sent() if item.server == self._connection.url]
         mine = [item for item in noted if item.contribution == receipt.content.get("contribution")]
         for item in mine:
@@ -239,7 +274,7 @@ def _list(answer: Any, name: str) -> list[Any]:
     return found
 
 
-def _link(value: Any) -> tuple[int, str, str]:
+def _link(value: Any) -> Link:
     if not (isinstance(value, list) and len(value) == 3 and isinstance(value[0], int)):
         raise WireError("the server's chain of receipts cannot be read; it may be of another version of veil")
     return value[0], str(value[1]), str(value[2])

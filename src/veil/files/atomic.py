@@ -68,16 +68,16 @@ def writing(path: Path) -> Iterator[None]:
         raise CannotWrite(f"cannot write {path}: {error.strerror or error}; choose another place or free it") from None
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    """Write `data` to `path` at once or not at all. Raises InputError if it cannot be written."""
+def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write `data` to `path` at once or not at all; `private` as for `replacing`. Raises InputError if it cannot be written."""
     # A kill leaves the temporary file behind; with the suffix of `path`, half a message would be taken for a message.
-    with replacing(path, suffix="") as temporary:
+    with replacing(path, suffix="", private=private) as temporary:
         temporary.write_bytes(data)
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write `text` as UTF-8 to `path` at once or not at all. Raises InputError if it cannot be written."""
-    write_bytes(path, text.encode())
+def write_text(path: Path, text: str, *, private: bool = False) -> None:
+    """Write `text` as UTF-8 to `path` as `write_bytes` does. Raises InputError if it cannot be written."""
+    write_bytes(path, text.encode(), private=private)
 
 
 def read_bytes(path: Path) -> bytes:

@@ -86,7 +86,7 @@ def holds_gravity(path: Path) -> bool:
 def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:
     """Write the table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
 
-    Raises InputError for names that the table cannot hold.
+    It is of photographs, so the file is for its owner alone. Raises InputError for names that the table cannot hold.
     """
     require_names(readings)
     buffer = io.StringIO()
@@ -95,4 +95,4 @@ def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:
     for name, reading in sorted(readings.items()):
         sigma = "" if reading.sigma_deg is None else f"{reading.sigma_deg:.3f}"
         table.writerow([name, *(f"{value:.9f}" for value in reading.direction), sigma])
-    write_text(path, buffer.getvalue())
+    write_text(path, buffer.getvalue(), private=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import FastAPI, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from veil import __version__
 from veil.server.addresses import Addresses, networks_of
@@ -23,6 +23,7 @@ from veil.server.entrance import Entrance
 from veil.server.geopose_routes import add_geopose
 from veil.server.health_routes import add_health
 from veil.server.identities import IdentityProvider
+from veil.server.map_names import map_ids
 from veil.server.metrics import Measured, Metrics
 from veil.server.policy import MapPolicy, whole
 from veil.server.problems import add_problems
@@ -32,6 +33,7 @@ from veil.server.schema_check import require_valid
 from veil.server.service import NotFound, Service
 from veil.server.shares import Seats
 from veil.server.store_identity import TILES
+from veil.server.strictness import Strict, StrictRoute
 from veil.server.suspects import suspects_record
 from veil.server.tile_answers import ServedTiles
 from veil.server.tile_routes import add_tiles
@@ -39,22 +41,17 @@ from veil.server.tokens import Quota, Scope
 
 MESSAGE = {MESSAGE_TYPE: None}
 Whole = Annotated[int, BeforeValidator(whole)]
-STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-class NewMap(BaseModel):
+class NewMap(Strict):
     """A map that is to be made."""
-
-    model_config = STRICT
 
     name: str = Field(max_length=200)
     policy: dict[str, Any] = Field(default_factory=dict)
 
 
-class NewToken(BaseModel):
-    """A token that is to be made."""
-
-    model_config = STRICT
+class NewToken(Strict):
+    """A token that is to be made; `maps` are ids, or names that no other map has."""
 
     name: str = Field(max_length=200)
     scopes: list[Scope]
@@ -87,6 +84,7 @@ def create_app(service: Service, runner: Runner | None = None) -> FastAPI:
         # Named, so that numbers are written as the digests of receipts have them: FastAPI's own choice writes 1e-05 as 0.00001.
         default_response_class=JSONResponse,
     )
+    app.router.route_class = StrictRoute
     app.state.service, app.state.runner, app.state.metrics, app.state.is_ready = service, runner, Metrics(), False
     app.state.identities = IdentityProvider(service.settings) if service.settings.oidc_issuer else None
     # Threads of their own for what waits for processes: other requests are answered meanwhile.
@@ -134,7 +132,9 @@ def _add_maps(app: FastAPI) -> None:
         """The maps that the token may use."""
         return {"maps": [item.as_json() for item in service.records.all() if token.may_use(item.id)]}
 
-    @app.post("/v1/maps", status_code=201, tags=["maps"], openapi_extra=says({201: "Map"}, body="NewMap"))
+    @app.post(
+        "/v1/maps", status_code=201, tags=["maps"], openapi_extra=says({201: "Map"}, body="NewMap", problems=("name-taken",))
+    )
     def make_map(given: NewMap, service: Services, token: Administrating) -> dict[str, Any]:
         """Make an empty map."""
         return service.records.make(given.name, MapPolicy.of(given.policy)).as_json()
@@ -269,7 +269,8 @@ def _add_tokens(app: FastAPI) -> None:
     def make_token(given: NewToken, service: Services, token: Administrating) -> dict[str, Any]:
         """Make a token; its secret is told this once."""
         quota = Quota(requests_per_minute=given.requests_per_minute, bytes_per_day=given.bytes_per_day)
-        made, secret = service.tokens.make(given.name, given.scopes, maps=given.maps, quota=quota)
+        maps = None if given.maps is None else map_ids(service.records.all(), given.maps)
+        made, secret = service.tokens.make(given.name, given.scopes, maps=maps, quota=quota)
         return {**made.as_json(), "secret": secret}
 
     @app.delete("/v1/tokens/{token_id}", tags=["tokens"], openapi_extra=says({200: "Token"}))

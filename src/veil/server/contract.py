@@ -27,7 +27,7 @@ BINARY = {"type": "string", "format": "binary"}
 OF_TOKENS = ("unauthorized", "forbidden", "quota", "issuer")
 OF_JSON = ("http", "too-slow", "not-json", "invalid")
 OF_BYTES = ("damaged", "too-slow", "refused", "too-much", "invalid")
-OF_SOME = ("not-found", "version", "no-pose")
+OF_SOME = ("not-found", "name-taken", "version", "no-pose")
 ANYWHERE = tuple(kind for kind in STATUSES if kind not in (*OF_TOKENS, *OF_JSON, *OF_BYTES, *OF_SOME))
 _HEADERS: Mapping[int, Mapping[str, Any]] = {
     401: {"WWW-Authenticate": {"description": "how to say who asks", "schema": {"const": "Bearer"}}},

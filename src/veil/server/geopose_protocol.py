@@ -23,6 +23,7 @@ from veil.geometry.rigid import Rigid, center_covariance
 from veil.server.bodies import MESSAGE_TYPE
 from veil.server.policy import NotAMessage, Refused, require_message
 from veil.server.schema_check import require_valid
+from veil.server.strictness import no_constant, once
 from veil.wire.head import HEAD_BYTES, read_head
 from veil.wire.sanitization import PREFIX, sanitization
 
@@ -88,7 +89,7 @@ def query_of(body: bytes | bytearray) -> GeoPoseQuery:
         raise InputError(f"the request has more than {MOST_BESIDE} bytes beside imageBytes; send the readings of one moment")
     message = _decoded(match.group().replace(b"\\", b""))
     try:
-        value = json.loads(bytes(body[:start]) + bytes(body[match.end() :]), parse_constant=_no_constant)
+        value = json.loads(bytes(body[:start]) + bytes(body[match.end() :]), object_pairs_hook=once, parse_constant=no_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"the body is no JSON that can be read ({str(error)[:100]})") from None
     if not isinstance(value, dict) or value.get("type") != "geopose":
@@ -120,10 +121,6 @@ def _decoded(characters: bytes) -> bytes:
 def _is_text(value: str) -> bool:
     """Whether a text has no half of a surrogate pair, which JSON can escape and nothing can answer."""
     return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _number(value: Any, what: str) -> float:

@@ -12,10 +12,11 @@ from fastapi.responses import JSONResponse
 from veil.geometry.earth import ecef_of_geodetic
 from veil.server.admission import Localizing, Services
 from veil.server.contract import says
+from veil.server.earth_answers import PLACE
 from veil.server.geopose_protocol import GeoPoseQuery, query_of, require_begun, response_of
 from veil.server.map_records import MapRecord
 from veil.server.problems import problem
-from veil.server.service import PLACE, NotFound, Service
+from veil.server.service import NotFound, Service
 from veil.server.tokens import Token
 
 OSCP = "application/vnd.oscp+json"

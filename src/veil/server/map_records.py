@@ -16,6 +16,7 @@ from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.blobs import Blobs, blob_name
 from veil.server.blob_use import drop_loose, fasten, loosen
 from veil.server.database import Database, Row, Statements
+from veil.server.map_names import require_free
 from veil.server.policy import MapPolicy
 
 State = Literal["pending", "mapped", "left out", "leaving"]
@@ -100,20 +101,9 @@ class MapRecords:
         self.blobs = blobs
 
     def make(self, name: str, policy: MapPolicy) -> MapRecord:
-        """Make a map without anything in it. Raises InputError for a name that cannot be shown."""
-        if not name.strip() or len(name) > 200 or not name.isprintable():
-            raise InputError("a map needs a printable name of 1 to 200 characters")
-        record = MapRecord(id="m" + secrets.token_hex(8), name=name, policy=policy, created=time.time())
+        """Make a map without anything in it. Raises InputError for a name that cannot be one, NameTaken for that of another."""
         with self.database.transaction(durable=True) as found:
-            found.run(
-                "INSERT INTO maps (id, name, policy, created, version, files, facts) "
-                "VALUES (:id, :name, :policy, :created, 0, '{}', '{}')",
-                id=record.id,
-                name=record.name,
-                policy=json.dumps(policy.as_json()),
-                created=record.created,
-            )
-        return record
+            return add_map(found, name, policy)
 
     def all(self) -> list[MapRecord]:
         """All maps, oldest first."""
@@ -184,6 +174,21 @@ class MapRecords:
     def drop_unused(self, digests: Iterable[str], *, leaving: Collection[str] = ()) -> int:
         """Delete those blobs that are loose and that nothing names, as `drop_loose` says."""
         return drop_loose(self.database, self.blobs, digests, leaving=leaving)
+
+
+def add_map(found: Statements, name: str, policy: MapPolicy) -> MapRecord:
+    """Enter a map without anything in it. Raises InputError for a name that cannot be one, NameTaken for that of another."""
+    require_free(found, name)
+    record = MapRecord(id="m" + secrets.token_hex(8), name=name, policy=policy, created=time.time())
+    found.run(
+        "INSERT INTO maps (id, name, policy, created, version, files, facts) "
+        "VALUES (:id, :name, :policy, :created, 0, '{}', '{}')",
+        id=record.id,
+        name=record.name,
+        policy=json.dumps(policy.as_json()),
+        created=record.created,
+    )
+    return record
 
 
 def add_contribution(
@@ -286,7 +291,7 @@ def _map(row: Row) -> MapRecord:
     return MapRecord(
         id=row["id"],
         name=row["name"],
-        policy=MapPolicy.of(json.loads(row["policy"])),
+        policy=MapPolicy.kept(json.loads(row["policy"])),
         created=row["created"],
         version=row["version"],
         files=json.loads(row["files"]),

@@ -10,6 +10,7 @@ from typing import Any
 
 from veil.errors import InputError, RangeError, WireError
 from veil.forms import Subsets, Subspaces
+from veil.names import require_known
 from veil.wire.codec import message_length
 from veil.wire.head import HEAD_BYTES, MAGIC, Head, read_head
 from veil.wire.message import LineUpload, Message
@@ -89,9 +90,9 @@ class MapPolicy:
         if not (1 <= self.max_features <= 1 << 17 and HEAD_BYTES < self.max_bytes <= 1 << 28):
             raise RangeError("max_features must be 1 to 131,072 and max_bytes at most 256 MiB")
         most, share = self.max_contributions_of_token, self.max_share_of_token
-        if most is not None and not 0 <= most <= 1 << 53:
+        if most is not None and not (type(most) is int and 0 <= most <= 1 << 53):
             raise RangeError(f"max_contributions_of_token must be 0 to 2^53, got {most!r}; leave it out for no limit")
-        if share is not None and not 0 < share <= 1:
+        if share is not None and not (type(share) in (int, float) and 0 < share <= 1):
             raise RangeError(f"max_share_of_token must lie in (0, 1], got {share!r}; leave it out for no limit")
         for name in ("max_epsilon", "keep_days"):
             value = getattr(self, name)
@@ -101,9 +102,7 @@ class MapPolicy:
     @staticmethod
     def of(values: Mapping[str, Any]) -> MapPolicy:
         """The policy with these values of its fields. Raises InputError for names that no field has, or of another type."""
-        known = {field.name for field in fields(MapPolicy)}
-        if unknown := sorted(set(values) - known):
-            raise InputError(f"a policy has no {', '.join(unknown)}; it has {', '.join(sorted(known))}")
+        require_known("field of a policy", values, {field.name for field in fields(MapPolicy)})
         try:
             given = {name: whole(value) if name in _WHOLE else value for name, value in values.items()}
             if isinstance(given.get("forms"), list):
@@ -111,6 +110,13 @@ class MapPolicy:
             return MapPolicy(**given)
         except TypeError as error:
             raise InputError(f"a value of the policy is of another type: {error}") from None
+
+    @staticmethod
+    def kept(values: Mapping[str, Any]) -> MapPolicy:
+        """The policy in a database, of which an earlier version took numbers of other types."""
+        kinds = {"max_contributions_of_token": int, "max_share_of_token": float}
+        numbers = {name: kind(values[name]) for name, kind in kinds.items() if type(values.get(name)) in (bool, float)}
+        return MapPolicy.of({**values, **numbers})
 
     def as_json(self) -> dict[str, Any]:
         """The policy as JSON values; `MapPolicy.of` reads them."""

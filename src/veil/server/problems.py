@@ -18,6 +18,7 @@ from starlette.requests import ClientDisconnect
 from veil.errors import CannotWrite, FileFormatError, InputError, PirError, StorageTrouble, VeilError, WireError
 from veil.server.conditional import methods_of
 from veil.server.identities import IssuerAway
+from veil.server.map_names import NameTaken
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
 from veil.server.service import NotFound
@@ -49,6 +50,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (NoLength, 411, "no-length"),
     (TooLarge, 413, "too-large"),
     (NotAMessage, 415, "not-a-message"),
+    (NameTaken, 409, "name-taken"),
     (TooMuch, 422, "too-much"),
     (Refused, 422, "refused"),
     (WireError, 400, "damaged"),
@@ -69,6 +71,7 @@ TITLES = {
     "too-slow": "The body took too long to arrive",
     "no-length": "The length of the body is not said",
     "too-large": "The body is too long",
+    "name-taken": "Another map has this name",
     "not-a-message": "The body is no veil message",
     "not-json": "The body is no JSON",
     "refused": "The map does not accept the message",
@@ -137,6 +140,13 @@ def answer_to(error: Exception) -> Response:
     return problem(500, "failed", "this is a fault of the server; its log says more")
 
 
+def _told(item: dict[str, Any]) -> str:
+    """What is wrong with a value of a request, after where it stands."""
+    where = ".".join(str(part) for part in item["loc"])
+    reason = item.get("ctx", {}).get("error", "") if item["type"] == "json_invalid" else ""
+    return f"{where}: {item['msg'].removeprefix('Value error, ')}" + (f" ({reason})" if reason else "")
+
+
 def add_problems(app: FastAPI) -> None:
     """Have an application answer every error as problem+json."""
 
@@ -155,8 +165,7 @@ def add_problems(app: FastAPI) -> None:
         kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
         if any(item["loc"][0] == "body" for item in error.errors()) and not is_json(kind):
             return problem(415, "not-json", f"the body's type is {kind[:100] or 'not said'}; send it as application/json")
-        told = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()[:5])
-        return problem(422, "invalid", told)
+        return problem(422, "invalid", "; ".join(_told(item) for item in error.errors()[:5]))
 
     app.add_exception_handler(VeilError, of_error)
     app.add_exception_handler(sqlite3.Error, of_error)

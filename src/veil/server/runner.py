@@ -16,6 +16,7 @@ from veil.errors import CannotWrite, InputError, StorageTrouble, VeilError
 from veil.files.atomic import remove
 from veil.server.backups import update_backups
 from veil.server.deletion import MATCHES, REMOVED, WORK, clear_version, clear_work, erase, note_removed
+from veil.server.earth_answers import PLACE
 from veil.server.jobs import Job, end_job, is_held, note_result, noted_result, queue_job
 from veil.server.map_records import (
     Contribution,
@@ -28,7 +29,7 @@ from veil.server.map_records import (
 )
 from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
-from veil.server.service import PLACE, Service
+from veil.server.service import Service
 from veil.server.statements import Statements
 from veil.server.suspects import doubted
 from veil.server.sweeping import sweep

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,17 @@ from veil.errors import FileFormatError, InputError
 from veil.files.atomic import remove, writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
-from veil.files.places import place_facts, place_of
 from veil.server.deletion import CACHE, delete_map, leave
-from veil.server.earth_answers import on_earth
+from veil.server.earth_answers import PLACE, on_earth, put_place
 from veil.server.jobs import Job, Jobs, Kind, queue_job
 from veil.server.map_facts import facts_of
+from veil.server.map_names import require_free
 from veil.server.map_records import (
     Contribution,
     MapRecord,
     MapRecords,
     add_contribution,
+    add_map,
     contributions_in,
     map_in,
     put_version,
@@ -38,8 +38,6 @@ from veil.server.tasks import examine, localize_query, ready
 from veil.server.tokens import Token, Tokens
 from veil.wire.receipts import Receipt
 
-# Of a map's facts, where it is on Earth.
-PLACE = "place"
 # How often a query begins again because its map was replaced meanwhile.
 SWAPS = 5
 
@@ -183,14 +181,18 @@ class Service:
         return delete_map(self, self.map(token, map_id), by=token.id)
 
     def import_map(self, name: str, folder: Path, policy: MapPolicy | None = None) -> MapRecord:
-        """Take a map that `veil map` wrote into the server, whole. Raises FileFormatError for a folder that is no map."""
+        """Take a map that `veil map` wrote into the server, whole.
+
+        Raises FileFormatError for a folder that is no map, InputError for a name that cannot be one or is taken.
+        """
+        with self.database.transaction() as found:
+            require_free(found, name)
         scenes = [read_map(model) for model in model_folders(folder)]
-        record = self.records.make(name, policy or MapPolicy())
         files = self.records.keep_files(folder)
-        facts = facts_of(scenes, folder)
         with self.database.transaction(durable=True) as found:
+            record = add_map(found, name, policy or MapPolicy())
             self.records.require_kept(files)
-            put_version(found, record, files, facts)
+            put_version(found, record, files, facts_of(scenes, folder))
         return self.map_record(record.id)
 
     def set_place(self, map_id: str, value: Mapping[str, Any] | None) -> MapRecord:
@@ -198,20 +200,11 @@ class Service:
 
         Raises NotFound for the map, InputError for what is no place, or a map without images.
         """
-        if value is not None:
-            try:
-                value = place_facts(place_of(value))
-            except FileFormatError as error:
-                raise InputError(str(error)) from None
         with self.database.transaction(durable=True) as found:
             present = map_in(found, map_id)
             if present is None:
                 raise NotFound("there is no such map")
-            if value is not None and not present.files:
-                raise InputError("the map holds no image yet; nothing can be aligned")
-            facts = {name: item for name, item in present.facts.items() if name != PLACE}
-            facts |= {} if value is None else {PLACE: dict(value)}
-            found.run("UPDATE maps SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=map_id)
+            put_place(found, present, value)
         return self.map_record(map_id)
 
     def map_record(self, map_id: str) -> MapRecord:

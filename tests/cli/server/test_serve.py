@@ -47,11 +47,11 @@ def test_the_demo_is_served_and_localizes_from_a_second_shell(tmp_path: Path) ->
             assert re.search(r"admin token, told this once: veil_[\w-]{43}\n", text), text
             (line,) = re.findall(r"^  veil (client localize .*)$", text, re.MULTILINE)
             answer = None
-            for _ in range(60):
+            for _ in range(120):  # the line serves, so somebody answers; the map is made meanwhile
                 answer = subprocess.run([*command, *shlex.split(line)], capture_output=True, text=True, env=environment)
                 if answer.returncode == 0:
                     break
-                assert answer.returncode in (1, 3), answer.stderr
+                assert answer.returncode == 3, answer.stderr
                 time.sleep(0.5)
             (page, secret) = re.findall(r"^  (http://\S+)/#token=(\S+)$", text, re.MULTILINE)[0]
             with urlopen(f"{page}/") as opened:
@@ -66,11 +66,11 @@ def test_the_demo_is_served_and_localizes_from_a_second_shell(tmp_path: Path) ->
     # The next start makes no other token, and the folder serves as it is.
     service = Service(tmp_path / "store")
     assert [(item.name, item.scopes) for item in service.tokens.all()] == [
-        ("administrator", ("admin",)),
         ("demo", ("localize", "contribute")),
         ("demo in words", ("localize",)),
+        ("administrator", ("admin",)),
     ]
-    assert service.records.all()[1].facts["public"] and service.tokens.all()[2].maps == (service.records.all()[1].id,)
+    assert service.records.all()[1].facts["public"] and service.tokens.all()[1].maps == (service.records.all()[1].id,)
     assert service.records.all()[0].facts["models"][0]["images"] == 9
     service.close()
 
@@ -96,8 +96,8 @@ def test_slips_are_named_before_anything_is_served(tmp_path: Path, capsys: pytes
     (tmp_path / "bad.toml").write_text("ports = 1")
     (tmp_path / "file").write_text("x")
     assert run("serve", tmp_path / "store", "--config", tmp_path / "bad.toml") == 1
-    assert "there is no setting ports" in capsys.readouterr().err
+    assert "there is no setting 'ports'; did you mean 'port'?" in capsys.readouterr().err
     assert run("serve", tmp_path / "store", "--add-map", "lobby") == 1
     assert "NAME=FOLDER" in capsys.readouterr().err
-    assert run("serve", tmp_path / "store", "--add-map", f"lobby={tmp_path / 'none'}") == 1
-    assert run("serve", tmp_path / "file") == 1
+    assert run("serve", tmp_path / "store", "--port", 0, "--add-map", f"lobby={tmp_path / 'none'}") == 1
+    assert run("serve", tmp_path / "file", "--port", 0) == 1

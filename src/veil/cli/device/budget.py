@@ -91,7 +91,7 @@ def _show(arguments: argparse.Namespace) -> int:
         "budgets": [_budget_facts(budget, entries) for budget in budgets.values()],
         "changes": [_change_facts(change) for change in changes],
     }
-    write_json(arguments.json, facts)
+    write_json(arguments.json, facts, private=True)
     _tell(arguments, facts)
     return 0
 
@@ -222,6 +222,7 @@ def _set(arguments: argparse.Namespace) -> int:
     write_json(
         arguments.json,
         {"unit": unit, "budget": _plain(budget), "before": _plain(before)},
+        private=True,
     )
     say(arguments, f"the budget of {LIMITED[unit]} is {_said(budget)}; it was {_said(before)}")
     if before is not None and (budget is None or budget.epsilon > before.epsilon or budget.delta > before.delta):

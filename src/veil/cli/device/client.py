@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +14,6 @@ from veil.cli.common import (
     EXIT_OK,
     Bar,
     add_command,
-    add_json,
     progress,
     quiet_colmap,
     say,
@@ -32,9 +28,11 @@ from veil.cli.device.asked_protection import (
     fitting,
     require_consistent,
 )
+from veil.cli.device.client_connection import add_action, connected
+from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import add_extractor, with_camera
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
-from veil.errors import InputError, VeilError
+from veil.errors import VeilError
 from veil.extraction import DETECTORS, extract
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
@@ -45,6 +43,7 @@ from veil.files.gravity import read_gravity
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.mechanisms.release import HideInLines
+from veil.names import MAP_ID
 from veil.pipelines.device import Device
 from veil.pipelines.protection import HideInWords, Protection
 from veil.wire.receipts import receipt_of
@@ -55,7 +54,6 @@ EXAMPLES = """\
   veil client localize photo.jpg --map lobby             the pose of one, or why there is none
 """
 EXAMPLES_OF = {
-    "maps": "  veil client maps\n",
     "contribute": "  veil client contribute photos/ --map lobby --decoys pool.npz --wait\n",
     "localize": "  veil client localize photo.jpg --map lobby\n"
     "  veil client localize photo.jpg --map lobby --words bundled --epsilon 5 --features 1000 --gravity g.csv\n"
@@ -79,12 +77,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         EXAMPLES,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    _add_action(actions, "maps", "list the maps that the token may use", _maps)
+    add_map_actions(actions)
     for name, summary, run in (
         ("contribute", "extract, protect and send photographs to a map", _contribute),
         ("localize", "have photographs localized; exit code 3 if one has no pose", _localize),
     ):
-        action = _add_action(actions, name, summary, run)
+        action = _add(actions, name, summary, run)
         action.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, or a features file (.h5)")
         action.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
         action.add_argument(
@@ -97,68 +95,30 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         action.set_defaults(allow_private_dictionary=False, output=Path())
         if name == "contribute":
             action.add_argument("--wait", action="store_true", help="wait until the messages are in the map or left out")
-    _add_action(actions, "send", "send what waited for the server", _send)
-    action = _add_action(actions, "status", "list the contributions of this token, or say how far a job is", _status)
+    _add(actions, "send", "send what waited for the server", _send)
+    action = _add(actions, "status", "list the contributions of this token, or say how far a job is", _status)
     action.add_argument("job", nargs="?", help="id of a job (default: list contributions)")
-    action = _add_action(actions, "delete", "delete contributions, with verified receipts", _delete)
+    action = _add(actions, "delete", "delete contributions, with verified receipts", _delete)
     action.add_argument("contributions", nargs="+", metavar="CONTRIBUTION", help="ids, as `veil client status` shows them")
     action.add_argument("--receipt", type=Path, metavar="FILE", help="write the receipts here (JSON)")
-    action = _add_action(actions, "verify", "check receipts against the server's chain", _verify)
+    action = _add(actions, "verify", "check receipts against the server's chain", _verify)
     action.add_argument("receipts", type=Path, nargs="+", help="files of receipts (JSON)")
 
 
-def _add_action(actions, name: str, summary: str, run) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
-    action = add_command(actions, name, summary, summary[0].upper() + summary[1:] + ".", EXAMPLES_OF[name])
-    action.add_argument("--server", default=os.environ.get("VEIL_SERVER"), help="address of the server (default: $VEIL_SERVER)")
-    action.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token (default: $VEIL_TOKEN)")
-    action.add_argument("--plain", action="store_true", help="allow http to another machine; the token is then readable")
-    add_json(action)
-    action.set_defaults(run=run)
-    return action
-
-
-@contextmanager
-def _client(arguments: argparse.Namespace) -> Iterator[Client]:
-    """The client that the arguments name. Raises InputError without a server or a token."""
-    if not arguments.server:
-        raise InputError("no server is named; give --server URL, or set VEIL_SERVER")
-    token = os.environ.get("VEIL_TOKEN", "")
-    if arguments.token_file:
-        token = read_bytes(arguments.token_file).decode("utf-8", "replace").strip()
-    if not token:
-        raise InputError("no token is given; set VEIL_TOKEN, or give --token-file (not on the command line, which others see)")
-    device = Device()
-    for note in device.notes:
-        tell(note)
-    with Client(arguments.server, token, device, allow_plain=arguments.plain) as client:
-        try:
-            yield client
-        finally:
-            for note in client.notes:
-                tell(note)
-
-
-def _maps(arguments: argparse.Namespace) -> int:
-    with _client(arguments) as client:
-        found = client.maps()
-    write_json(arguments.json, {"maps": [dict(item.facts) for item in found]})
-    for item in found:
-        models = item.facts.get("models", [])
-        images = ", ".join(f"{model['images']} images" for model in models) or "no images yet"
-        say(arguments, f"{item.id}  {item.name}: {images}")
-    return EXIT_OK
+def _add(actions, name: str, summary: str, run) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
+    return add_action(actions, name, summary, run, EXAMPLES_OF[name])
 
 
 def _map_id(client: Client, text: str) -> str:
     """The id of a map; one that is given as such needs no answer of the server, which may be away."""
-    return text if re.fullmatch("m[0-9a-f]{16}", text) else client.map(text).id
+    return text if MAP_ID.fullmatch(text) else client.map(text).id
 
 
 def _contribute(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
-    with _client(arguments) as client:
+    with connected(arguments) as client:
         where = _map_id(client, arguments.map)
         job = None
         for name, features, protection in _protected(arguments, client.device):
@@ -176,7 +136,7 @@ def _contribute(arguments: argparse.Namespace) -> int:
                     say(arguments, f"{row['name']}: {item.state}" + (f": {item.reason}" if item.reason else ""))
             if status.result.get("reason"):
                 say(arguments, str(status.result["reason"]))
-    write_json(arguments.json, {"contributions": rows})
+    write_json(arguments.json, {"contributions": rows}, private=True)
     return EXIT_OK
 
 
@@ -184,7 +144,7 @@ def _localize(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
-    with _client(arguments) as client:
+    with connected(arguments) as client:
         where = _map_id(client, arguments.map)
         for name, features, protection in _protected(arguments, client.device):
             found = client.localize(where, features, protection, name=name, allow_second=arguments.allow_second_release)
@@ -206,23 +166,29 @@ def _localize(arguments: argparse.Namespace) -> int:
             else:
                 rows.append({"name": name, "status": "no pose", "reason": found.reason})
                 say(arguments, f"{name}: no pose: {found.reason}")
-    write_json(arguments.json, {"queries": rows})
+    write_json(arguments.json, {"queries": rows}, private=True)
     return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
 
 
 def _send(arguments: argparse.Namespace) -> int:
-    with _client(arguments) as client:
+    with connected(arguments) as client:
         sent = client.send()
-    write_json(arguments.json, {"contributions": [{"contribution": item.contribution, "state": item.state} for item in sent]})
+    write_json(
+        arguments.json,
+        {"contributions": [{"contribution": item.contribution, "state": item.state} for item in sent]},
+        private=True,
+    )
     say(arguments, f"sent {len(sent)} messages that waited")
     return EXIT_OK
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    with _client(arguments) as client:
+    with connected(arguments) as client:
         if arguments.job:
             job = client.job(arguments.job)
-            write_json(arguments.json, {"job": job.id, "state": job.state, "step": job.step, "result": dict(job.result)})
+            write_json(
+                arguments.json, {"job": job.id, "state": job.state, "step": job.step, "result": dict(job.result)}, private=True
+            )
             say(arguments, f"{job.id}: {job.state} {job.step} {job.done} of {job.total}")
             return EXIT_OK
         found = client.contributions()
@@ -232,7 +198,7 @@ def _status(arguments: argparse.Namespace) -> int:
         {"contribution": item.contribution, "name": names.get(item.contribution), "state": item.state, "reason": item.reason}
         for item in found
     ]
-    write_json(arguments.json, {"contributions": rows, "waiting": waiting})
+    write_json(arguments.json, {"contributions": rows, "waiting": waiting}, private=True)
     for row in rows:
         name = row["name"] or "(of another device)"
         say(arguments, f"{row['contribution']}  {name}: {row['state']} {row['reason']}".rstrip())
@@ -243,19 +209,19 @@ def _status(arguments: argparse.Namespace) -> int:
 
 def _delete(arguments: argparse.Namespace) -> int:
     receipts = []
-    with _client(arguments) as client:
+    with connected(arguments) as client:
         for name in progress(arguments.contributions, "deleting"):
             receipt = client.delete(name)
             receipts.append(receipt.as_json())
             say(arguments, f"{name}: deleted; receipt {receipt.number} is in the server's chain")
-    write_json(arguments.receipt, {"receipts": receipts})
-    write_json(arguments.json, {"receipts": receipts})
+    write_json(arguments.receipt, {"receipts": receipts}, private=True)
+    write_json(arguments.json, {"receipts": receipts}, private=True)
     return EXIT_OK
 
 
 def _verify(arguments: argparse.Namespace) -> int:
     failed = 0
-    with _client(arguments) as client:
+    with connected(arguments) as client:
         for path in arguments.receipts:
             try:
                 value = json.loads(read_bytes(path))
@@ -268,7 +234,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             except (VeilError, ValueError) as error:
                 failed += 1
                 tell(f"veil: {path}: {error}")
-    write_json(arguments.json, {"verified": len(arguments.receipts) - failed, "failed": failed})
+    write_json(arguments.json, {"verified": len(arguments.receipts) - failed, "failed": failed}, private=True)
     return EXIT_ERROR if failed else EXIT_OK
 
 

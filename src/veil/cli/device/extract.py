@@ -115,6 +115,7 @@ def _extract(arguments: argparse.Namespace) -> int:
             "images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())],
             "skipped": skipped,
         },
+        private=True,
     )
     report(arguments, arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
     return 0

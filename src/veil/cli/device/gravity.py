@@ -85,7 +85,9 @@ def _gravity(arguments: argparse.Namespace) -> int:
     readings = {answer.name: answer.found for answer in answers if isinstance(answer.found, Gravity)}
     if readings:
         write_gravity(arguments.output, readings)
-    write_json(arguments.json, {"images": [_row(answer) for answer in sorted(answers, key=lambda answer: answer.name)]})
+    write_json(
+        arguments.json, {"images": [_row(answer) for answer in sorted(answers, key=lambda answer: answer.name)]}, private=True
+    )
     say_facts(arguments, {answer.name: _told(answer) for answer in answers})
     if readings:
         report(arguments, arguments.output, f"gravity of {len(readings)} of {len(answers)} images")

@@ -116,7 +116,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if tried:
         results = _tried(arguments, plans)
         facts["tried"] = [result.as_json() for result in results]
-    write_json(arguments.json, facts)
+    write_json(arguments.json, facts, private=True)
     if tried:
         _say_tried(arguments, results)
         return 0

@@ -155,7 +155,7 @@ def _report(
     facts = {"profile": "words" if in_words else arguments.profile or "hardened"}
     if isinstance(descriptors, HideInWords):
         facts |= word_facts(descriptors)
-    write_json(arguments.json, {**facts, "releases": rows})
+    write_json(arguments.json, {**facts, "releases": rows}, private=True)
     say_table(arguments, release_table(rows))
     if isinstance(descriptors, HideInWords):
         explain(arguments, f"epsilon at delta {descriptors.delta:g}; distance of words: the median from descriptors")

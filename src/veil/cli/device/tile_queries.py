@@ -94,7 +94,7 @@ def localize_in_fetched(arguments: argparse.Namespace) -> int:
         "guarantee": sentence,
         "refused": refused,
     }
-    write_json(arguments.json, {"queries": rows, "skipped": skipped, "tiles": tiles})
+    write_json(arguments.json, {"queries": rows, "skipped": skipped, "tiles": tiles}, private=True)
     say(arguments, f"localized on this device, in tiles of a public map. {sentence}")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 

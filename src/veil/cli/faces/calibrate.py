@@ -41,7 +41,11 @@ def calibrate(arguments: argparse.Namespace) -> int:
     counts = sorted({valid.count(purpose) for purpose in valid})
     open_set = None if store.scheme.comparison == "parallel" else _open_set(client, faces, arguments.fpir, counts)
     store.calibrate(threshold, open_set)
-    write_json(arguments.json, {**threshold.as_json(), "identification": None if open_set is None else open_set.as_record()})
+    write_json(
+        arguments.json,
+        {**threshold.as_json(), "identification": None if open_set is None else open_set.as_record()},
+        private=True,
+    )
     say(
         arguments,
         f"threshold {threshold.distance:.3f}: {threshold.false_accepts:.2%} false accepts and {threshold.false_rejects:.2%} "

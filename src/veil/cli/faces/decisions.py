@@ -41,7 +41,7 @@ def verify(arguments: argparse.Namespace) -> int:
     record["score"], told = score, f"distance {score:.3f}, threshold {store.threshold.distance:.3f}"
     if not score <= store.threshold.distance:
         return _no(arguments, record, "distance", told)
-    write_json(arguments.json, {**record, "accepted": True})
+    write_json(arguments.json, {**record, "accepted": True}, private=True)
     say(arguments, f"accepted: {told}")
     return 0
 
@@ -74,7 +74,11 @@ def identify(arguments: argparse.Namespace) -> int:
         for row, score in zip(found.index[0].tolist(), found.distance[0].tolist(), strict=True)
     ]
     accepted = any(item["accepted"] for item in best)
-    write_json(arguments.json, {**record, "accepted": accepted, "reason": None if accepted else "distance", "candidates": best})
+    write_json(
+        arguments.json,
+        {**record, "accepted": accepted, "reason": None if accepted else "distance", "candidates": best},
+        private=True,
+    )
     say(
         arguments,
         f"{len(people)} templates: threshold {size.threshold:.3f}, FPIR {size.fpir:.2%} ({size.fpir_low:.2%} to "
@@ -87,7 +91,7 @@ def identify(arguments: argparse.Namespace) -> int:
 
 def _no(arguments: argparse.Namespace, record: dict[str, object], reason: str, told: str) -> int:
     """Write and print that nobody was accepted, and why; returns the exit code."""
-    write_json(arguments.json, {**record, "reason": reason})
+    write_json(arguments.json, {**record, "reason": reason}, private=True)
     say(arguments, f"rejected: {told}")
     return EXIT_NO
 

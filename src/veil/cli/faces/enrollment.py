@@ -34,7 +34,7 @@ def create(arguments: argparse.Namespace) -> int:
     home = FaceHome.for_new_store(on_new=tell)
     Client(scheme=scheme, decoys=decoys, secret=home.secret)  # refuses what would not work later
     FaceStore.create(arguments.store, scheme, home)
-    write_json(arguments.json, _record(scheme))
+    write_json(arguments.json, _record(scheme), private=True)
     report(arguments, arguments.store, "an empty store")
     print_what_is_needed(arguments, scheme)
     return 0
@@ -63,7 +63,7 @@ def enroll(arguments: argparse.Namespace) -> int:
     version = store.next_version(person, purpose)
     template = client.template(vector, purpose=purpose, person=person, version=version, label=arguments.label)
     store.enroll(person, purpose, version, template, renew=arguments.renew)
-    write_json(arguments.json, {"person": person, "purpose": purpose, "version": version})
+    write_json(arguments.json, {"person": person, "purpose": purpose, "version": version}, private=True)
     done = "renewed" if arguments.renew else "enrolled"
     say(arguments, f"{done} {person} for {purpose}: template {version}. An obfuscation without proof.")
     return 0
@@ -73,7 +73,7 @@ def revoke(arguments: argparse.Namespace) -> int:
     """Run `veil faces revoke`: erase a person's template. Returns the exit code."""
     person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
     FaceStore(arguments.store, FaceHome.for_store(arguments.store)).revoke(person, purpose)
-    write_json(arguments.json, {"person": person, "purpose": purpose})
+    write_json(arguments.json, {"person": person, "purpose": purpose}, private=True)
     say(arguments, f"revoked the template of {person} for {purpose}; its numbers are erased")
     return 0
 
@@ -93,6 +93,7 @@ def list_templates(arguments: argparse.Namespace) -> int:
                 {"person": line.person, "purpose": line.purpose, "version": line.version, "valid": line.valid} for line in lines
             ],
         },
+        private=True,
     )
     fitted = "not calibrated" if threshold is None else f"threshold {threshold.distance:.3f}"
     balanced = f", {scheme.balance} balanced" if scheme.balance else ""

@@ -71,6 +71,7 @@ def _describe(arguments: argparse.Namespace) -> int:
             "second_try": doubtful,
             "space": str(network.space),
         },
+        private=True,
     )
     for row, why in refused.items():
         say(arguments, f"{pictures[row][0]}: {why}")

@@ -33,7 +33,7 @@ def reseal(arguments: argparse.Namespace) -> int:
         "threshold_dropped": found.threshold_dropped,
         "templates": [{"person": person, "purpose": purpose, "version": k} for purpose, person, k in found.templates],
     }
-    write_json(arguments.json, record)
+    write_json(arguments.json, record, private=True)
     say(arguments, f"sealed {arguments.store} with {len(found.templates)} valid templates:")
     rows = [(purpose, person, str(version), "valid") for purpose, person, version in found.templates]
     say_table(arguments, template_table(rows))

@@ -215,8 +215,10 @@ def _audit(arguments: argparse.Namespace) -> int:
         )
     outcome = audited.outcome
     shown = _shown(list(audited.examined), originals, list(outcome.pictures))
-    write_text(arguments.output, page(outcome, shown=shown, seconds=time.perf_counter() - start))
-    write_json(arguments.json, outcome.as_json() | {"skipped": skipped})
+    # With originals, the page shows photographs, and both tell how near an attack came to what did not leave the device.
+    made, private = page(outcome, shown=shown, seconds=time.perf_counter() - start), originals is not None
+    write_text(arguments.output, made, private=private)
+    write_json(arguments.json, outcome.as_json() | {"skipped": skipped}, private=private)
     if str(arguments.json) != "-":
         say_outcome(arguments, outcome)
     report(arguments, arguments.output, "the report")

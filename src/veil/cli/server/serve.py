@@ -5,13 +5,27 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name, quiet_colmap, say, say_table, tell, write_json
-from veil.cli.server.serve_demo import add_demo
+from veil.cli.common import (
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    tell,
+    write_json,
+)
+from veil.cli.server.serve_demo import DEMO_NAMES, add_demo, tell_demo
 from veil.errors import InputError
+from veil.files.atomic import write_text
+from veil.names import chosen
 from veil.report.tables import Name, Table, Words
 
 SCOPES = ("localize", "contribute", "admin")
@@ -28,6 +42,7 @@ PLACE_EXAMPLES = """\
 """
 TOKEN_EXAMPLES = """\
   veil serve token store/ --name "robot 7" --scopes localize contribute
+  veil serve token store/ --name "my phone" --maps lobby -o phone.token     the secret in a file, for you alone
   veil serve token store/ --list
   veil serve token store/ --revoke t0123456789abcdef     the id that --list shows
 """
@@ -48,7 +63,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("folder", type=Path, help="folder of the server; made where it is missing")
     add_config(parser)
     parser.add_argument("--host", help="address to listen at (default 127.0.0.1)")
-    parser.add_argument("--port", type=at_least(0), help="port to listen at (default 8700)")
+    parser.add_argument("--port", type=at_least(0), help="port to listen at; 0: one that is free (default 8700)")
     parser.add_argument("--workers", type=at_least(1), help="processes that localize (default 2)")
     parser.add_argument(
         "--add-map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
@@ -79,7 +94,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         commands,
         "serve token",
         "make, list or revoke tokens of a server",
-        "Make a token, whose secret is printed this once, list all, or revoke one.",
+        "Make a token, whose secret is told this once, list all, or revoke one. Files that hold the secret, that of --json\n"
+        "too, are for you alone (mode 0600).",
         TOKEN_EXAMPLES,
     )
     parser.add_argument("folder", type=Path, help="folder of the server")
@@ -87,7 +103,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--scopes", nargs="+", choices=SCOPES, default=["localize"], help="what the token allows (default localize)"
     )
-    parser.add_argument("--maps", nargs="+", metavar="ID", help="maps that the token may use (default: all)")
+    parser.add_argument("--maps", nargs="+", metavar="MAP", help="maps that the token may use, by id or name (default: all)")
     parser.add_argument(
         "--requests-per-minute",
         type=at_least(0),
@@ -97,6 +113,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--bytes-per-day", type=at_least(0), default=10 << 30, help="bytes in a day that the token allows (default %(default)s)"
     )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the secret here, and do not print it")
     parser.add_argument("--list", action="store_true", help="print all tokens")
     add_config(parser)
     parser.add_argument("--revoke", metavar="TOKEN", help="revoke the token of this id: it allows nothing any more")
@@ -140,48 +157,58 @@ def require_extra() -> None:
 
 def _serve(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    service = service_of(arguments)
-    settings = service.settings
-    import uvicorn
-
+    asked, settings = _maps_asked(arguments), settings_of(arguments)
     from veil.server.app import create_app
-    from veil.server.connections import connection_options
+    from veil.server.listening import address_of, bound, serve
     from veil.server.runner import Runner
+    from veil.server.service import Service
 
-    _take_in(arguments, service)
-    if not service.tokens.all():
-        _, secret = service.tokens.make(FIRST, ["admin"])
-        say(arguments, f"admin token, told this once: {secret}")
-    if arguments.demo:
-        add_demo(arguments, service, address(settings.host, settings.port))
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
-    logging.getLogger("veil.server").setLevel(logging.INFO)
-    app = create_app(service, Runner(service))
-    say(arguments, f"veil serves {arguments.folder} at {address(settings.host, settings.port)} (Ctrl-C ends it)")
-    uvicorn.run(app, host=settings.host, port=settings.port, **connection_options(settings))
+    with bound(settings.host, settings.port) as sockets:
+        service = Service(arguments.folder, settings)
+        _take_in(arguments, service, asked)
+        if arguments.demo:
+            add_demo(arguments, service)
+        url = address_of(settings.host, sockets[0].getsockname()[1])
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
+        logging.getLogger("veil.server").setLevel(logging.INFO)
+        serve(create_app(service, Runner(service)), settings, sockets, lambda: _tell_listening(arguments, service, url))
     return 0
 
 
-def address(host: str, port: int) -> str:
-    """The address of a server; an IPv6 host stands in brackets (RFC 3986, Sec. 3.2.2)."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def _tell_listening(arguments: argparse.Namespace, service: Any, url: str) -> None:
+    """Print where the server listens, after the first token; nothing of it before somebody can use it."""
+    if all(item.name in DEMO_NAMES for item in service.tokens.all()):
+        _, secret = service.tokens.make(FIRST, ["admin"])
+        say(arguments, f"admin token, told this once: {secret}")
+    if arguments.demo:
+        tell_demo(arguments, service, url)
+    say(arguments, f"veil serves {arguments.folder} at {url} (Ctrl-C ends it)")
+    sys.stdout.flush()  # somebody may wait for that line in a file
 
 
 def _is_setting(name: str, value: object) -> bool:
     return name in ("host", "port", "workers") and value is not None
 
 
-def _take_in(arguments: argparse.Namespace, service: Any) -> None:
-    """Take the maps of --add-map into the server. Raises InputError for what is no NAME=FOLDER."""
-    names = {item.name for item in service.records.all()}
+def _maps_asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
+    """Names and folders of --add-map. Raises InputError for what is no NAME=FOLDER."""
+    found = []
     for text in arguments.add_map:
         name, _, folder = text.partition("=")
         if not name or not folder:
             raise InputError(f"--add-map takes NAME=FOLDER, got {text!r}")
+        found.append((name, Path(folder)))
+    return found
+
+
+def _take_in(arguments: argparse.Namespace, service: Any, asked: Sequence[tuple[str, Path]]) -> None:
+    """Take the maps of --add-map into the server."""
+    names = {item.name for item in service.records.all()}
+    for name, folder in asked:
         if name in names:
             tell(f"veil: the server has a map {name!r} already; {folder} was not read")
             continue
-        record = service.import_map(name, Path(folder))
+        record = service.import_map(name, folder)
         say(arguments, f"map {name!r}: {record.id}")
 
 
@@ -191,21 +218,19 @@ def _place(arguments: argparse.Namespace) -> int:
     found = read_place(arguments.place)
     service = service_of(arguments)
     try:
-        named = [item for item in service.records.all() if arguments.map in (item.id, item.name)]
-        if len(named) != 1:
-            raise InputError(f"{len(named)} maps are called {arguments.map!r}; give the id of one")
-        service.set_place(named[0].id, place_facts(found))
-        say(arguments, f"map {named[0].name!r} is at {found.frame.latitude_deg:.6f}, {found.frame.longitude_deg:.6f}")
+        record = chosen(service.records.all(), arguments.map)
+        service.set_place(record.id, place_facts(found))
+        say(arguments, f"map {record.name!r} is at {found.frame.latitude_deg:.6f}, {found.frame.longitude_deg:.6f}")
         return 0
     finally:
         service.close()
 
 
 def _token(arguments: argparse.Namespace) -> int:
-    from veil.server.tokens import Quota
-
     if sum([arguments.list, arguments.revoke is not None, arguments.name is not None]) != 1:
         raise InputError("give --name for a new token, --list, or --revoke TOKEN")
+    if arguments.output is not None and arguments.name is None:
+        raise InputError("--output is for the secret of a new token; give --name")
     service = service_of(arguments)
     try:
         if arguments.list:
@@ -221,14 +246,27 @@ def _token(arguments: argparse.Namespace) -> int:
             write_json(arguments.json, revoked.as_json())
             say(arguments, f"revoked {revoked.id}, {revoked.name}")
             return 0
-        quota = Quota(requests_per_minute=arguments.requests_per_minute, bytes_per_day=arguments.bytes_per_day)
-        made, secret = service.tokens.make(arguments.name, arguments.scopes, maps=arguments.maps, quota=quota)
-        write_json(arguments.json, {**made.as_json(), "secret": secret})
-        say(arguments, f"{made.id}  {made.name}: {', '.join(made.scopes)}")
-        say(arguments, f"told this once: {secret}")
+        _make_token(arguments, service)
         return 0
     finally:
         service.close()
+
+
+def _make_token(arguments: argparse.Namespace, service: Any) -> None:
+    """Make a token, and tell its secret once."""
+    from veil.server.map_names import map_ids
+    from veil.server.tokens import Quota
+
+    quota = Quota(requests_per_minute=arguments.requests_per_minute, bytes_per_day=arguments.bytes_per_day)
+    maps = None if arguments.maps is None else map_ids(service.records.all(), arguments.maps)
+    made, secret = service.tokens.make(arguments.name, arguments.scopes, maps=maps, quota=quota)
+    write_json(arguments.json, {**made.as_json(), "secret": secret}, private=True)
+    say(arguments, f"{made.id}  {made.name}: {', '.join(made.scopes)}")
+    if arguments.output is None:
+        say(arguments, f"told this once: {secret}")
+    else:
+        write_text(arguments.output, secret + "\n", private=True)
+        report(arguments, arguments.output, "its secret")
 
 
 def token_table(rows: Sequence[tuple[str, str, str]]) -> Table:

@@ -12,15 +12,13 @@ from veil.files.atomic import replacing
 
 DEMO, DEMO_TOKEN = "demo", "demo.token"
 PUBLIC, PAGE_TOKEN = "demo in words", "demo-page.token"
+DEMO_NAMES = (DEMO, PUBLIC)  # of maps, and of the tokens for them
 
 
-def add_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
-    """Give a server the demo's maps where they are missing; print the command for a second shell, and the page's address."""
-    from veil.files.atomic import read_bytes
-    from veil.files.examples import HELD_OUT, lund_door
-
+def add_demo(arguments: argparse.Namespace, service: Any) -> None:
+    """Give a server the demo's maps and their tokens where they are missing."""
     path, page_path = arguments.folder / DEMO_TOKEN, arguments.folder / PAGE_TOKEN
-    missing = {DEMO, PUBLIC} - {item.name for item in service.records.all()}
+    missing = {*DEMO_NAMES} - {item.name for item in service.records.all()}
     if missing:
         from veil.pipelines.demo import demo_features
 
@@ -33,10 +31,20 @@ def add_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
         public = next(item for item in service.records.all() if item.name == PUBLIC)
         # The address of the page holds this token: it may ask the public map, and nothing else.
         _keep(service.tokens.make(PUBLIC, ["localize"], maps=[public.id])[1], page_path)
+
+
+def tell_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
+    """Print the command for a second shell, and the page's address."""
+    from veil.files.atomic import read_bytes
+    from veil.files.examples import HELD_OUT, lund_door
+
+    path, page_path = arguments.folder / DEMO_TOKEN, arguments.folder / PAGE_TOKEN
     with lund_door() as example:
         camera = ",".join([example.camera.model, *(f"{value:g}" for value in example.camera.params)])
         photograph = example.folder / HELD_OUT[0]
-    say(arguments, "in a second shell, once the map is made (ten seconds):")
+    made = any(item.name == DEMO and item.files for item in service.records.all())
+    wait = "" if made else ", once its map is made, which takes half a minute of a processor"
+    say(arguments, f"in a second shell{wait}:")
     say(arguments, f"  veil client localize {photograph} --map demo --camera {camera} --server {url} --token-file {path}")
     say(arguments, "in a browser, where photographs are protected before they leave:")
     say(arguments, f"  {url}/#token={read_bytes(page_path).decode().strip()}")

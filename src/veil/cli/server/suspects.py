@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, explain, say, say_table, write_json
 from veil.cli.server.serve import add_config, service_of
-from veil.errors import InputError
+from veil.names import chosen
 from veil.report.tables import Name, Table, numbers, percent
 
 EXAMPLES = """\
@@ -40,11 +40,9 @@ def _suspects(arguments: argparse.Namespace) -> int:
     try:
         from veil.server.suspects import shares_of, suspects_of, suspects_record
 
-        named = [item for item in service.records.all() if arguments.map in (item.id, item.name)]
-        if len(named) != 1:
-            raise InputError(f"{len(named)} maps are called {arguments.map!r}; give the id of one")
-        items = service.records.contributions(named[0].id)
-        write_json(arguments.json, suspects_record(named[0], items))
+        record = chosen(service.records.all(), arguments.map)
+        items = service.records.contributions(record.id)
+        write_json(arguments.json, suspects_record(record, items))
         names = {token.id: token.name for token in service.tokens.all()}
         rows = [
             (
@@ -63,7 +61,7 @@ def _suspects(arguments: argparse.Namespace) -> int:
             for reason in suspect.reasons:
                 explain(arguments, f"    {reason.kind}: {reason.told}")
         if not suspects:
-            say(arguments, f"nothing speaks against the {len(items)} contributions to {named[0].name!r}")
+            say(arguments, f"nothing speaks against the {len(items)} contributions to {record.name!r}")
         return 0
     finally:
         service.close()

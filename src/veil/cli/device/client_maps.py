@@ -1,0 +1,101 @@
+"""`veil client map`: make, list and delete maps of a server."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import EXIT_OK, add_command, say, write_json
+from veil.cli.device.client_connection import add_action, connected
+from veil.client import RemoteMap
+from veil.errors import FileFormatError
+from veil.files.atomic import read_bytes
+
+EXAMPLES = """\
+  veil client map create lobby --token-file admin.token     an empty map, for contributions
+  veil client map list
+  veil client map delete lobby --token-file admin.token     with all contributions to it
+"""
+EXAMPLES_OF = {
+    "create": "  veil client map create lobby --token-file admin.token\n"
+    '  veil client map create lobby --accepts policy.json    such as {"forms": ["words"], "keep_days": 30}\n',
+    "list": "  veil client map list\n  veil client map list --json -     with what each accepts\n",
+    "delete": "  veil client map delete lobby --token-file admin.token --receipt gone.json\n",
+}
+
+
+def add_map_actions(actions) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil client maps` and `veil client map` with its actions."""
+    add_action(actions, "maps", "list the maps that the token may use", _list, "  veil client maps\n")
+    parser = add_command(
+        actions,
+        "map",
+        "make, list and delete maps",
+        "Make, list and delete maps of a server. Making and deleting takes a token of an administrator.",
+        EXAMPLES,
+    )
+    maps = parser.add_subparsers(metavar="ACTION", required=True)
+    action = add_action(maps, "create", "make an empty map, for contributions", _create, EXAMPLES_OF["create"])
+    action.add_argument("name", help="name of the map, which no other map of the server has")
+    action.add_argument(
+        "--accepts",
+        type=Path,
+        metavar="FILE",
+        help="a policy of what the map accepts (JSON, docs/reference/service.md#what-a-map-accepts; default: the server's)",
+    )
+    add_action(maps, "list", "list the maps that the token may use", _list, EXAMPLES_OF["list"])
+    action = add_action(
+        maps, "delete", "delete a map with all contributions to it, with verified receipts", _delete, EXAMPLES_OF["delete"]
+    )
+    action.add_argument("map", help="id of a map, or its name")
+    action.add_argument("--receipt", type=Path, metavar="FILE", help="write the receipts of its contributions here (JSON)")
+
+
+def _create(arguments: argparse.Namespace) -> int:
+    policy = None if arguments.accepts is None else _policy(arguments.accepts)
+    with connected(arguments) as client:
+        made = client.create_map(arguments.name, policy)
+    write_json(arguments.json, dict(made.facts), private=True)
+    _say_map(arguments, made)
+    return EXIT_OK
+
+
+def _policy(path: Path) -> dict[str, Any]:
+    """The policy in a file. Raises FileFormatError for a file that is no JSON object."""
+    try:
+        found = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise FileFormatError(f"{path} is no JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise FileFormatError(f'{path} must hold an object, such as {{"keep_days": 30}}')
+    return found
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        found = client.maps()
+    write_json(arguments.json, {"maps": [dict(item.facts) for item in found]}, private=True)
+    for item in found:
+        _say_map(arguments, item)
+    return EXIT_OK
+
+
+def _delete(arguments: argparse.Namespace) -> int:
+    with connected(arguments) as client:
+        gone = client.map(arguments.map)
+        receipts = [receipt.as_json() for receipt in client.delete_map(gone.id)]
+    write_json(arguments.receipt, {"receipts": receipts}, private=True)
+    write_json(arguments.json, {"map": gone.id, "receipts": receipts}, private=True)
+    say(
+        arguments,
+        f"{gone.id}  {gone.name}: deleted, with {len(receipts)} contributions; their receipts are in the server's chain",
+    )
+    return EXIT_OK
+
+
+def _say_map(arguments: argparse.Namespace, item: RemoteMap) -> None:
+    models = item.facts.get("models", [])
+    images = ", ".join(f"{model['images']} images" for model in models) or "no images yet"
+    say(arguments, f"{item.id}  {item.name}: {images}")
