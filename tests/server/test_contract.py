@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from worlds.documents import REFERENCE
 from worlds.places import PLACE
 from worlds.promises import PROBLEM, Promises
 from worlds.servers import Running, geopose_request, messages_of, words_of
+
+_numbers = count()
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +158,7 @@ def bodies_of(promises: Promises, operation: dict[str, Any], message: bytes) -> 
 
 def made_for(server: Running, door: str, operation: dict[str, Any], message: bytes) -> dict[str, str]:
     """Ids of what an operation is about, made for it where it deletes."""
-    made = server.ask("POST", "/v1/maps", value={"name": "made"}).value["map"]
+    made = server.ask("POST", "/v1/maps", value={"name": f"made {next(_numbers)}"}).value["map"]
     given = server.ask("POST", f"/v1/maps/{made}/contributions", body=message).value
     token = server.ask("POST", "/v1/tokens", value={"name": "made", "scopes": ["localize"]}).value["token"]
     deletes = operation["operationId"] == "delete_map"

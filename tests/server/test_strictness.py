@@ -179,7 +179,7 @@ def test_maps_of_one_name_of_before_are_told_by_id(tmp_path: Path) -> None:
         assert (kept.max_share_of_token, kept.max_contributions_of_token) == (1.0, 5)
         values = {"name": "phone", "scopes": ["localize"], "maps": ["lobby"]}
         answer = server.ask("POST", "/v1/tokens", value=values)
-        assert answer.status == 422 and first.id in answer.value["detail"] and second.id in answer.value["detail"]
+        assert answer.status == 404 and first.id in answer.value["detail"] and second.id in answer.value["detail"]
         assert server.ask("POST", "/v1/tokens", value={**values, "maps": [second.id]}).value["maps"] == [second.id]
         assert server.ask("POST", "/v1/maps", value={"name": "lobby"}).status == 409
         assert server.ask("DELETE", f"/v1/maps/{second.id}").status == 200

@@ -265,7 +265,12 @@ def _add_tokens(app: FastAPI) -> None:
         """All tokens, without their secrets."""
         return {"tokens": [item.as_json() for item in service.tokens.all()]}
 
-    @app.post("/v1/tokens", status_code=201, tags=["tokens"], openapi_extra=says({201: "TokenMade"}, body="NewToken"))
+    @app.post(
+        "/v1/tokens",
+        status_code=201,
+        tags=["tokens"],
+        openapi_extra=says({201: "TokenMade"}, body="NewToken", problems=("not-found",)),
+    )
     def make_token(given: NewToken, service: Services, token: Administrating) -> dict[str, Any]:
         """Make a token; its secret is told this once."""
         quota = Quota(requests_per_minute=given.requests_per_minute, bytes_per_day=given.bytes_per_day)

@@ -13,6 +13,10 @@ class NameTaken(InputError):
     """A name that another map of the server has."""
 
 
+class UnknownMap(InputError):
+    """An id or name that no map of the server has, or that several have."""
+
+
 def require_free(found: Statements, name: str) -> None:
     """Raise InputError for what cannot be the name of a map, NameTaken for that of another one, within a transaction."""
     require_map_name(name)
@@ -22,5 +26,8 @@ def require_free(found: Statements, name: str) -> None:
 
 
 def map_ids(records: Sequence[HasName], names: Sequence[str]) -> list[str]:
-    """Ids of maps that are given by id, or by a name that no other map has. Raises InputError for others."""
-    return [chosen(records, name).id for name in names]
+    """Ids of maps that are given by id, or by a name that no other map has. Raises UnknownMap for others."""
+    try:
+        return [chosen(records, name).id for name in names]
+    except InputError as error:
+        raise UnknownMap(str(error)) from None

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect
 from veil.errors import CannotWrite, FileFormatError, InputError, PirError, StorageTrouble, VeilError, WireError
 from veil.server.conditional import methods_of
 from veil.server.identities import IssuerAway
-from veil.server.map_names import NameTaken
+from veil.server.map_names import NameTaken, UnknownMap
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
 from veil.server.service import NotFound
@@ -46,6 +46,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (Unauthorized, 401, "unauthorized"),
     (Forbidden, 403, "forbidden"),
     (NotFound, 404, "not-found"),
+    (UnknownMap, 404, "not-found"),
     (TooSlow, 408, "too-slow"),
     (NoLength, 411, "no-length"),
     (TooLarge, 413, "too-large"),
