@@ -160,7 +160,8 @@ def test_every_scope_meets_every_route(server: Running, door_map: str, messages:
     ]
     secrets = {"none": "", "wrong": "veil_wrong", "closed": closed, **own}
     listed = {(method, path) for path, item in server.ask("GET", "/openapi.json").value["paths"].items() for method in item}
-    assert len(routes) == len(listed), "every route of the OpenAPI file is here"
+    asked = [route for route in routes if route[0] != "OPTIONS"]  # which browsers ask by themselves, and no contract names
+    assert len(asked) == len(listed), "every route of the OpenAPI file is here"
     for method, path, body, expected in routes:
         for who in ("none", "wrong", *expected):
             answer = server.ask(method, path, token=secrets[who], **body)

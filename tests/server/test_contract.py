@@ -171,6 +171,38 @@ def made_for(server: Running, door: str, operation: dict[str, Any], message: byt
 
 
 @pytest.mark.slow
+def test_a_value_of_another_type_is_refused_and_a_whole_number_is_whole(served: tuple[Running, str]) -> None:
+    """Oracle: JSON Schema, for which 60.0 is an integer, and "60", true and 2.5 are none. What is refused makes nothing."""
+    server, door = served
+    before = len(server.ask("GET", "/v1/maps").value["maps"]), len(server.ask("GET", "/v1/tokens").value["tokens"])
+    for policy in (
+        {"max_features": "60"}, {"max_contributions_of_token": True}, {"max_contributions_of_token": 2.5},
+        {"max_share_of_token": True}, {"forms": {"words": 1}}, {"forms": "words"}, {"keep_days": "3"}, {"polcy": 1},
+    ):  # fmt: skip
+        assert server.ask("POST", "/v1/maps", value={"name": "x", "policy": policy}).status == 422, policy
+    token = {"name": "x", "scopes": ["localize"]}
+    for more in (
+        {"requests_per_minute": "60"},
+        {"bytes_per_day": True},
+        {"maps": [1]},
+        {"maps": ["m" * 201]},
+        {"scope": "admin"},
+    ):
+        assert server.ask("POST", "/v1/tokens", value={**token, **more}).status == 422, more
+    place = {**PLACE, "enu_from_map": {**PLACE["enu_from_map"], "scale": "10"}}
+    for given in (place, {**PLACE, "uses_gravity": 0}, {**PLACE, "more": 1}, {"place": 1}):
+        assert server.ask("PUT", f"/v1/maps/{door}/place", value=given).status == 422
+    for query in ("receipts?after=-1", "receipts?after=x", f"receipts?after={1 << 54}", "contributions?map_id=x"):
+        assert server.ask("GET", f"/v1/{query}").status == 422
+    assert before == (len(server.ask("GET", "/v1/maps").value["maps"]), len(server.ask("GET", "/v1/tokens").value["tokens"]))
+    policy = server.ask("POST", "/v1/maps", value={"name": "x", "policy": {"max_features": 60.0, "keep_days": 3}}).value[
+        "policy"
+    ]
+    assert json.dumps([policy["max_features"], policy["keep_days"]]) == "[60, 3]"
+    assert server.ask("POST", "/v1/tokens", value={**token, "requests_per_minute": 60.0}).value["requests_per_minute"] == 60
+
+
+@pytest.mark.slow
 def test_schemathesis_finds_nothing(messages: list[bytes], door: dict[str, Features], tmp_path: Path) -> None:
     """All phases and all checks of schemathesis, as an administrator, who also deletes: on a server of its own.
 

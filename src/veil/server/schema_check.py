@@ -19,7 +19,7 @@ def require_valid(name: str, value: object) -> None:
     error = best_match(_validator(name).iter_errors(value))
     if error is not None:
         where = ".".join(str(part) for part in error.absolute_path)
-        raise InputError(f"{where or 'the body'}: {error.message[:200]}")
+        raise InputError(f"{where or name}: {error.message[:200]}")
 
 
 @lru_cache(maxsize=1)
