@@ -126,13 +126,14 @@ def weighed(through: str, door: Door, aim: Aim, phones: list[str], arguments: ar
     return is_right
 
 
-def shown(label: str, found: tuple[Seen, Seen, Seen], usual: float, connections: int) -> bool:
+def shown(label: str, found: tuple[Seen, Seen, Seen], usual: float, opened: int) -> bool:
     """Print a row; returns whether it is right."""
     ready, queries, _ = found
     ratio = queries.median() / usual
     columns = [f"{seen.part():6.1%} ({len(seen.statuses):2})" for seen in found]
+    lost = sorted(status for seen in found for status in seen.statuses if status != 200)
     columns.insert(2, f"{queries.median():5.2f} s of {usual:5.2f}: {ratio:4.2f}")
-    print("  ".join([label, *columns, f"{connections:6}"]), flush=True)
+    print("  ".join([label, *columns, f"{opened:6}", *([f"others: {lost}"] if lost else [])]), flush=True)
     return ready.part() == 1 and queries.part() >= 0.95 and ratio <= 2
 
 
@@ -200,7 +201,7 @@ def attacked(name: str, aim: Aim, door: Door, count: int) -> Iterator[list[int]]
         process.join()
 
 
-def attack(name: str, aim: Aim, door: Door, count: int, pipe) -> None:  # type: ignore[no-untyped-def]
+def attack(name: str, aim: Aim, door: Door, count: int, pipe) -> None:
     """The attackers' process."""
     os.nice(19)
     tls = None if door.certificate is None else trusting(door.certificate)

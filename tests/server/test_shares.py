@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from veil.errors import StorageTrouble
-from veil.server import entrance, readiness, shares
+from veil.server import entrance, processes, readiness, shares
 from veil.server.connection_pools import GRACE_S, ConnectionPool
 from veil.server.entrance import Turns
 from veil.server.processes import Busy, WorkerPool
@@ -150,6 +150,15 @@ def test_a_connection_counts_for_its_last_holder_and_has_a_moment() -> None:
     assert [item.lost for item in more] == [True, True, True] and not first.lost
 
 
+def test_of_those_who_hold_as_much_the_newcomer_is_not_the_loser() -> None:
+    """Two that wait for an answer for long, two of another that came just now: one of the first goes, though it is further."""
+    pool = ConnectionPool(3, spare=0)
+    old, young = [Held(stage=2, since=0.0) for _ in "ab"], [Held(since=10.0) for _ in "ab"]
+    for name, item in zip(["greedy", "greedy", "modest", "modest"], [*old, *young], strict=True):
+        pool.add(name, item, 10.0)
+    assert sum(item.lost for item in old) == 1 and not any(item.lost for item in young)
+
+
 @pytest.mark.slow
 def test_waiting_tasks_are_done_in_turn_by_whose_they_are() -> None:
     """Ten tasks of one wait for one process; those of two others come later and are done before its second. Broken twin: all of
@@ -180,6 +189,42 @@ def test_waiting_tasks_are_done_in_turn_by_whose_they_are() -> None:
     fair = order({"greedy": "greedy", "b": "b", "c": "c"})
     assert max(fair.index("b"), fair.index("c")) <= 4
     assert min((unfair := order({"greedy": "", "b": "", "c": ""})).index("b"), unfair.index("c")) >= 8
+
+
+@pytest.mark.slow
+def test_one_process_is_kept_from_who_has_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two processes one name has both while it is alone, and one once another has asked; the other's task finds one free."""
+    pool = WorkerPool(2, waiting=20)
+    stop, most = threading.Event(), [0]
+
+    def ask() -> None:
+        while not stop.is_set():
+            pool.call(tasks.sleep, 0.02, deadline_s=30.0, whose="greedy")
+
+    def seen() -> int:
+        most[0] = 0
+        for _ in range(100):
+            most[0] = max(most[0], pool._working["greedy"])
+            time.sleep(0.005)
+        return most[0]
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    try:
+        pool.warm(tasks.pid)
+        for thread in threads:
+            thread.start()
+        assert seen() == 2
+        assert pool.call(tasks.double, 4, deadline_s=30.0, whose="modest") == 8
+        time.sleep(0.3)
+        assert seen() == 1 and len(pool._free) == 1
+        monkeypatch.setattr(processes, "COMPANY_S", 0.1)
+        assert seen() == 2
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        pool.close()
+    assert not pool._waiting and not pool._working
 
 
 def test_readiness_is_looked_at_once_a_second_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -167,6 +167,15 @@ def test_a_body_has_time_by_its_length() -> None:
 
 
 @pytest.mark.slow
+def test_queries_for_tiles_of_another_length_are_refused_before_they_come(prey: tuple[Running, Aim, str]) -> None:
+    """Four bytes that never come, where every device sends more: the answer is there at once."""
+    server, aim, _ = prey
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as stream:
+        stream.sendall(ATTACKS["four bytes that do not come"].request(aim))
+        assert b" 422 " in stream.recv(65536) and server.ask("GET", "/healthz").status == 200
+
+
+@pytest.mark.slow
 def test_four_bytes_that_do_not_come_end_soon(
     prey: tuple[Running, Aim, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,7 @@ class ConnectionPool:
         self._holders[connection] = holder
         self._of.setdefault(holder, {})[connection] = None
         while len(self._holders) > self._most:
-            loser = self._loser()
+            loser = self._loser(now)
             if now - loser.since < GRACE_S and len(self._holders) <= self._most + self._spare:
                 return
             self.remove(loser)
@@ -62,8 +62,8 @@ class ConnectionPool:
         """Connections of a holder."""
         return len(self._of.get(holder, {}))
 
-    def _loser(self) -> Loser:
-        """The connection that goes: of those who hold most, and of these the longest in the earliest stage."""
+    def _loser(self, now: float) -> Loser:
+        """The connection that goes, of those who hold most: one that is not young, the longest in the earliest stage."""
         most = max(len(found) for found in self._of.values())
         candidates = [connection for found in self._of.values() if len(found) == most for connection in found]
-        return min(candidates, key=lambda connection: (connection.stage, connection.since))
+        return min(candidates, key=lambda found: (now - found.since < GRACE_S, found.stage, found.since))
