@@ -49,7 +49,7 @@ PLENTY = Quota(requests_per_minute=1 << 40, bytes_per_day=1 << 50)
 ADDRESSES = tuple(f"127.0.1.{number}" for number in range(1, 201))
 PHONES, DEVICE, WATCH = ("127.0.2.1", "127.0.2.1", "127.0.2.2"), "127.0.2.3", "127.0.2.4"
 # Until an attack has all its connections, and until what it left has ended.
-BEGIN_S, END_S = 3.0, 6.0
+BEGIN_S, END_S = 3.0, 4.0
 
 
 @dataclass(frozen=True)
