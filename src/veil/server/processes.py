@@ -227,7 +227,7 @@ class WorkerPool:
                 del self._waiting[whose]
 
     def _may_have(self, whose: str) -> bool:
-        """Whether somebody's task may have a free worker; the lock is held. If not, one of theirs runs, whose end asks again."""
+        """Whether somebody's task may have a free worker; the lock is held. If not, one of theirs runs; its end asks again."""
         now = time.monotonic()
         is_alone = all(name == whose or now - at > COMPANY_S for name, at in self._asked.items())
         return self._working[whose] < max(1, len(self.workers) - (0 if is_alone else 1))
