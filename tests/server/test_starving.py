@@ -20,7 +20,8 @@ from veil.files.maps import write_map
 from veil.pipelines.device import Device
 from veil.server import bodies, connections, shares
 from veil.server.bodies import BoundedBodies, body_seconds
-from veil.server.entrance import HOLDER, Holder, holder_of
+from veil.server.entrance import HOLDER, Holder, Turns, holder_of
+from veil.server.processes import Busy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.tokens import Quota
@@ -116,6 +117,21 @@ def test_a_token_keeps_its_connection_where_its_address_has_too_many(prey: tuple
         answer = phone.getresponse()
         assert answer.status == 200 and answer.read()
     phone.close()
+
+
+@pytest.mark.slow
+def test_health_waits_for_no_turn(prey: tuple[Running, Aim, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody is let in, health is answered, and everything else is told to come again."""
+    server, _, modest = prey
+
+    async def full(self: Turns, holder: str) -> None:
+        raise Busy("full")
+
+    monkeypatch.setattr(Turns, "take", full)
+    time.sleep(1.1)  # /readyz keeps its answer for a second
+    assert [asked(server.port, path) for path in ("/healthz", "/readyz")] == [200, 200]
+    answer = server.ask("GET", "/v1/maps", token=modest)
+    assert answer.status == 503 and answer.headers["retry-after"] == "1" and answer.value["type"] == "urn:veil:busy"
 
 
 @pytest.mark.slow
