@@ -20,7 +20,6 @@ import http.client
 import multiprocessing
 import os
 import shutil
-import signal
 import ssl
 import subprocess
 import sys
@@ -226,8 +225,9 @@ def serving(arguments: argparse.Namespace) -> Iterator[None]:
         server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=log)
         try:
             yield
+            assert server.poll() is None, "the server ended; its log says why"
         finally:
-            server.send_signal(signal.SIGINT)
+            server.terminate()
             server.wait()
 
 
