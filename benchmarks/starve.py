@@ -20,7 +20,6 @@ import http.client
 import multiprocessing
 import os
 import shutil
-import signal
 import ssl
 import subprocess
 import sys
@@ -49,7 +48,7 @@ PLENTY = Quota(requests_per_minute=1 << 40, bytes_per_day=1 << 50)
 ADDRESSES = tuple(f"127.0.1.{number}" for number in range(1, 201))
 PHONES, DEVICE, WATCH = ("127.0.2.1", "127.0.2.1", "127.0.2.2"), "127.0.2.3", "127.0.2.4"
 # Until an attack has all its connections, and until what it left has ended.
-BEGIN_S, END_S = 3.0, 6.0
+BEGIN_S, END_S = 3.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -126,13 +125,14 @@ def weighed(through: str, door: Door, aim: Aim, phones: list[str], arguments: ar
     return is_right
 
 
-def shown(label: str, found: tuple[Seen, Seen, Seen], usual: float, connections: int) -> bool:
+def shown(label: str, found: tuple[Seen, Seen, Seen], usual: float, opened: int) -> bool:
     """Print a row; returns whether it is right."""
     ready, queries, _ = found
     ratio = queries.median() / usual
     columns = [f"{seen.part():6.1%} ({len(seen.statuses):2})" for seen in found]
+    lost = sorted(status for seen in found for status in seen.statuses if status != 200)
     columns.insert(2, f"{queries.median():5.2f} s of {usual:5.2f}: {ratio:4.2f}")
-    print("  ".join([label, *columns, f"{connections:6}"]), flush=True)
+    print("  ".join([label, *columns, f"{opened:6}", *([f"others: {lost}"] if lost else [])]), flush=True)
     return ready.part() == 1 and queries.part() >= 0.95 and ratio <= 2
 
 
@@ -225,8 +225,9 @@ def serving(arguments: argparse.Namespace) -> Iterator[None]:
         server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=log)
         try:
             yield
+            assert server.poll() is None, "the server ended; its log says why"
         finally:
-            server.send_signal(signal.SIGINT)
+            server.terminate()
             server.wait()
 
 

@@ -200,6 +200,21 @@ def test_what_stands_before_the_server_lets_whole_messages_pass_and_hides_its_nu
     assert f"127.0.0.1:{ServerSettings().port}" in text and "/metrics" in text and "404" in text
 
 
+def test_what_stands_before_the_server_has_its_times_and_lets_a_hundred_phones_pass() -> None:
+    """Oracle: the server's own times and shares. A hundred phones behind one address fit, and less than the server's pools."""
+    from veil.server.connections import HEAD_S, MOST_OF_ADDRESSES
+    from veil.server.entrance import HEALTH
+
+    nginx, caddy = ((DEPLOY / name).read_text() for name in ("nginx.conf", "Caddyfile"))
+    assert f"client_header_timeout {HEAD_S:g}s;" in nginx and f"read_header {HEAD_S:g}s" in caddy
+    assert f"read_body {ServerSettings().body_s:g}s" in caddy
+    ((limit,),) = [re.findall(r"limit_conn address (\d+);", nginx)]
+    assert 100 <= int(limit) < MOST_OF_ADDRESSES
+    assert "proxy_set_header X-Forwarded-For $remote_addr;" in nginx and "header_up X-Forwarded-For {remote_host}" in caddy
+    ((path,),) = [re.findall(r"location ~ (\S+) {", nginx)]
+    assert all(re.search(path, health) for health in HEALTH)
+
+
 def test_alerts_name_numbers_that_the_server_has() -> None:
     metrics = Metrics()
     metrics.requests.labels("GET", "x", "200").inc()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 import time
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
 
 import pytest
 
 from veil.errors import StorageTrouble
-from veil.server import entrance, readiness, shares
+from veil.server import entrance, processes, readiness, shares
 from veil.server.connection_pools import GRACE_S, ConnectionPool
 from veil.server.entrance import Turns
-from veil.server.processes import Busy, WorkerPool
+from veil.server.processes import Busy, Worker, WorkerPool
 from veil.server.readiness import Readiness
 from veil.server.shares import Seats, Shares
 from worlds import server_tasks as tasks
@@ -62,17 +63,18 @@ def test_one_holder_cannot_fill_the_seats(monkeypatch: pytest.MonkeyPatch) -> No
     asyncio.run(all_of_them())
 
 
-def test_holders_come_in_by_turns() -> None:
+@pytest.mark.parametrize(("most", "each"), [(3, 2), (1, 1)])
+def test_holders_come_in_by_turns(most: int, each: int) -> None:
     """A hundred requests of one and three of another: these are among the first that come in; nobody has more than `each`."""
 
     async def all_of_them() -> list[str]:
-        turns, order, inside = Turns(most=3, each=2, rate=1e6, burst=1000), [], Counter[str]()
+        turns, order, inside = Turns(most=most, each=each, rate=1e6, burst=1000), [], Counter[str]()
 
         async def ask(holder: str) -> None:
             await turns.take(holder)
             order.append(holder)
             inside[holder] += 1
-            assert inside[holder] <= 2 and inside.total() <= 3
+            assert inside[holder] <= each and inside.total() <= most
             await asyncio.sleep(0)
             inside[holder] -= 1
             turns.give(holder)
@@ -110,7 +112,7 @@ def test_turns_have_a_rate_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
 class Held:
     """A connection that is none."""
 
-    stage: int = 0
+    is_asked: bool = False
     since: float = 0.0
     lost: bool = field(default=False)
 
@@ -121,7 +123,7 @@ class Held:
 def test_who_has_most_connections_loses_one() -> None:
     """A hundred of one address, then one of another: it stays, and of the hundred the longest idle goes first."""
     pool = ConnectionPool(100, spare=0)
-    greedy = [Held(stage=2 if number < 5 else 0, since=float(number)) for number in range(100)]
+    greedy = [Held(is_asked=number < 5, since=float(number)) for number in range(100)]
     for item in greedy:
         pool.add("greedy", item, 200.0)
     modest = Held(since=300.0)
@@ -148,6 +150,15 @@ def test_a_connection_counts_for_its_last_holder_and_has_a_moment() -> None:
     assert not any(item.lost for item in [first, *more])  # within the spare ones, as they are young
     pool.add("address", Held(since=2 * GRACE_S), 2 * GRACE_S)
     assert [item.lost for item in more] == [True, True, True] and not first.lost
+
+
+def test_of_those_who_hold_as_much_the_newcomer_is_not_the_loser() -> None:
+    """Two that wait for an answer for long, two of another that came just now: one of the first goes, though it is further."""
+    pool = ConnectionPool(3, spare=0)
+    old, young = [Held(is_asked=True, since=0.0) for _ in "ab"], [Held(since=10.0) for _ in "ab"]
+    for name, item in zip(["greedy", "greedy", "modest", "modest"], [*old, *young], strict=True):
+        pool.add(name, item, 10.0)
+    assert sum(item.lost for item in old) == 1 and not any(item.lost for item in young)
 
 
 @pytest.mark.slow
@@ -180,6 +191,51 @@ def test_waiting_tasks_are_done_in_turn_by_whose_they_are() -> None:
     fair = order({"greedy": "greedy", "b": "b", "c": "c"})
     assert max(fair.index("b"), fair.index("c")) <= 4
     assert min((unfair := order({"greedy": "", "b": "", "c": ""})).index("b"), unfair.index("c")) >= 8
+
+
+def test_next_is_whoever_has_the_fewest_processes() -> None:
+    """Planted: who waits longer has one process already, the other none."""
+    pool, seats = WorkerPool(3), [queue.SimpleQueue[Worker]() for _ in range(2)]
+    pool._free, pool._working = pool.workers[:1], Counter({"greedy": 1})
+    pool._waiting = OrderedDict(greedy=deque(seats[:1]), modest=deque(seats[1:]))
+    pool._hand_over()
+    assert seats[0].empty() and seats[1].get_nowait() is pool.workers[0] and list(pool._waiting) == ["greedy"]
+
+
+@pytest.mark.slow
+def test_one_process_is_kept_from_who_has_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two processes one name has both while it is alone, and one once another has asked; the other's task finds one free."""
+    pool = WorkerPool(2, waiting=20)
+    stop, most = threading.Event(), [0]
+
+    def ask() -> None:
+        while not stop.is_set():
+            pool.call(tasks.sleep, 0.02, deadline_s=30.0, whose="greedy")
+
+    def seen() -> int:
+        most[0] = 0
+        for _ in range(100):
+            most[0] = max(most[0], pool._working["greedy"])
+            time.sleep(0.005)
+        return most[0]
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    try:
+        pool.warm(tasks.pid)
+        for thread in threads:
+            thread.start()
+        assert seen() == 2
+        assert pool.call(tasks.double, 4, deadline_s=30.0, whose="modest") == 8
+        time.sleep(0.3)
+        assert seen() == 1 and len(pool._free) == 1
+        monkeypatch.setattr(processes, "COMPANY_S", 0.1)
+        assert seen() == 2
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+        pool.close()
+    assert not pool._waiting and not pool._working
 
 
 def test_readiness_is_looked_at_once_a_second_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

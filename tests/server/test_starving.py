@@ -20,7 +20,8 @@ from veil.files.maps import write_map
 from veil.pipelines.device import Device
 from veil.server import bodies, connections, shares
 from veil.server.bodies import BoundedBodies, body_seconds
-from veil.server.entrance import HOLDER, Holder, holder_of
+from veil.server.entrance import HOLDER, Holder, Turns, holder_of
+from veil.server.processes import Busy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.tokens import Quota
@@ -119,6 +120,25 @@ def test_a_token_keeps_its_connection_where_its_address_has_too_many(prey: tuple
 
 
 @pytest.mark.slow
+def test_health_waits_for_no_turn(prey: tuple[Running, Aim, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nobody is let in, health is answered, and everything else is told to come again."""
+    server, _, modest = prey
+
+    take = Turns.take
+
+    async def full(self: Turns, holder: str) -> None:
+        if self._most > 1:  # those of health have a rate alone
+            raise Busy("full")
+        await take(self, holder)
+
+    monkeypatch.setattr(Turns, "take", full)
+    time.sleep(1.1)  # /readyz keeps its answer for a second
+    assert [asked(server.port, path) for path in ("/healthz", "/readyz")] == [200, 200]
+    answer = server.ask("GET", "/v1/maps", token=modest)
+    assert answer.status == 503 and answer.headers["retry-after"] == "1" and answer.value["type"] == "urn:veil:busy"
+
+
+@pytest.mark.slow
 def test_one_limit_for_all_is_filled_by_one_client(
     prey: tuple[Running, Aim, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +184,15 @@ def test_a_body_has_time_by_its_length() -> None:
         30.0,
     ]
     assert body_seconds(16 << 20, 2.0) == body_seconds(4, 2.0) == 2.0
+
+
+@pytest.mark.slow
+def test_queries_for_tiles_of_another_length_are_refused_before_they_come(prey: tuple[Running, Aim, str]) -> None:
+    """Four bytes that never come, where every device sends more: the answer is there at once."""
+    server, aim, _ = prey
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as stream:
+        stream.sendall(ATTACKS["four bytes that do not come"].request(aim))
+        assert b" 422 " in stream.recv(65536) and server.ask("GET", "/healthz").status == 200
 
 
 @pytest.mark.slow

@@ -94,6 +94,7 @@ ATTACKS: dict[str, Attack] = {
     ),
     "half of messages, with a token": Attack(request=lambda aim: _message(aim, sent=0.5), reads=False),
     "reads nothing": Attack(request=lambda aim: 20 * _head("GET", f"{aim.tiles}/tiles.bin"), reads=False),
+    "requests for health": Attack(request=lambda aim: _head("GET", "/readyz")),
     "requests without a token": Attack(request=lambda aim: _head("GET", "/v1/policy")),
     "requests with unknown tokens": Attack(request=_unknown),
     "requests beyond a quota": Attack(

@@ -8,6 +8,7 @@ import time
 from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from veil.errors import InputError
 from veil.server.entrance import holder_of
 from veil.server.policy import MapPolicy, NotAMessage, Refused
 from veil.server.problems import NoLength, TooLarge, TooSlow, answer_to, is_json
@@ -126,13 +127,15 @@ def _require_length(method: str, headers: dict[bytes, bytes], most_json: int) ->
 async def read_tile_queries(request: Request, length: int) -> bytes:
     """The body of a request for tiles, which must have a length that is known before.
 
-    Raises NotAMessage for another type, TooLarge for a longer body.
+    Raises NotAMessage for another type, TooLarge for a longer body, InputError for a shorter one.
     """
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     if kind != TILE_QUERIES_TYPE:
         raise NotAMessage(f"the body's type is {kind[:100] or 'not said'}; here only {TILE_QUERIES_TYPE} is read")
     if said_length(request) > length:
         raise TooLarge(f"the request has {said_length(request)} bytes; every device sends {length} here")
+    if said_length(request) < length:  # nobody waits for what cannot be answered
+        raise InputError(f"every device sends {length} bytes here, and this request has {said_length(request)}")
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

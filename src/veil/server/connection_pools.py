@@ -13,12 +13,12 @@ class Loser(Protocol):
     """A connection that can be taken from its holder."""
 
     @property
-    def stage(self) -> int:
-        """How far its request is: 0 waits for a head, 1 for a body, 2 for an answer or for who reads it."""
+    def is_asked(self) -> bool:
+        """Whether a whole request waits for its answer; if not, its client has to send a head or a body."""
 
     @property
     def since(self) -> float:
-        """When this stage, or its request, began, by the clock of `ConnectionPool.add`."""
+        """When it, its last request or the wait for another one began, by the clock of `ConnectionPool.add`."""
 
     def lose(self) -> None:
         """End the connection."""
@@ -44,7 +44,7 @@ class ConnectionPool:
         self._holders[connection] = holder
         self._of.setdefault(holder, {})[connection] = None
         while len(self._holders) > self._most:
-            loser = self._loser()
+            loser = self._loser(now)
             if now - loser.since < GRACE_S and len(self._holders) <= self._most + self._spare:
                 return
             self.remove(loser)
@@ -62,8 +62,8 @@ class ConnectionPool:
         """Connections of a holder."""
         return len(self._of.get(holder, {}))
 
-    def _loser(self) -> Loser:
-        """The connection that goes: of those who hold most, and of these the longest in the earliest stage."""
+    def _loser(self, now: float) -> Loser:
+        """The connection that goes, of those who hold most: the oldest that waits for its client, if one does."""
         most = max(len(found) for found in self._of.values())
         candidates = [connection for found in self._of.values() if len(found) == most for connection in found]
-        return min(candidates, key=lambda connection: (connection.stage, connection.since))
+        return min(candidates, key=lambda found: (now - found.since < GRACE_S, found.is_asked, found.since))

@@ -96,11 +96,9 @@ def bounded_connections(settings: ServerSettings, pools: Pools) -> type[H11Proto
             self._unread = _ended(self._unread)
 
         @property
-        def stage(self) -> int:
-            """How far the connection's request is, as `veil.server.connection_pools` counts it."""
-            if self.cycle is None or self.cycle.response_complete:
-                return 0
-            return 1 if self.cycle.more_body else 2
+        def is_asked(self) -> bool:
+            """Whether a whole request waits for its answer."""
+            return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
 
         def lose(self) -> None:
             """End the connection; who waits for an answer that has not begun is told to come again."""

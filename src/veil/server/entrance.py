@@ -128,13 +128,21 @@ class Entrance:
         self._looking = CapacityLimiter(4)
         self._of_tokens = Turns(most=16, each=4, rate=400.0, burst=400)
         self._of_addresses = Turns(most=8, each=4, rate=200.0, burst=400)
+        # Only a rate, by turns of addresses: turns are given back at once.
+        self._of_health = Turns(most=1, each=1, rate=400.0, burst=400)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http" or scope["path"] in HEALTH:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         try:
+            if scope["path"] in HEALTH:
+                address = self._address(scope)
+                await self._turn(self._of_health, address, scope)
+                self._of_health.give(address.name)
+                await self._app(scope, receive, send)
+                return
             holder, digest = await self._entered(scope)
         except Busy as error:
             await answer_to(error)(scope, receive, send)
@@ -168,25 +176,32 @@ class Entrance:
 
     async def _entered(self, scope: Scope) -> tuple[Holder, bytes]:
         """Who a request counts for, which has its turn then, and the digest of its secret. Raises Busy."""
-        belongs = scope.get("extensions", {}).get(EXTENSION, _nobody_asks)
         secret = secret_of(dict(scope["headers"]).get(b"authorization", b"").decode("latin-1"))
         digest = hashlib.sha256(secret.encode("latin-1")).digest()
         name, until = self._known.get(digest, (None, 0.0))
         if name is None or until < time.monotonic():
-            peer = scope["client"][0] if scope.get("client") else ""
-            address = Holder(name=self._addresses.holder(peer, scope["headers"]), is_token=False)
-            await self._turn(self._of_addresses, address, belongs)
+            address = self._address(scope)
+            await self._turn(self._of_addresses, address, scope)
             name = await self._looked(address, secret) if secret else None
             if name is None:
                 return address, digest
             self._of_addresses.give(address.name)
             self._keep(digest, name)
         token = Holder(name=name, is_token=True)
-        await self._turn(self._of_tokens, token, belongs)
+        await self._turn(self._of_tokens, token, scope)
         return token, digest
 
-    async def _turn(self, turns: Turns, holder: Holder, belongs: Callable[[Holder], bool]) -> None:
-        """Wait for a holder's turn. Raises Busy, and _Gone for a connection that ended meanwhile, whose turn is nobody's."""
+    def _address(self, scope: Scope) -> Holder:
+        """Whose address a request counts for."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        return Holder(name=self._addresses.holder(peer, scope["headers"]), is_token=False)
+
+    async def _turn(self, turns: Turns, holder: Holder, scope: Scope) -> None:
+        """Wait for the turn of a holder, for whom the connection then counts.
+
+        Raises Busy, and _Gone for a connection that ended meanwhile, whose turn is nobody's.
+        """
+        belongs = scope.get("extensions", {}).get(EXTENSION, _nobody_asks)
         belongs(holder)
         await turns.take(holder.name)
         if not belongs(holder):

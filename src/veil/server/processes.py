@@ -22,6 +22,8 @@ Result = TypeVar("Result")
 Tell = Callable[[str, int, int], None]
 # How often a process looks whether the server that started it still lives.
 _LOOK_S = 1.0
+# How long whoever asked is expected to ask again.
+COMPANY_S = 10.0
 
 
 class DeadlineExceeded(VeilError):
@@ -126,7 +128,8 @@ class Worker:
 
 class WorkerPool:
     """Several workers for short tasks; a task waits for a free one, while few others wait. Those for whom they are are served
-    in turn: next is a task of whoever has the fewest workers, and of these of who waits longest since the last turn.
+    in turn: next is a task of whoever has the fewest workers, and of these of who waits longest since the last turn. Nobody has
+    all workers while somebody else asked within `COMPANY_S`: that one would wait for the end of a task each time.
 
     - `count`: number of processes.
     - `waiting`: tasks that may wait; more raise Busy.
@@ -139,6 +142,7 @@ class WorkerPool:
         self._free = list(self.workers)
         self._waiting: OrderedDict[str, deque[queue.SimpleQueue[Worker]]] = OrderedDict()
         self._working: Counter[str] = Counter()
+        self._asked: dict[str, float] = {}
         self._seats = threading.BoundedSemaphore(count + waiting)
         self._patience_s = patience_s
 
@@ -185,15 +189,15 @@ class WorkerPool:
                 self._working[whose] -= 1
                 if not self._working[whose]:
                     del self._working[whose]
-                if self._waiting:
-                    self._hand_over(worker)
-                else:
-                    self._free.append(worker)
+                self._free.append(worker)
+                self._hand_over()
 
     def _next(self, whose: str) -> Worker:
         """A free worker, or the one that is handed over. Raises Busy."""
         with self._lock:
-            if self._free:
+            self._asked = {name: at for name, at in self._asked.items() if time.monotonic() - at < COMPANY_S}
+            self._asked[whose] = time.monotonic()
+            if self._free and self._may_have(whose):
                 self._working[whose] += 1
                 return self._free.pop()
             seat: queue.SimpleQueue[Worker] = queue.SimpleQueue()
@@ -210,16 +214,23 @@ class WorkerPool:
                     raise Busy("the server is busy; ask again in a moment") from None
             return seat.get()
 
-    def _hand_over(self, worker: Worker) -> None:
-        """Give a worker to the task that is next; the lock is held."""
-        whose = min(self._waiting, key=lambda name: self._working[name])  # the first of these: it waits longest
-        seats = self._waiting[whose]
-        seats.popleft().put(worker)
-        self._working[whose] += 1
-        if seats:
-            self._waiting.move_to_end(whose)
-        else:
-            del self._waiting[whose]
+    def _hand_over(self) -> None:
+        """Give free workers to the tasks that are next; the lock is held."""
+        while self._free and (names := [name for name in self._waiting if self._may_have(name)]):
+            whose = min(names, key=lambda name: self._working[name])  # the first of these: it waits longest
+            seats = self._waiting[whose]
+            seats.popleft().put(self._free.pop())
+            self._working[whose] += 1
+            if seats:
+                self._waiting.move_to_end(whose)
+            else:
+                del self._waiting[whose]
+
+    def _may_have(self, whose: str) -> bool:
+        """Whether somebody's task may have a free worker; the lock is held. If not, one of theirs runs; its end asks again."""
+        now = time.monotonic()
+        is_alone = all(name == whose or now - at > COMPANY_S for name, at in self._asked.items())
+        return self._working[whose] < max(1, len(self.workers) - (0 if is_alone else 1))
 
 
 def _serve(connection: Connection, parent: int, threads: int) -> None:
