@@ -90,6 +90,12 @@ def signed_with_the_public_key(issuer: Issuer, token: str) -> str:
         ({"sub": None}, "MissingRequiredClaim"),
         ({"sub": ""}, "no subject"),
         ({"sub": "x" * 300}, "no subject"),
+        ({"jti": None}, "MissingRequiredClaim"),
+        ({"iat": None}, "MissingRequiredClaim"),
+        ({"client_id": None}, "MissingRequiredClaim"),
+        ({"header": "JWT"}, "not an ID token"),
+        ({"header": None}, "not an ID token"),
+        ({"header": "logout+jwt"}, "says that it is 'logout\\+jwt'"),
         ({"kid": "unknown", "key": "own"}, "does not have"),
         ({"key": "own"}, "InvalidSignature"),
         ({"kid": None}, "does not have"),
@@ -108,6 +114,43 @@ def test_every_other_token_is_refused(issuer: Issuer, claims: dict[str, Any], to
         claims = {**claims, "key": rsa_key(1)}
     with pytest.raises(Unauthorized, match=told):
         provider(issuer).subject(issuer.token(**claims))
+
+
+KEYCLOAK_ACCESS = {"header": "JWT", "typ": "Bearer", "azp": "app", "scope": "openid veil:localize", "client_id": None}
+KEYCLOAK_ID = {"header": "JWT", "typ": "ID", "azp": "app", "at_hash": "x", "scope": None, "client_id": None}
+
+
+@pytest.mark.parametrize(
+    ("claims", "told"),
+    [
+        (KEYCLOAK_ACCESS, None),
+        ({"header": None, "jti": None, "iat": None}, None),
+        ({"header": "application/at+jwt"}, None),
+        ({"header": "AT+JWT"}, None),
+        ({"header": "JWT", "token_use": "access"}, None),
+        ({"header": "JWT", "scope": None, "client_id": None, "scp": ["veil:localize"]}, None),
+        (KEYCLOAK_ID, "ID token"),
+        ({**KEYCLOAK_ID, "typ": None, "at_hash": None}, "has none of scope"),
+        ({**KEYCLOAK_ID, "typ": None, "at_hash": None, "nonce": "n"}, "ID token"),
+        ({"header": "JWT", "c_hash": "x"}, "ID token"),
+        ({"header": "JWT", "nonce": "x"}, "ID token"),
+        ({"header": "JWT", "token_use": "id"}, "ID token"),
+        ({"header": "JWT", "typ": "Refresh"}, "ID token"),
+        ({"header": "JWT", "events": {}}, "ID token"),
+        ({"header": "logout+jwt"}, "says that it is"),
+        ({"jti": None}, "MissingRequiredClaim"),
+    ],
+)
+def test_issuers_that_write_jwt_are_accepted_where_the_settings_say_so(
+    issuer: Issuer, claims: dict[str, Any], told: str | None
+) -> None:
+    """Tokens as Keycloak, Cognito and Azure make them: access tokens pass, ID tokens of the same audience do not."""
+    here = provider(issuer, oidc_types="at+jwt JWT")
+    if told is None:
+        assert here.subject(issuer.token(**claims)).subject == "robot 7"
+    else:
+        with pytest.raises(Unauthorized, match=told):
+            here.subject(issuer.token(**claims))
 
 
 def test_forged_signatures_are_refused(issuer: Issuer) -> None:

@@ -58,17 +58,31 @@ class Issuer(ThreadingHTTPServer):
             return json.dumps({"issuer": self.url, "jwks_uri": f"{self.url}/keys"}).encode()
         return json.dumps({"keys": [self.public(kid) for kid in self.keys]}).encode()
 
-    def token(self, *, kid: str | None = "rsa", algorithm: str = "RS256", key: Any = None, **claims: Any) -> str:
-        """An access token; `claims` None leave a claim out, `key` signs in place of the issuer's own."""
+    def token(
+        self,
+        *,
+        kid: str | None = "rsa",
+        algorithm: str = "RS256",
+        key: Any = None,
+        header: str | None = "at+jwt",
+        **claims: Any,
+    ) -> str:
+        """An access token of RFC 9068; `claims` None leave a claim out, `key` signs in place of the issuer's own.
+
+        `header` is the type that its header says; None: none.
+        """
         said = {
             "iss": self.url,
             "aud": AUDIENCE,
             "sub": "robot 7",
             "exp": int(time.time()) + 300,
+            "iat": int(time.time()),
+            "jti": "4711",
+            "client_id": "a robot's program",
             "scope": "openid veil:localize",
             **claims,
         }
-        headers = {} if kid is None else {"kid": kid}
+        headers = {"typ": header} if kid is None else {"typ": header, "kid": kid}
         payload = {name: value for name, value in said.items() if value is not None}
         return jwt.encode(payload, key or self.keys[kid or "rsa"], algorithm=algorithm, headers=headers)
 

@@ -1,8 +1,9 @@
 """Access tokens of an OpenID Connect issuer: who holds one, and which scopes it gives here.
 
-A token is a JWT (RFC 7519) that is checked as RFC 8725 asks: an allow-list of asymmetric algorithms, the issuer's own keys, and
-issuer, audience and expiry. Keys come from the issuer's discovery document (OpenID Connect Discovery 1.0, Sec. 4) in bounded
-time and are kept for a while, so that an issuer which is away keeps nobody out at once.
+A token is a JWT (RFC 7519) that is checked as RFC 8725 asks: an allow-list of types (RFC 9068, so that no ID token passes) and
+of asymmetric algorithms, the issuer's own keys, and issuer, audience and expiry. Keys come from the issuer's discovery document
+(OpenID Connect Discovery 1.0, Sec. 4) in bounded time and are kept for a while, so that an issuer which is away keeps nobody
+out at once.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ MOST_ANSWER, MOST_TOKEN, ANSWER_S = 1 << 20, 16 << 10, 5.0
 # Clocks may differ by so much.
 LEEWAY_S = 30.0
 LEAST_RSA_BITS = 2048
+# The type of access tokens that follow RFC 9068, and the claims that it requires beside those of every token here (Sec. 2.2).
+RFC_9068 = "at+jwt"
+_REQUIRED, _REQUIRED_BY_RFC_9068 = ("exp", "iss", "aud", "sub"), ("client_id", "iat", "jti")
+# Claims of ID tokens and of logout tokens, and those of which an access token has one.
+_OF_SIGN_IN = ("nonce", "at_hash", "c_hash", "s_hash", "events")
+_OF_ACCESS = ("scope", "scp", "client_id", "appid")
 
 
 class IssuerAway(VeilError):
@@ -68,7 +75,7 @@ class IdentityProvider:
         assert cryptography and jwt
         self.issuer, self._audience = settings.oidc_issuer, settings.oidc_audience
         self._claim, self._scopes = settings.oidc_claim, oidc_scopes(settings.oidc_scopes)
-        self._algorithms = settings.oidc_algorithms.split()
+        self._algorithms, self._types = settings.oidc_algorithms.split(), settings.oidc_types.split()
         self._keys = _Keys(self.issuer, fetch or fetched, clock)
 
     def subject(self, token: str) -> Subject:
@@ -82,6 +89,7 @@ class IdentityProvider:
             algorithm = header.get("alg")
             if algorithm not in self._algorithms:
                 raise Unauthorized(f"the access token is not signed with one of {', '.join(self._algorithms)}")
+            kind = self._kind(header.get("typ"))
             key = _verifying_key(self._keys.key(header.get("kid")), algorithm)
             claims = jwt.decode(
                 token,
@@ -90,8 +98,10 @@ class IdentityProvider:
                 audience=self._audience,
                 issuer=self.issuer,
                 leeway=LEEWAY_S,
-                options={"require": ["exp", "iss", "aud", "sub"]},
+                options={"require": [*_REQUIRED, *(_REQUIRED_BY_RFC_9068 if kind == RFC_9068 else ())]},
             )
+            if kind != RFC_9068:
+                _require_access(claims)
         except VeilError:
             raise
         except jwt.ExpiredSignatureError:
@@ -105,6 +115,17 @@ class IdentityProvider:
             raise Unauthorized("the access token names no subject")
         return Subject(issuer=self.issuer, subject=subject, scopes=self._granted(claims))
 
+    def _kind(self, said: object) -> str:
+        """What a token's header says that it is. Raises Unauthorized for what the settings do not accept."""
+        text = said.lower().removeprefix("application/") if isinstance(said, str) else "jwt"
+        kind = next((kind for kind in self._types if kind.lower() == text), None)
+        if kind is None:
+            raise Unauthorized(
+                f"the header of the token says that it is {text[:40]!r}; access tokens are {' or '.join(self._types)} here: "
+                "send the access token, not an ID token (of issuers that write JWT, see the setting oidc_types)"
+            )
+        return kind
+
     def _granted(self, claims: Mapping[str, Any]) -> tuple[Scope, ...]:
         """The scopes that a token's claim gives."""
         value: Any = claims.get(self._claim)
@@ -114,6 +135,20 @@ class IdentityProvider:
                 value = value.get(part) if isinstance(value, dict) else None
         given = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
         return tuple(dict.fromkeys(self._scopes[name] for name in given if isinstance(name, str) and name in self._scopes))
+
+
+def _require_access(claims: Mapping[str, Any]) -> None:
+    """Raise Unauthorized for claims of a token whose type tells nothing, if they are those of an ID token or a logout token.
+
+    What tells an access token: no claim that binds a sign-in (OpenID Connect Core 1.0, Sec. 2 and 3.3.2.11), none that names
+    another use, and who may do what.
+    """
+    signs = [name for name in _OF_SIGN_IN if name in claims]
+    uses = [str(claims[name]).lower() for name in ("typ", "token_use") if name in claims]
+    if signs or any(use not in ("bearer", "access", "at+jwt") for use in uses):
+        raise Unauthorized("the token is of a sign-in (an ID token), not an access token; send the access token")
+    if not any(name in claims for name in _OF_ACCESS):
+        raise Unauthorized(f"the token has none of {', '.join(_OF_ACCESS)}, as access tokens have; send the access token")
 
 
 class _Keys:

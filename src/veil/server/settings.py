@@ -21,6 +21,8 @@ else:
     import tomli as tomllib
 
 PREFIX = "VEIL_SERVE_"
+# Kinds of access tokens by their header: RFC 9068, and what issuers write that do not follow it.
+TYPES = ("at+jwt", "JWT")
 # Of signatures of access tokens: with a pair of keys alone, as a shared one would let the issuer's public key sign.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 
@@ -46,6 +48,8 @@ class ServerSettings:
       must name; empty: none.
     - `oidc_claim`, `oidc_scopes`: the claim that gives scopes (`realm_access.roles` is a path), and its values with the scopes
       that they give, as `VALUE=SCOPE` with blanks between.
+    - `oidc_types`: what the header of a token may say that it is, with blanks between: `at+jwt` (RFC 9068), `JWT` for issuers
+      that write no other type.
     - `oidc_algorithms`: of signatures, with blanks between.
     - `oidc_requests_per_minute`, `oidc_bytes_per_day`: the quota of each subject.
 
@@ -71,6 +75,7 @@ class ServerSettings:
     oidc_audience: str = ""
     oidc_claim: str = "scope"
     oidc_scopes: str = "veil:localize=localize veil:contribute=contribute veil:admin=admin"
+    oidc_types: str = "at+jwt"
     oidc_algorithms: str = "RS256 PS256 ES256 EdDSA"
     oidc_requests_per_minute: int = 600
     oidc_bytes_per_day: int = 10 << 30
@@ -96,9 +101,10 @@ class ServerSettings:
             if not least <= getattr(self, name) <= most:
                 raise RangeError(f"{name} must be {least:g} to {most:g}, got {getattr(self, name)!r}")
         oidc_scopes(self.oidc_scopes)
-        unknown = set(self.oidc_algorithms.split()) - set(ALGORITHMS)
-        if unknown or not self.oidc_algorithms.split():
-            raise InputError(f"oidc_algorithms must be some of {', '.join(ALGORITHMS)}, got {self.oidc_algorithms!r}")
+        for name, known in (("oidc_algorithms", ALGORITHMS), ("oidc_types", TYPES)):
+            given = getattr(self, name).split()
+            if not given or set(given) - set(known):
+                raise InputError(f"{name} must be some of {', '.join(known)}, got {getattr(self, name)!r}")
         if self.oidc_issuer and not (self.oidc_audience and self.oidc_claim and is_safe_address(self.oidc_issuer)):
             raise InputError(
                 "oidc_issuer must be an https address, and needs oidc_audience, the name that tokens have for this server, and "
