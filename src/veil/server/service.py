@@ -15,6 +15,7 @@ from veil.errors import InputError, StorageTrouble
 from veil.files.atomic import remove_folder, writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
+from veil.server.answerable import require_form
 from veil.server.earth_answers import PLACE, on_earth, put_place
 from veil.server.jobs import Job, Jobs, Kind, cancel_jobs, queue_job
 from veil.server.map_facts import facts_of
@@ -135,6 +136,7 @@ class Service:
         told = {"map": record.id, "map_version": record.version, "coverage": _coverage(record)}
         if not record.files:
             return {"status": "no pose", "reason": "the map holds no image yet", **told}
+        require_form(head, record.policy, record.facts)
         try:
             answer = self._on_map(record, message, gravity)
         except DeadlineExceeded as error:
