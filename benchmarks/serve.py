@@ -113,7 +113,12 @@ def started(arguments: argparse.Namespace) -> subprocess.Popen:
     environment = {**os.environ, "VEIL_SERVE_WORKERS": str(arguments.workers), "VEIL_SERVE_LOG_REQUESTS": "true"}
     arguments.out.mkdir(parents=True, exist_ok=True)
     with (arguments.out / "server.log").open("w") as log:
-        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    while "veil serves" not in (arguments.out / "server.log").read_text():  # printed once it answers
+        if server.poll() is not None:
+            raise SystemExit(f"the server did not start; {arguments.out}/server.log says why")
+        time.sleep(0.1)
+    return server
 
 
 def waited(service: Service):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.maps import write_map
+from veil.server.geopose_protocol import query_of
 from veil.server.map_names import NameTaken
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
@@ -98,6 +100,16 @@ def test_a_body_is_refused_for_each_slip(server: Running, path: str, body: str, 
 def test_a_query_string_is_refused_for_each_slip(server: Running, path: str, told: str) -> None:
     answer = server.ask("GET", path)
     assert answer.status == 422 and told in answer.value["detail"], answer.data
+
+
+def test_a_request_of_the_geopose_protocol_has_each_key_once() -> None:
+    """Others might read the first value; unknown keys stay allowed, as the protocol's schema has it."""
+    request = '{"type": "geopose", "sensorReadings": {"cameraReadings": [{"imageBytes": "%s"}], "more": 1}, "id": "a"%s}'
+    image = base64.b64encode(b"no message at all").decode()
+    cases = {', "id": "b"': "the key 'id' stands twice", ', "timestamp": NaN': "NaN is no number", "": "the image format is"}
+    for more, told in cases.items():
+        with pytest.raises(InputError, match=told):
+            query_of((request % (image, more)).encode())
 
 
 def test_what_is_right_goes_through(server: Running) -> None:

@@ -15,6 +15,7 @@ from veil.geometry.rigid import Rigid
 from veil.names import require_known
 from veil.server.database import Statements
 from veil.server.map_records import MapRecord
+from veil.server.schema_check import require_valid
 
 # Of a map's facts, where it is on Earth.
 PLACE = "place"
@@ -53,4 +54,5 @@ def _place_facts(value: Mapping[str, Any]) -> dict[str, Any]:
     require_known("field of a place", value, known)
     for name in ("origin", "enu_from_map"):
         require_known(f"field of {name}", value[name], known[name])
+    require_valid("Place", value)
     return known

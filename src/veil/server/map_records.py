@@ -14,6 +14,7 @@ from typing import Any, Literal
 from veil.errors import InputError, StorageTrouble
 from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.blobs import Blobs, blob_name
+from veil.server.answerable import answered_forms
 from veil.server.blob_use import drop_loose, fasten, loosen
 from veil.server.database import Database, Row, Statements
 from veil.server.map_names import require_free
@@ -42,7 +43,7 @@ class MapRecord:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The map as JSON values, without what only the server needs."""
+        """The map as JSON values, without what only the server needs; its forms are those that it answers."""
         return {
             "map": self.id,
             "name": self.name,
@@ -50,7 +51,7 @@ class MapRecord:
             "version": self.version,
             "mapped": bool(self.files),
             **self.facts,
-            "policy": self.policy.as_json(),
+            "policy": {**self.policy.as_json(), "forms": answered_forms(self.policy, self.facts)},
         }
 
 

@@ -13,6 +13,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.atomic import remove, writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
+from veil.server.answerable import require_form
 from veil.server.deletion import CACHE, delete_map, leave
 from veil.server.earth_answers import PLACE, on_earth, put_place
 from veil.server.jobs import Job, Jobs, Kind, queue_job
@@ -150,6 +151,7 @@ class Service:
         told = {"map": record.id, "map_version": record.version, "coverage": _coverage(record)}
         if not record.files:
             return {"status": "no pose", "reason": "the map holds no image yet", **told}
+        require_form(head, record.policy, record.facts)
         try:
             answer = self._on_map(token.id, record, message, gravity)
         except DeadlineExceeded as error:

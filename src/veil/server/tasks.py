@@ -30,7 +30,7 @@ from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.line_mapping import map_lines
-from veil.pipelines.localization import localize
+from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import INDEXED_FROM, Map
 from veil.pipelines.pair_matching import KIND
@@ -39,6 +39,7 @@ from veil.pipelines.uploads import LoadedImage, files_of, loaded
 from veil.pipelines.weighing import weighed
 from veil.progress import Progress
 from veil.scene import Scene
+from veil.server.answerable import require_comparable
 from veil.server.entering import built_by_any, degenerate_message, evidence_of, farthest_move, usable_images
 from veil.server.map_facts import facts_of
 from veil.server.policy import MapPolicy
@@ -61,7 +62,6 @@ def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, 
     upload = decode(message)
     MapPolicy.of(policy).require_content(upload)
     form = upload.form
-    guarantee = form.guarantee
     return {
         "form": "words" if isinstance(form, Subsets) else "subspaces",
         "profile": None if isinstance(form, Subsets) else form.profile,
@@ -69,7 +69,7 @@ def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, 
         "positions": "lines" if isinstance(upload, LineUpload) else "positions",
         "features": len(upload),
         "kind": loaded(upload).kind,
-        "guarantee": getattr(guarantee, "reason", None),
+        "guarantee": getattr(form.guarantee, "reason", None),
         "degenerate": degenerate_message(upload),
     }
 
@@ -87,11 +87,12 @@ def localize_query(
         upload = replace(upload, gravity=np.array(gravity))
     MapPolicy.of(policy).require_content(upload)
     try:
+        require_comparable(upload, held_map(folder))
         found = localize(
             upload,
             held_map(folder),
             options=LocalizeOptions(workers=1),
-            word_options=None if not isinstance(upload.form, Subsets) else _word_options(),
+            word_options=_word_options() if isinstance(upload.form, Subsets) else None,
         )
     except (FileFormatError, OSError):  # indexes are read when they are first needed
         if Path(folder).is_dir():
@@ -124,7 +125,6 @@ def answer_of(found: Localization | NoPose) -> dict[str, Any]:
 
 def _word_options() -> WordOptions:
     from veil.geometry.robust.grouped import GroupedOptions
-    from veil.pipelines.localization import WORD_SECONDS
 
     return WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS), threads=1)
 
