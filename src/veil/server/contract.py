@@ -20,6 +20,7 @@ from veil.server.admission import ASKED
 from veil.server.conditional import unless_known
 from veil.server.problems import MEDIA_TYPE, STATUSES, TITLES
 from veil.server.schema_check import SCHEMAS, components
+from veil.server.strictness import is_strict
 
 JSON = "application/json"
 BINARY = {"type": "string", "format": "binary"}
@@ -143,7 +144,7 @@ def _operation(route: APIRoute) -> dict[str, Any]:
     }
     kinds = [*ANYWHERE, *told["problems"], *(OF_TOKENS if asked else ())]
     kinds += ["not-found"] if route.dependant.path_params else []
-    kinds += ["invalid"] if route.dependant.query_params else []
+    kinds += ["invalid"] if is_strict(route.path) else []  # a query that it does not know
     if 304 in told["answers"]:
         found["responses"]["200"]["headers"] = found["responses"]["304"]["headers"] = _ETAG
     if told["body"] is not None:

@@ -60,6 +60,11 @@ class _StrictRequest(Request):
         return self._json
 
 
+def is_strict(path: str) -> bool:
+    """Whether a route refuses parameters of the query which it does not have: others are of another protocol, or for people."""
+    return path.startswith("/v1/")
+
+
 class StrictRoute(APIRoute):
     """A route that refuses parameters of the query which it does not have, or that stand twice."""
 
@@ -69,7 +74,7 @@ class StrictRoute(APIRoute):
 
         async def strict(request: Request) -> Response:
             names = [name for name, _ in request.query_params.multi_items()]
-            if self.path.startswith("/v1/"):
+            if is_strict(self.path):
                 require_known("query parameter", names, known)
                 if len(set(names)) < len(names):
                     raise InputError("a query parameter stands twice; give each once")
