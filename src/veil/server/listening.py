@@ -17,6 +17,8 @@ from veil.server.connections import connection_options
 from veil.server.settings import ServerSettings
 
 log = logging.getLogger("veil.server")
+# Errors of an address that a name has and this machine does not, such as ::1 of localhost where there is no IPv6.
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def address_of(host: str, port: int) -> str:
@@ -32,18 +34,22 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
     """
     with ExitStack() as stack:
         found: list[socket.socket] = []
+        skipped: OSError | None = None
         for family, place in _places(host, port):
-            one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
+                one = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 one.bind((place[0], found[0].getsockname()[1] if found else port, *place[2:]))
             except OSError as error:
-                if error.errno == errno.EADDRNOTAVAIL and found:  # such as ::1 of localhost where there is no IPv6
-                    continue
-                raise InputError(_refusal(host, port, error)) from None
+                if error.errno not in _NOT_HERE:
+                    raise InputError(_refusal(host, port, error)) from None
+                skipped = error
+                continue
             found.append(one)
+        if not found:
+            raise InputError(_refusal(host, port, skipped or OSError(errno.EADDRNOTAVAIL, "no address")))
         yield found
 
 

@@ -73,7 +73,7 @@ def test_a_used_port_is_one_line_and_nothing_is_made(tmp_path: Path, capsys: pyt
 
 
 def test_hosts_that_are_none_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for host in ("no.such.host.invalid", "192.0.2.1"):
+    for host in ("no.such.host.invalid", "203.0.113.9"):
         assert run("serve", tmp_path / "store", "--host", host, "--port", 0) == 1
         shown = capsys.readouterr().err
         assert shown.count("\n") == 1 and host in shown and "host" in shown
@@ -138,3 +138,15 @@ def test_addresses_are_taken_once_each() -> None:
     with bound("localhost", 0) as sockets:
         assert len({one.getsockname()[1] for one in sockets}) == 1 and sockets[0].getsockname()[1] > 0
         assert len({one.getsockname()[0] for one in sockets}) == len(sockets)
+
+
+def test_an_address_that_this_machine_lacks_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name with three addresses, of which two are not here; a name with nothing but such ones is refused."""
+    here = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+    elsewhere = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (place, 0)) for place in ("203.0.113.9", "198.51.100.9")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [*elsewhere, here])
+    with bound("a.name", 0) as sockets:
+        assert [one.getsockname()[0] for one in sockets] == ["127.0.0.1"]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: elsewhere)
+    with pytest.raises(InputError, match="cannot listen"), bound("a.name", 0):
+        pass
