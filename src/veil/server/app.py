@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from veil import __version__
 from veil.forms import lifted_guarantee
 from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, admitted
-from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, MOST_HELD, BoundedBodies, read_message
+from veil.server.bodies import MESSAGE_BODY, MESSAGE_TYPE, MOST_HELD, BoundedBodies, read_message, said_length
 from veil.server.demo_routes import add_demo_page, add_dictionaries
 from veil.server.geopose_routes import add_geopose
 from veil.server.identities import IdentityProvider
@@ -131,6 +131,8 @@ def _add_health(app: FastAPI) -> None:
         with service.database.transaction() as rows:
             row = rows.one("SELECT count(*) AS waiting FROM jobs WHERE state IN ('queued', 'running')")
         found.jobs.set(0 if row is None else row["waiting"])
+        found.free.set(service.room.free())
+        found.no_room.set(service.room.left() <= 0)
         return Response(found.text(), media_type="text/plain; version=0.0.4")
 
     @app.get("/v1/policy", tags=["policy"])
@@ -212,8 +214,10 @@ def _add_contributions(app: FastAPI) -> None:
     async def contribute(map_id: str, request: Request, service: Services, token: Contributing) -> dict[str, Any]:
         """Give a message to a map; the same message again is the same contribution."""
         record = await run_in_threadpool(service.map, token, map_id)
-        message = await read_message(request, record.policy)
-        item, job = await to_thread.run_sync(service.contribute, token, map_id, message, limiter=app.state.waiting)
+        kept = await run_in_threadpool(service.kept_by, token)
+        with service.room.taking(min(said_length(request), record.policy.max_bytes), kept=kept):
+            message = await read_message(request, record.policy)
+            item, job = await to_thread.run_sync(service.contribute, token, map_id, message, limiter=app.state.waiting)
         _wake(request)
         head = await run_in_threadpool(service.receipts.head)
         return {**item.as_json(), "job": None if job is None else job.id, "receipts_head": head}

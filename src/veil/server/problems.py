@@ -14,7 +14,8 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from veil.errors import CannotWrite, FileFormatError, InputError, PirError, StorageTrouble, VeilError, WireError
+from veil.errors import CannotWrite, FileFormatError, InputError, NoRoom, PirError, StorageTrouble, VeilError, WireError
+from veil.files.atomic import FULL
 from veil.server.identities import IssuerAway
 from veil.server.policy import NotAMessage, Refused
 from veil.server.processes import Busy
@@ -54,6 +55,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (QuotaExceeded, 429, "quota"),
     (Busy, 503, "busy"),
     (IssuerAway, 503, "issuer"),
+    (NoRoom, 503, "no-room"),
     (StorageTrouble, 503, "storage"),
     (FileFormatError, 503, "storage"),
     (CannotWrite, 503, "storage"),
@@ -75,6 +77,7 @@ TITLES = {
     "busy": "The server is busy",
     "issuer": "The issuer of access tokens is away",
     "storage": "The server cannot use its storage now",
+    "no-room": "The server's disk has no room for this",
     "invalid": "The request cannot be used",
     "no-pose": "No pose is better than chance",
     "unavailable": "The server cannot do this now",
@@ -97,6 +100,9 @@ def answer_to(error: Exception) -> Response:
         if isinstance(error, known):
             if isinstance(error, IssuerAway):
                 return problem(status, kind, str(error), {"Retry-After": "30"})
+            if isinstance(error, NoRoom):
+                log.warning("%s: %s", type(error).__name__, error)
+                return problem(status, kind, "try again later; what is deleted makes room", {"Retry-After": "60"})
             if status == 503 and kind in ("storage", "unavailable"):
                 log.warning("%s: %s", type(error).__name__, error)
                 return problem(status, kind, "try again later; the server's log says more", {"Retry-After": "10"})
@@ -110,6 +116,8 @@ def answer_to(error: Exception) -> Response:
             return problem(status, kind, str(error), headers)
     if isinstance(error, ClientDisconnect):
         return problem(400, "http", "the connection ended before the body")
+    if isinstance(error, OSError) and error.errno in FULL:
+        return answer_to(NoRoom(str(error)))
     if isinstance(error, sqlite3.Error | OSError):
         log.warning("%s: %s", type(error).__name__, error)
         return problem(503, "storage", "try again later; the server's log says more", {"Retry-After": "10"})
