@@ -105,6 +105,7 @@ class SqliteDatabase:
         self._idle: list[sqlite3.Connection] = []
         # Never used: whoever closes the last connection deletes the log, and the room that it holds.
         self._anchor: sqlite3.Connection | None = None
+        self._was_full = False
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
@@ -125,8 +126,10 @@ class SqliteDatabase:
             with self._connection() as connection:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE")
-                # Less than there are pages is as many as there are.
-                connection.execute(f"PRAGMA max_page_count = {1 if self.is_full() else _UNLIMITED}")
+                if (is_full := self.is_full()) or self._was_full:  # connections keep what was set
+                    self._was_full = True
+                    # Less than there are pages is as many as there are.
+                    connection.execute(f"PRAGMA max_page_count = {1 if is_full else _UNLIMITED}")
                 try:
                     yield SqliteStatements(connection)
                     connection.commit()
