@@ -216,9 +216,12 @@ def test_it_starts_on_a_full_disk(disk: Path, messages: list[bytes], reserved: b
         with pytest.raises(NoRoom, match=r"there is no room for .*veil.sqlite; make room on its disk, and start again"):
             Service(disk / "store")
         return
-    service = Service(disk / "store", ServerSettings(workers=1))
-    assert service.delete(token, item.id)[0] is not None
-    service.close()
+    with running(Service(disk / "store", ServerSettings(workers=1))) as server:  # with its sweep, and a new token
+        assert server.ask("GET", "/readyz").status == 200
+        answer = server.ask("DELETE", f"/v1/contributions/{item.id}")
+        job = answer.value["job"]
+        assert answer.status == 200 or server.done(job)["state"] == "done"
+        assert server.ask("GET", f"/v1/contributions/{item.id}/receipt").status == 200
 
 
 def test_requests_beyond_what_the_database_can_hold_are_counted_in_memory(disk: Path) -> None:
@@ -261,3 +264,22 @@ def test_no_deleted_row_is_left_in_the_log_of_a_full_disk(disk: Path, monkeypatc
         assert log.stat().st_size >= database.SPARE
         (disk / "fill").unlink()
         found.close()
+
+
+@pytest.mark.slow
+def test_shared_storage_beside_a_full_folder(
+    disk: Path, shared_settings: ServerSettings, door: dict[str, Features], messages: list[bytes]
+) -> None:
+    """Its database counts, and its bucket keeps; queries of what is laid out and deletion go on, contributions are refused."""
+    service = Service(disk / "store", shared_settings)
+    with running(service, jobs=False) as server:
+        lobby, empty = in_map(service, next(iter(door.values())), disk), service.records.make("empty", MapPolicy())
+        names = given(server, empty.id, messages[:1])
+        fill(disk)
+        assert server.ask("POST", f"/v1/maps/{lobby}/localize", body=messages[5]).status == 200
+        refused = server.ask("POST", f"/v1/maps/{empty.id}/contributions", body=messages[1])
+        assert kinds(refused) == (503, "urn:veil:no-room")
+        assert server.ask("DELETE", f"/v1/contributions/{names[0]}").status == 200
+        assert not len(service.tokens._uncounted)
+        (disk / "fill").unlink()
+        given(server, empty.id, messages[1:2])
