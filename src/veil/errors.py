@@ -17,6 +17,10 @@ class CannotWrite(InputError):
     """A file cannot be written: the disk is full, or the place is not to be written to; nothing half-written is left."""
 
 
+class NoRoom(CannotWrite):
+    """The disk is full, or what is left of it is kept for other things."""
+
+
 class NoFace(InputError):
     """A photograph shows no usable face, or several where only one is allowed; callers treat this as an answer, not a fault."""
 

@@ -202,8 +202,8 @@ def arrays_of(data: bytes) -> list[bytes]:
     return found
 
 
-# The files that say to which store a server's folder, blobs and tiles belong.
-NOTES = {"storage.json", "blobs/store.json", "tiles/store.json"}
+# The files that say to which store a server's folder, blobs and tiles belong, and the one that holds room on the disk.
+NOTES = {"storage.json", "blobs/store.json", "tiles/store.json", "reserve"}
 
 
 def values_of(path: Path) -> Iterator[bytes]:

@@ -5,6 +5,7 @@ What is being written has one kind of name, `.NAME.RANDOM.veil.part`, by which t
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -15,12 +16,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from veil.errors import CannotWrite, FileFormatError
+from veil.errors import CannotWrite, FileFormatError, NoRoom
 
 # How the name of what is being written goes on after that of the file; SQLite puts a journal beside it.
 PART = ".veil.part"
 # An earlier veil wrote ".part" alone, as others may, too: only where every file is veil's are these taken for leftovers.
 _LEFTOVER = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}(?P<mark>\.veil)?\.part([.-].*)?")
+# What the operating system says of a disk, or a user's share of it, that is full.
+FULL = (errno.ENOSPC, errno.EDQUOT)
 # What nobody has written to for so long was left by a kill.
 STALE_S = 60.0
 # A process that writes into a folder for the first time deletes what is older than this: libraries may write one for long.
@@ -61,11 +64,12 @@ def replacing(path: Path, *, suffix: str | None = None, private: bool = False) -
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A block that writes `path`, in which errors of the operating system become CannotWrite, an InputError."""
+    """A block that writes `path`, in which errors of the operating system become CannotWrite (NoRoom), an InputError."""
     try:
         yield
     except OSError as error:
-        raise CannotWrite(f"cannot write {path}: {error.strerror or error}; choose another place or free it") from None
+        kind = NoRoom if error.errno in FULL else CannotWrite
+        raise kind(f"cannot write {path}: {error.strerror or error}; choose another place or free it") from None
 
 
 def write_bytes(path: Path, data: bytes, *, private: bool = False) -> None:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 from veil import __version__
 from veil.server.addresses import Addresses, networks_of
 from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, identified
-from veil.server.bodies import MESSAGE_TYPE, BoundedBodies, read_message
+from veil.server.bodies import MESSAGE_TYPE, BoundedBodies, read_message, said_length
 from veil.server.conditional import add_heads
 from veil.server.contract import add_contract, says
 from veil.server.demo_routes import add_demo_page, add_dictionaries
@@ -191,8 +191,10 @@ def _add_contributions(app: FastAPI) -> None:
     async def contribute(map_id: str, request: Request, service: Services, token: Contributing) -> dict[str, Any]:
         """Give a message to a map; the same message again is the same contribution."""
         record = await run_in_threadpool(service.map, token, map_id)
-        message = await read_message(request, record.policy)
-        item, job = await app.state.waiting.run(token.id, service.contribute, token, map_id, message)
+        kept = await run_in_threadpool(service.kept_by, token)
+        with service.room.taking(min(said_length(request), record.policy.max_bytes), kept=kept):
+            message = await read_message(request, record.policy)
+            item, job = await app.state.waiting.run(token.id, service.contribute, token, map_id, message)
         _wake(request)
         head = await run_in_threadpool(service.receipts.head)
         return {**item.as_json(), "job": None if job is None else job.id, "receipts_head": head}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -9,16 +10,25 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, NoRoom
 from veil.files.atomic import replacing, writing
+from veil.files.reserve import LEAST, disk_of
 from veil.files.sqlite import PATIENCE_S, trouble
 from veil.server.schema import VERSION, make_tables, require_known, upgrade, version_in
 from veil.server.statements import Row, Statements
 
+log = logging.getLogger("veil.server")
 # How the name of a copy ends that is kept until an older database is brought up to this version.
 COPY = ".version-"
 # Connections that are kept open while nobody uses them.
 MOST_IDLE = 16
+# Bytes that the file and the log beside it hold for what is written while the disk is full, and pages of the log from which
+# on it is moved into the file, which are half as many: what a transaction needs is then there, and never asked of the disk.
+SPARE, _PAGE = 1 << 20, 4096
+_MOVED = SPARE // _PAGE // 2
+_FRAME = _PAGE + 24
+# SQLite's own limit of pages.
+_UNLIMITED = (1 << 30) - 1
 
 
 @runtime_checkable
@@ -28,7 +38,7 @@ class Database(Protocol):
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[Statements]:
         """Statements that take effect together when the block ends, or not at all if it raises; no other writer is between.
 
-        `durable` returns only when they would survive a power cut.
+        `durable` returns only when they would survive a power cut. Raises NoRoom where the disk is full.
         """
 
     def clear_log(self, *, left_over: bool = False) -> None:
@@ -37,8 +47,16 @@ class Database(Protocol):
         A database that would be held up too often by it may leave it for later; `left_over` asks for what was left.
         """
 
+    def is_full(self) -> bool:
+        """Whether the disk is full, as far as it is known: nothing should be written that can wait."""
+
     def close(self) -> None:
         """Give connections back."""
+
+
+def _log_bytes(size: int) -> int:
+    """Bytes of the log of a transaction that overwrites so many bytes, with the few pages that it changes beside."""
+    return (size // _PAGE + 16) * _FRAME
 
 
 class SqliteStatements:
@@ -74,19 +92,27 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 class SqliteDatabase:
     """Records in one SQLite file in WAL mode, made where it is missing; a connection for each transaction that is open.
 
-    What is deleted is overwritten in the file (`secure_delete`). A file of an older version is brought up to this one, at once
-    or not at all; a copy of it lies beside it meanwhile. Raises InputError if the file cannot be made, FileFormatError if it is
-    of a newer version or none of ours.
+    What is deleted is overwritten in the file (`secure_delete`). The file has free pages, and the log beside it is as long as
+    usual transactions need, so that rows are written and deleted while the disk is full: then the file does not grow, as what
+    cannot be moved from the log into it would fill the log for good.
+
+    A file of an older version is brought up to this one, at once or not at all; a copy of it lies beside it meanwhile. Raises
+    InputError if the file cannot be made, FileFormatError if it is of a newer version or none of ours.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._idle: list[sqlite3.Connection] = []
+        # Never used: whoever closes the last connection deletes the log, and the room that it holds.
+        self._anchor: sqlite3.Connection | None = None
+        self._was_full = False
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         try:
             self._prepare()
+        except NoRoom:
+            raise NoRoom(f"there is no room for {path}; make room on its disk, and start again") from None
         except sqlite3.DatabaseError as error:
             told = trouble(error) if isinstance(error, sqlite3.OperationalError) else "other"
             if told != "other":
@@ -96,28 +122,67 @@ class SqliteDatabase:
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[Statements]:
         """Statements of one transaction, as `Database` says."""
-        with self._connection() as connection:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield SqliteStatements(connection)
-                connection.commit()
-            except BaseException:
-                connection.rollback()
-                raise
+        try:
+            with self._connection() as connection:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                connection.execute("BEGIN IMMEDIATE")
+                if (is_full := self.is_full()) or self._was_full:  # connections keep what was set
+                    self._was_full = True
+                    # Less than there are pages is as many as there are.
+                    connection.execute(f"PRAGMA max_page_count = {1 if is_full else _UNLIMITED}")
+                try:
+                    yield SqliteStatements(connection)
+                    connection.commit()
+                except BaseException:
+                    connection.rollback()
+                    raise
+        except sqlite3.OperationalError as error:
+            # The memory that connections share is a file, too, and says nothing better.
+            if trouble(error) == "full" or ("disk I/O error" in str(error) and self.is_full()):
+                raise NoRoom(f"cannot write {self.path}: there is no room on its disk") from None
+            raise
 
     def close(self) -> None:
         """Close all connections that nobody uses, and empty the log beside the file."""
         while self._idle:
             self._idle.pop().close()
+        if self._anchor is not None:
+            self._anchor.close()
+            self._anchor = None
 
     def clear_log(self, *, left_over: bool = False) -> None:
-        """Move what the log beside the file holds into the file, so that no deleted row is left there.
+        """Move what the log beside the file holds into the file, and overwrite it, so that no deleted row is left there.
 
-        Whoever reads or writes for long, or a kill, leaves some of it over for the next time.
+        Whoever reads or writes for long, a kill or a full disk leaves some of it over for the next time.
         """
-        with self._connection() as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        try:
+            with self._connection() as connection:
+                busy, held, _ = connection.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
+            if not busy and not any(
+                self._overwritten(size) for size in (SPARE, SPARE // 2) if _log_bytes(size) >= held * _FRAME
+            ):
+                with self._connection() as connection:
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._overwritten(SPARE)
+        except sqlite3.OperationalError as error:
+            if not self.is_full():
+                raise
+            log.warning("%s: the log is emptied when there is room: %s", self.path, error)
+
+    def _overwritten(self, size: int) -> bool:
+        """Whether so many bytes of the log are overwritten; the file has free pages for as many then."""
+        try:
+            with self.transaction() as found:
+                found.run("CREATE TABLE spare (content)")
+                found.run("INSERT INTO spare VALUES (zeroblob(:size))", size=size)
+                found.run("DROP TABLE spare")
+            return True
+        except NoRoom:
+            return False
+
+    def is_full(self) -> bool:
+        """Whether less is free than a transaction may need, as `Database` says."""
+        return disk_of(self.path.parent).free < LEAST
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -147,6 +212,12 @@ class SqliteDatabase:
 
     def _connected(self) -> sqlite3.Connection:
         """A new connection to the file, which must be there: a file that is away must not be made anew without its rows."""
+        if self._anchor is None:
+            self._anchor = self._opened()
+            self._anchor.execute("SELECT name FROM sqlite_master").fetchone()  # from now on it uses the log
+        return self._opened()
+
+    def _opened(self) -> sqlite3.Connection:
         found = sqlite3.connect(
             f"{self.path.resolve().as_uri()}?mode=rw",
             timeout=PATIENCE_S,
@@ -158,6 +229,8 @@ class SqliteDatabase:
             found.row_factory = sqlite3.Row
             _write_ahead(found)
             found.execute("PRAGMA secure_delete = ON")
+            found.execute(f"PRAGMA wal_autocheckpoint = {_MOVED}")
+            found.execute(f"PRAGMA journal_size_limit = {_log_bytes(SPARE)}")
         except BaseException:
             found.close()
             raise

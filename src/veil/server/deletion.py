@@ -30,7 +30,7 @@ REMOVED = "removed"
 
 
 def leave(service: Service, items: Sequence[Contribution], *, by: str, why: str) -> tuple[list[Receipt], Job | None]:
-    """Delete contributions that are in no map, and queue the removal of the others.
+    """Delete contributions that are in no map, and the messages of the others, whose removal from their maps is queued.
 
     Raises InputError or StorageTrouble if bytes cannot be deleted; then they are leaving, and a sweep tries again.
     """
@@ -45,6 +45,9 @@ def leave(service: Service, items: Sequence[Contribution], *, by: str, why: str)
                 job = queue_job(found, item.map_id, "remove", by or item.token)
             else:
                 gone.append(item)
+        loosen(found, [item.digest for item in items], "left")
+    # No map needs the messages of what leaves it; on a full disk they are the room for its next version.
+    service.records.drop_unused([item.digest for item in items], leaving={item.id for item in items})
     for map_id in {item.map_id for item in gone}:
         clear_work(service.folder, map_id)
     return erase(service, [item.id for item in gone]), job

@@ -53,6 +53,8 @@ def add_health(app: FastAPI) -> None:
         with service.database.transaction() as rows:
             row = rows.one("SELECT count(*) AS waiting FROM jobs WHERE state IN ('queued', 'running')")
         found.jobs.set(0 if row is None else row["waiting"])
+        found.free.set(service.room.free())
+        found.no_room.set(service.room.left() <= 0)
         return Response(found.text(), media_type=METRICS_TYPE)
 
     @app.get("/v1/policy", tags=["policy"], openapi_extra=says({200: "ServicePolicy"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -134,8 +134,14 @@ class Jobs:
         with self._database.transaction() as found:
             return [_job(row) for row in found.all("SELECT * FROM jobs WHERE map = :map ORDER BY created, id", map=map_id)]
 
-    def take(self, worker: str) -> Job | None:
-        """The oldest job that nobody works on, of a map that no other job works on; None without one.
+    def open(self) -> list[Job]:
+        """The jobs that wait or are worked on, oldest first."""
+        with self._database.transaction() as found:
+            rows = found.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
+        return [_job(row) for row in rows]
+
+    def take(self, worker: str, *, but: Collection[str] = ()) -> Job | None:
+        """The oldest job that nobody works on, of a map that no other job works on, and not one of `but`; None without one.
 
         It is `worker`'s for `LEASE_S` after each `beat`. A job that was taken `ATTEMPTS` times before is failed instead.
         """
@@ -143,9 +149,15 @@ class Jobs:
         with self._database.transaction() as found:
             rows = found.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
             # A lease that ends later than any can was given before the clock was set back.
-            running = {row["map"]: row for row in rows if row["state"] == "running"}
+            running = {row["map"]: row for row in rows if row["state"] == "running" and row["worker"]}
             working = {name for name, row in running.items() if now < row["lease"] <= now + LEASE_S}
             for row in rows:
+                if row["id"] in but:
+                    # Whoever began it may still work on it, and its result counts no more: others of its map go before.
+                    if row["map"] not in working and running.get(row["map"], {}).get("id") == row["id"]:
+                        found.run("UPDATE jobs SET worker = '', lease = 0 WHERE id = :id", id=row["id"])
+                        del running[row["map"]]
+                    continue
                 # Whoever began one job of a map and was not heard of may still work on it: that one is taken first.
                 if row["map"] in working or running.get(row["map"], row)["id"] != row["id"]:
                     continue

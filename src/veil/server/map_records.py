@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from veil.errors import InputError, StorageTrouble
+from veil.errors import InputError, NoRoom, StorageTrouble
 from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.blobs import Blobs, blob_name
 from veil.server.answerable import answered_forms
@@ -121,6 +121,13 @@ class MapRecords:
         with self.database.transaction() as found:
             return [item for item in contributions_in(found, map_id) if token is None or item.token == token]
 
+    def bytes_of(self, *, token: str | None = None, map_id: str | None = None) -> int:
+        """Bytes of all messages of a token, or else to a map."""
+        column, value = ("map", map_id) if token is None else ("token", token)
+        with self.database.transaction() as found:
+            row = found.one(f"SELECT sum(bytes) AS bytes FROM contributions WHERE {column} = :value", value=value)
+        return int(row["bytes"] or 0) if row is not None else 0
+
     def contribution(self, contribution: str) -> Contribution | None:
         """The contribution of this id, None without one."""
         with self.database.transaction() as found:
@@ -137,7 +144,9 @@ class MapRecords:
         """Keep bytes that were kept before, and may have been dropped; returns and raises what `keep` does."""
         try:
             return self.blobs.put(data)
-        except InputError as error:  # a full disk
+        except NoRoom:
+            raise
+        except InputError as error:
             raise StorageTrouble(str(error)) from None
 
     def keep_files(self, folder: Path) -> dict[str, str]:

@@ -24,6 +24,8 @@ class Metrics:
         )
         self.poses = Counter("veil_queries_total", "Queries answered", ("status",), registry=self.registry)
         self.jobs = Gauge("veil_jobs", "Jobs that wait or are worked on", registry=self.registry)
+        self.free = Gauge("veil_free_bytes", "Free bytes of the disk of the server's folder", registry=self.registry)
+        self.no_room = Gauge("veil_no_room", "Whether contributions are refused for want of room", registry=self.registry)
 
     def text(self) -> bytes:
         """The numbers as Prometheus reads them."""

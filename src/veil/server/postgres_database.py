@@ -138,6 +138,10 @@ class PostgresDatabase:
                 found.run("INSERT INTO facts (name, value) VALUES (:name, '1') ON CONFLICT (name) DO NOTHING", name=_UNCLEARED)
         self._rest_until = time.monotonic() + REST * (time.monotonic() - begun)
 
+    def is_full(self) -> bool:
+        """Whether its disk is full: nobody says so before a statement fails."""
+        return False
+
     def close(self) -> None:
         """Close the connection; the next transaction makes another."""
         with self._turn:

@@ -15,7 +15,8 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from veil.errors import CannotWrite, FileFormatError, InputError, PirError, StorageTrouble, VeilError, WireError
+from veil.errors import CannotWrite, FileFormatError, InputError, NoRoom, PirError, StorageTrouble, VeilError, WireError
+from veil.files.atomic import FULL
 from veil.server.conditional import methods_of
 from veil.server.identities import IssuerAway
 from veil.server.map_names import NameTaken, UnknownMap
@@ -59,6 +60,7 @@ KINDS: tuple[tuple[type[Exception], int, str], ...] = (
     (QuotaExceeded, 429, "quota"),
     (Busy, 503, "busy"),
     (IssuerAway, 503, "issuer"),
+    (NoRoom, 503, "no-room"),
     (StorageTrouble, 503, "storage"),
     (FileFormatError, 503, "storage"),
     (CannotWrite, 503, "storage"),
@@ -82,6 +84,7 @@ TITLES = {
     "busy": "The server is busy",
     "issuer": "The issuer of access tokens is away",
     "storage": "The server cannot use its storage now",
+    "no-room": "The server's disk has no room for this",
     "invalid": "The request cannot be used",
     "version": "Another version is spoken here",
     "no-pose": "No pose is better than chance",
@@ -120,6 +123,9 @@ def answer_to(error: Exception) -> Response:
         if isinstance(error, known):
             if isinstance(error, IssuerAway):
                 return problem(status, kind, str(error), {"Retry-After": "30"})
+            if isinstance(error, NoRoom):
+                log.warning("%s: %s", type(error).__name__, error)
+                return problem(status, kind, "try again later; what is deleted makes room", {"Retry-After": "60"})
             if status == 503 and kind in ("storage", "unavailable"):
                 log.warning("%s: %s", type(error).__name__, error)
                 return problem(status, kind, "try again later; the server's log says more", {"Retry-After": "10"})
@@ -133,6 +139,8 @@ def answer_to(error: Exception) -> Response:
             return problem(status, kind, str(error), headers)
     if isinstance(error, ClientDisconnect):
         return problem(400, "http", "the connection ended before the body")
+    if isinstance(error, OSError) and error.errno in FULL:
+        return answer_to(NoRoom(str(error)))
     if isinstance(error, sqlite3.Error | OSError):
         log.warning("%s: %s", type(error).__name__, error)
         return problem(503, "storage", "try again later; the server's log says more", {"Retry-After": "10"})

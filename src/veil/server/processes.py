@@ -16,7 +16,8 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from veil.errors import CannotWrite, InputError, VeilError
+from veil.errors import CannotWrite, InputError, NoRoom, VeilError
+from veil.files.atomic import FULL
 
 Result = TypeVar("Result")
 Tell = Callable[[str, int, int], None]
@@ -259,7 +260,8 @@ def _serve(connection: Connection, parent: int, threads: int) -> None:
             except MemoryError:
                 os._exit(1)
             except OSError as error:  # of the disk, whatever was asked
-                answer = ("failed", CannotWrite(f"cannot use the disk: {error.strerror or type(error).__name__}"))
+                kind = NoRoom if error.errno in FULL else CannotWrite
+                answer = ("failed", kind(f"cannot use the disk: {error.strerror or type(error).__name__}"))
             except Exception as error:  # what nobody foresaw must not take the worker's other tasks along
                 answer = ("failed", InputError(f"it cannot be used ({type(error).__name__})"))
             try:

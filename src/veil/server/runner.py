@@ -9,10 +9,11 @@ import secrets
 import shutil
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from veil.errors import CannotWrite, InputError, StorageTrouble, VeilError
+from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilError
 from veil.files.atomic import remove
 from veil.server.backups import update_backups
 from veil.server.deletion import MATCHES, REMOVED, WORK, clear_version, clear_work, erase, note_removed
@@ -34,6 +35,7 @@ from veil.server.statements import Statements
 from veil.server.suspects import doubted
 from veil.server.sweeping import sweep
 from veil.server.tasks import MapOutcome, MapWork, change_map
+from veil.server.waiting_jobs import WaitingJobs
 
 log = logging.getLogger("veil.server")
 # How often the queue of jobs is looked at, and what is over is looked for.
@@ -53,6 +55,8 @@ class Runner:
     def __init__(self, service: Service) -> None:
         self.service = service
         self.name = f"{os.getpid()}-{secrets.token_hex(4)}"
+        self._waiting = WaitingJobs(service)
+        self._looked = -math.inf
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._process = Process(threads=service.settings.map_workers)
@@ -75,7 +79,7 @@ class Runner:
 
     def work_once(self) -> Job | None:
         """Take a job and do it; None if there is none."""
-        job = self.service.jobs.take(self.name)
+        job = self.service.jobs.take(self.name, but=self._waiting.ids())
         if job is not None:
             self._do(job)
         return job
@@ -84,9 +88,10 @@ class Runner:
         swept, woken, offset = -math.inf, False, _clock_offset()
         while not self._stop.is_set():
             try:
+                self._keep_room()
                 if time.monotonic() - swept > SWEEP_S:
                     swept, woken, before, offset = time.monotonic(), True, offset, _clock_offset()
-                    sweep(self.service, expires=abs(offset - before) < CLOCK_S)
+                    self.service.room.acting(partial(sweep, self.service, expires=abs(offset - before) < CLOCK_S))
                 if self.work_once() is not None:
                     woken = True
                     continue
@@ -99,6 +104,12 @@ class Runner:
             woken = self._wake.wait(LOOK_S) or woken
             self._wake.clear()
 
+    def _keep_room(self) -> None:
+        """Look now and then whether there is room for the reserve."""
+        if time.monotonic() - self._looked > PAUSE_S:
+            self._looked = time.monotonic()
+            self.service.keep_room()
+
     def _do(self, job: Job) -> None:
         """Do a job, and record what came of it, if it is still this server's."""
         service = self.service
@@ -106,6 +117,7 @@ class Runner:
         if record is None:
             return
         folder = service.folder / WORK / record.id / f"{job.id}-{secrets.token_hex(4)}"
+        free = service.room.free()
         try:
             # Of servers that were killed, or lost their lease: what they would still bring is not taken.
             clear_work(service.folder, record.id)
@@ -119,7 +131,11 @@ class Runner:
                 self._finish(job, items)
         except WorkerDied as error:  # it is tried again
             log.warning("job %s: %s", job.id, error)
-            self._release(job)
+            self._release(job, counts=not service.room.is_full())
+        except NoRoom as error:  # it waits until there is more
+            log.warning("job %s waits for room: %s", job.id, error)
+            self._waiting.met_full_disk(job, free)
+            self._release(job, counts=False)
         except (CannotWrite, StorageTrouble):  # nobody's fault either: it is tried again when the storage answers
             self._release(job, counts=False)
             raise
@@ -132,6 +148,10 @@ class Runner:
         except VeilError as error:
             if not folder.is_dir():  # another server took the job, and cleared up
                 self._release(job)
+                return
+            if service.room.is_full():  # libraries say it in many ways
+                self._waiting.met_full_disk(job, free)
+                self._release(job, counts=False)
                 return
             with service.database.transaction(durable=True) as found:
                 end_job(found, job, "failed", {"reason": str(error)})
@@ -176,6 +196,7 @@ class Runner:
             if time.monotonic() - beaten[0] > 5.0:
                 beaten[0] = time.monotonic()
                 try:
+                    self._keep_room()
                     return self.service.jobs.beat(job, *shown[-1])
                 except (
                     Exception

@@ -32,8 +32,10 @@ from veil.server.map_records import (
 from veil.server.policy import MapPolicy
 from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
 from veil.server.receipts import Receipts
+from veil.server.room import REFUSED, Room
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_parts
+from veil.server.store_identity import StoreParts
 from veil.server.suspects import require_share
 from veil.server.tasks import examine, localize_query, ready
 from veil.server.tokens import Token, Tokens
@@ -53,9 +55,9 @@ class Service:
     - `folder`: made where it is missing; several servers may share it.
     - `settings`: of the server; None: the defaults.
 
-    Attributes: `store`, the id of the store, `tokens`, `records`, `jobs`, `receipts`, and `unnamed`, names of blobs that are of
-    another database (as the last sweep found them). `open_pool` starts the processes that look at messages; close it after
-    use. Raises InputError or FileFormatError for a folder that cannot be used.
+    Attributes: `store`, the id of the store, `tokens`, `records`, `jobs`, `receipts`, `room`, that of the disk, and `unnamed`,
+    names of blobs that are of another database (as the last sweep found them). `open_pool` starts the processes that look at
+    messages; close it after use. Raises InputError or FileFormatError for a folder that cannot be used.
     """
 
     def __init__(self, folder: Path, settings: ServerSettings | None = None) -> None:
@@ -64,13 +66,9 @@ class Service:
         with writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
-        self._parts = open_parts(folder, self.settings)
+        self.room = Room(folder)
+        self._parts, self.store = self.room.acting(self._opened)
         self.database = self._parts.database
-        try:
-            self.store = self._parts.begin()
-        except BaseException:
-            self.database.close()
-            raise
         self.records = MapRecords(self.database, self._parts.blobs)
         self.tokens = Tokens(self.database)
         self.jobs = Jobs(self.database)
@@ -78,15 +76,29 @@ class Service:
         self.pool: WorkerPool | None = None
         self.unnamed: list[str] = []
 
+    def _opened(self) -> tuple[StoreParts, str]:
+        """The parts of the store, and its id."""
+        parts = open_parts(self.folder, self.settings)
+        try:
+            return parts, parts.begin()
+        except BaseException:
+            parts.database.close()
+            raise
+
     def require_whole(self) -> None:
         """Raise FileFormatError unless database, blobs, folder and tiles still belong to one store."""
         self._parts.require_whole()
 
     def warnings(self) -> list[str]:
         """What an administrator should know, as sentences for everybody."""
-        if not self.unnamed:
-            return []
-        return [f"{len(self.unnamed)} blobs are not known to the database and are kept: see `veil serve adopt`"]
+        told = [f"{len(self.unnamed)} blobs are not known to the database and are kept: see `veil serve adopt`"]
+        return [*(told if self.unnamed else []), *([REFUSED] if self.room.left() <= 0 else [])]
+
+    def keep_room(self) -> None:
+        """Hold the room again that was given up, if it is there, and count what could not be counted."""
+        if self.room.keep():
+            self.database.clear_log(left_over=True)
+        self.tokens.count()
 
     def open_pool(self) -> WorkerPool:
         """Start the processes that look at messages, and return when they have loaded what they need."""
@@ -100,7 +112,10 @@ class Service:
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-        self.database.close()
+        try:
+            self.tokens.count()
+        finally:
+            self.database.close()
 
     def map(self, token: Token, map_id: str) -> MapRecord:
         """A map that a token may use. Raises NotFound for any other."""
@@ -108,6 +123,10 @@ class Service:
         if record is None:
             raise NotFound("there is no such map, or the token may not use it; GET /v1/maps lists those that it may use")
         return record
+
+    def kept_by(self, token: Token) -> int:
+        """Bytes of a token's contributions, as many as have to be left for others; 0 for one that may administrate."""
+        return 0 if token.allows("admin") else self.records.bytes_of(token=token.id)
 
     def contribute(self, token: Token, map_id: str, message: bytes) -> tuple[Contribution, Job | None]:
         """Keep a message for a map, and the job that enters it; the same message of the same token is kept once.
@@ -175,12 +194,13 @@ class Service:
             if known is not None:
                 return known, None
             raise NotFound("there is no such contribution, or it is not of this token")
-        receipts, job = leave(self, [item], by=token.id, why="asked")
+        receipts, job = self.room.acting(lambda: leave(self, [item], by=token.id, why="asked"))
         return receipts[0] if receipts else None, job
 
     def delete_map(self, token: Token, map_id: str) -> list[Receipt]:
         """Delete a map with all contributions to it; returns their receipts. Raises NotFound for a map that does not exist."""
-        return delete_map(self, self.map(token, map_id), by=token.id)
+        record = self.map(token, map_id)
+        return self.room.acting(lambda: delete_map(self, record, by=token.id))
 
     def import_map(self, name: str, folder: Path, policy: MapPolicy | None = None) -> MapRecord:
         """Take a map that `veil map` wrote into the server, whole.
@@ -227,7 +247,7 @@ class Service:
         """The folder with the files of a map's version, laid out where it is missing; None if there is a newer version."""
         folder = self.folder / CACHE / record.id / str(record.version)
         try:
-            self.records.lay_out(record.files, folder)
+            self.room.acting(lambda: self.records.lay_out(record.files, folder))
         except (InputError, FileFormatError):
             if self._is_present(record):
                 raise

@@ -7,12 +7,14 @@ import json
 import math
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from veil.errors import InputError, RangeError
+from veil.errors import InputError, NoRoom, RangeError
 from veil.server.database import Database, Row, Statements
+from veil.server.uncounted import Uncounted, add_usage
 
 Scope = Literal["localize", "contribute", "admin"]
 SCOPES: tuple[Scope, ...] = ("localize", "contribute", "admin")
@@ -92,10 +94,11 @@ class Token:
 
 
 class Tokens:
-    """The tokens of a server and what they have used."""
+    """The tokens of a server and what they have used; while the database's disk is full, requests are counted in memory."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._uncounted = Uncounted()
 
     def make(
         self, name: str, scopes: Sequence[Scope], *, maps: Sequence[str] | None = None, quota: Quota | None = None
@@ -137,15 +140,18 @@ class Tokens:
         """
         if not secret:
             raise Unauthorized("the request has no token; send it as `Authorization: Bearer veil_...`")
-        with self._database.transaction() as found:
-            row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=_digest(secret))
+        digest = _digest(secret)
+
+        def known(found: Statements) -> Token:
+            row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=digest)
             if row is None or row["revoked"] is not None:
                 raise Unauthorized("the token is unknown or revoked; ask the server's administrator for another")
             token = _token(row)
             if scope is not None and not token.allows(scope):
                 raise Forbidden(f"the token does not have the scope {scope!r}; it has {', '.join(token.scopes)}")
-            _charge(found, token, body_bytes)
-        return token
+            return token
+
+        return self._charged(known, body_bytes)
 
     def admit_subject(
         self,
@@ -165,7 +171,8 @@ class Tokens:
         if not scopes:
             raise Forbidden("the access token gives none of this server's scopes; the issuer's administrator can grant some")
         key = "oidc:" + _digest(f"{len(issuer)} {issuer} {subject}")  # no digest of a secret has a colon
-        with self._database.transaction() as found:
+
+        def known(found: Statements) -> Token:
             row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=key)
             if row is None:
                 name = "".join(char if char.isprintable() else "?" for char in f"{subject} of {issuer}")[:200]
@@ -180,8 +187,32 @@ class Tokens:
                 found.run("UPDATE tokens SET scopes = :scopes WHERE id = :id", scopes=",".join(token.scopes), id=token.id)
             if scope is not None and not token.allows(scope):
                 raise Forbidden(f"the access token does not give the scope {scope!r}; it gives {', '.join(token.scopes)}")
-            _charge(found, token, body_bytes)
+            return token
+
+        return self._charged(known, body_bytes)
+
+    def _charged(self, known: Callable[[Statements], Token], body_bytes: int) -> Token:
+        """The token that `known` finds, charged in the database, or in memory where that has no room."""
+        if not self._database.is_full():
+            try:
+                with self._uncounted.counted(self._database) as found:
+                    token = known(found)
+                    for period in _allowed(found, token, body_bytes, self._uncounted):
+                        add_usage(found, token.id, period, 1, body_bytes)
+                return token
+            except NoRoom:
+                pass
+        with self._database.transaction() as found:
+            token = known(found)
+            for period in _allowed(found, token, body_bytes, self._uncounted):
+                self._uncounted.add(token.id, period, 1, body_bytes)
         return token
+
+    def count(self) -> None:
+        """Count in the database what is counted in memory, if there is room."""
+        if self._uncounted and not self._database.is_full():
+            with suppress(NoRoom), self._uncounted.counted(self._database):
+                pass
 
     def usage(self, token: Token) -> dict[str, int]:
         """Requests of this minute and of today, and bytes of today."""
@@ -197,10 +228,11 @@ class Tokens:
                 )
             }
         empty: Row = {"requests": 0, "bytes": 0}
+        more = self._uncounted.of(token.id, day)
         return {
-            "requests_this_minute": int(rows.get(minute, empty)["requests"]),
-            "requests_today": int(rows.get(day, empty)["requests"]),
-            "bytes_today": int(rows.get(day, empty)["bytes"]),
+            "requests_this_minute": int(rows.get(minute, empty)["requests"]) + self._uncounted.of(token.id, minute)[0],
+            "requests_today": int(rows.get(day, empty)["requests"]) + more[0],
+            "bytes_today": int(rows.get(day, empty)["bytes"]) + more[1],
         }
 
     def forget_usage(self, before_s: float) -> None:
@@ -239,8 +271,8 @@ def _insert(found: Statements, token: Token, digest: str) -> None:
     )
 
 
-def _charge(found: Statements, token: Token, body_bytes: int) -> None:
-    """Count a request, or raise QuotaExceeded and count nothing."""
+def _allowed(found: Statements, token: Token, body_bytes: int, uncounted: Uncounted) -> tuple[str, str]:
+    """The periods in which a request is to be counted. Raises QuotaExceeded."""
     now = time.time()
     minute, day = _periods(now)
     for period, allowed, length in (
@@ -250,7 +282,9 @@ def _charge(found: Statements, token: Token, body_bytes: int) -> None:
         row = found.one(
             "SELECT requests, bytes FROM usage WHERE token = :token AND period = :period", token=token.id, period=period
         )
-        requests, total = (0, 0) if row is None else (int(row["requests"]), int(row["bytes"]))
+        requests, total = uncounted.of(token.id, period)
+        if row is not None:
+            requests, total = requests + int(row["requests"]), total + int(row["bytes"])
         wait = length - now % length
         if allowed[0] is not None and requests + 1 > allowed[0]:
             told = f"the token has used its {allowed[0]} requests of this minute; wait {math.ceil(wait)} s"
@@ -259,13 +293,7 @@ def _charge(found: Statements, token: Token, body_bytes: int) -> None:
             raise QuotaExceeded(
                 f"the token has used {total} of its {allowed[1]} bytes of today; wait {math.ceil(wait)} s", wait
             )
-        found.run(
-            "INSERT INTO usage (token, period, requests, bytes) VALUES (:token, :period, 1, :bytes) "
-            "ON CONFLICT (token, period) DO UPDATE SET requests = usage.requests + 1, bytes = usage.bytes + excluded.bytes",
-            token=token.id,
-            period=period,
-            bytes=body_bytes,
-        )
+    return minute, day
 
 
 def _periods(now: float) -> tuple[str, str]:
