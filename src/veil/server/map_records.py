@@ -14,7 +14,7 @@ from typing import Any, Literal
 from veil.errors import InputError, StorageTrouble
 from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.blobs import Blobs, blob_name
-from veil.server.blob_use import drop_loose, fasten, loosen
+from veil.server.blob_use import drop_loose, drop_loose_of, fasten, loosen
 from veil.server.database import Database, Row, Statements
 from veil.server.policy import MapPolicy
 
@@ -136,10 +136,10 @@ class MapRecords:
             row = found.one("SELECT * FROM contributions WHERE id = :id", id=contribution)
         return None if row is None else _contribution(row)
 
-    def keep(self, data: bytes) -> str:
-        """Keep bytes that nothing names yet, and return their name. Raises StorageTrouble if they cannot be written."""
+    def keep(self, data: bytes, map_id: str = "") -> str:
+        """Keep bytes that came for a map, and return their name. Raises StorageTrouble if they cannot be written."""
         with self.database.transaction(durable=True) as found:
-            loosen(found, [blob_name(data)], "came")
+            loosen(found, [blob_name(data)], "came", map_id)
         return self.keep_again(data)
 
     def keep_again(self, data: bytes) -> str:
@@ -149,10 +149,10 @@ class MapRecords:
         except InputError as error:  # a full disk
             raise StorageTrouble(str(error)) from None
 
-    def keep_files(self, folder: Path) -> dict[str, str]:
-        """Keep the files of a folder among the blobs, and return their digests by path."""
+    def keep_files(self, folder: Path, map_id: str = "") -> dict[str, str]:
+        """Keep the files of a map's new version among the blobs, and return their digests by path."""
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): self.keep(read_bytes(path)) for path in paths}
+        return {path.relative_to(folder).as_posix(): self.keep(read_bytes(path), map_id) for path in paths}
 
     def lay_out(self, files: Mapping[str, str], folder: Path) -> Path:
         """A folder with the files of a map's version, made where it is missing; it is complete or not there."""
@@ -184,6 +184,10 @@ class MapRecords:
     def drop_unused(self, digests: Iterable[str], *, leaving: Collection[str] = ()) -> int:
         """Delete those blobs that are loose and that nothing names, as `drop_loose` says."""
         return drop_loose(self.database, self.blobs, digests, leaving=leaving)
+
+    def drop_unused_of(self, map_id: str, *, leaving: Collection[str] = ()) -> None:
+        """Delete those loose blobs of a map that nothing names, as `drop_loose_of` says."""
+        drop_loose_of(self.database, self.blobs, map_id, leaving=leaving)
 
 
 def add_contribution(
@@ -271,7 +275,7 @@ def add_evidence(found: Statements, contribution: str, evidence: Mapping[str, An
 
 def put_version(found: Statements, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
     """Make files the next version of a map; what only the one before used is loose then."""
-    loosen(found, set(record.files.values()) - set(files.values()), "left")
+    loosen(found, set(record.files.values()) - set(files.values()), "left", record.id)
     fasten(found, files.values())
     found.run(
         "UPDATE maps SET version = :version, files = :files, facts = :facts WHERE id = :id",

@@ -121,7 +121,7 @@ class Service:
         facts = self._examined(message, record.policy)
         if facts["form"] == "words" and record.facts.get("public"):
             raise InputError("the map is public and made by its owner; it takes queries in words and no contributions of them")
-        digest = self.records.keep(message)
+        digest = self.records.keep(message, map_id)
         with self.database.transaction(durable=True) as found:
             present = map_in(found, map_id)
             if present is None:  # the sweep takes what was kept
@@ -186,7 +186,7 @@ class Service:
         """Take a map that `veil map` wrote into the server, whole. Raises FileFormatError for a folder that is no map."""
         scenes = [read_map(model) for model in model_folders(folder)]
         record = self.records.make(name, policy or MapPolicy())
-        files = self.records.keep_files(folder)
+        files = self.records.keep_files(folder, record.id)
         facts = facts_of(scenes, folder)
         with self.database.transaction(durable=True) as found:
             self.records.require_kept(files)
