@@ -49,7 +49,7 @@ from veil.files.pictures import read_picture
 from veil.geometry.rigid import Rigid
 from veil.pipelines.device import Device
 from veil.scene import Scene
-from veil.server.deletion import clear_version
+from veil.server.deletion import clear_map
 from veil.server.map_records import map_in, put_version
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
@@ -166,13 +166,13 @@ class Planted:
     def swap(self) -> None:
         """A new version of the first map, as another server's job makes it."""
         folder, place = self._folder()
-        files = self.service.records.keep_files(folder)
+        files = self.service.records.keep_files(folder, self.ids[0])
         with self.service.database.transaction(durable=True) as found:
             before = map_in(found, self.ids[0])
             assert before is not None
             self.places[before.id, before.version + 1] = place
             put_version(found, before, files, before.facts)
-        clear_version(self.service, before)
+        clear_map(self.service, before.id)
 
     def exchange(self, admin: Token) -> None:
         """The first map is deleted, and another made."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -44,3 +45,15 @@ def test_its_files_are_the_owners_and_damage_is_named(tmp_path: Path) -> None:
         note.write_text(text)
         with pytest.raises(FileFormatError, match="damaged"):
             list(box.waiting())
+
+
+def test_a_message_that_a_kill_left_without_a_note_goes_in_a_minute(tmp_path: Path) -> None:
+    """Between message and note, and between the end of the note and that of the message. One with a note stays."""
+    box = Outbox(tmp_path)
+    box.put(sending(b"waits"), b"waits")
+    never = box._messages.put(b"never noted")
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0))
+    young = box._messages.put(b"being noted")
+    assert [data for _, data in Outbox(tmp_path).waiting()] == [b"waits"]
+    assert set(box._messages.names()) == {young, hashlib.sha256(b"waits").hexdigest()} and never != young

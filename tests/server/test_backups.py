@@ -20,8 +20,9 @@ from veil.server import backups
 from veil.server.backup_rows import TABLES
 from veil.server.backups import forget_backup, known_backups, update_backups, write_backup
 from veil.server.blob_use import blobs_in, loosen
-from veil.server.deletion import clear_version
-from veil.server.map_records import Contribution, add_contribution, map_in, put_version, set_state
+from veil.server.contributions import Contribution, add_contribution, set_state
+from veil.server.deletion import clear_map
+from veil.server.map_records import map_in, put_version
 from veil.server.policy import MapPolicy
 from veil.server.receipts import deletion_receipt
 from veil.server.restoring import restore
@@ -73,7 +74,7 @@ def new_version(service: Service, map_id: str, gone: Contribution | None = None)
             deletion_receipt(rows, gone, by=gone.token, why="asked", more={})
             rows.run("DELETE FROM contributions WHERE id = :id", id=gone.id)
             loosen(rows, [gone.digest], "left")
-    clear_version(service, record)
+    clear_map(service, map_id)
     service.records.drop_unused([] if gone is None else [gone.digest])
 
 

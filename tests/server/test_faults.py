@@ -177,7 +177,7 @@ def background_of(found: object, record: object, message: bytes) -> None:
     """A contribution as the service enters it."""
     import hashlib
 
-    from veil.server.map_records import add_contribution
+    from veil.server.contributions import add_contribution
 
     digest = hashlib.sha256(message).hexdigest()
     facts = {"form": "subspaces", "features": 1, "kind": "subspaces"}

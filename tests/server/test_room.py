@@ -16,9 +16,9 @@ from veil.files.atomic import writing
 from veil.files.blobs import FolderBlobs
 from veil.files.reserve import Disk, hold
 from veil.server import database, room
+from veil.server.contributions import add_contribution
 from veil.server.database import SqliteDatabase
 from veil.server.jobs import queue_job
-from veil.server.map_records import add_contribution
 from veil.server.policy import MapPolicy
 from veil.server.problems import answer_to
 from veil.server.room import REFUSED, TIMES, Room

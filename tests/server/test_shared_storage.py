@@ -12,9 +12,9 @@ from veil.errors import FileFormatError, InputError, StorageTrouble
 from veil.features import Features
 from veil.pipelines.device import Device
 from veil.server import sweeping
+from veil.server.contributions import add_contribution
 from veil.server.deletion import MATCHES
 from veil.server.jobs import queue_job
-from veil.server.map_records import add_contribution
 from veil.server.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import Service

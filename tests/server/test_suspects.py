@@ -23,9 +23,9 @@ from veil.pipelines.built_maps import BuiltMap
 from veil.pipelines.device import Device
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import LoadedImage, loaded
+from veil.server.contributions import Contribution
 from veil.server.entering import OWNERS, built_by_any, usable_images
 from veil.server.jobs import Job
-from veil.server.map_records import Contribution
 from veil.server.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import Service

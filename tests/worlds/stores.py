@@ -8,7 +8,7 @@ from typing import Any
 
 from veil.errors import FileFormatError
 from veil.files.blobs import OWNER, FolderBlobs
-from veil.server.map_records import add_contribution
+from veil.server.contributions import add_contribution
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,11 +60,14 @@ class Outbox:
         self._messages.clear(older_than_s=STALE_S)
         for state in (WAITING, SENT):
             clear_leftovers(self._folder / state)
+        with suppress(FileFormatError):  # a damaged note may name any of them
+            self._drop_unnamed()
 
     def put(self, sending: Sending, message: bytes) -> None:
         """Keep a message that is going to be sent. Raises InputError if it cannot be written."""
         self._messages.put(message)
         self._write(WAITING, sending)
+        self._messages.put(message)  # another process may have dropped it before it was named
 
     def waiting(self) -> Iterator[tuple[Sending, bytes]]:
         """What was not acknowledged yet, with the very bytes. Raises FileFormatError if one is damaged."""
@@ -89,6 +94,14 @@ class Outbox:
     def forget(self, sending: Sending) -> None:
         """Forget that a server has a message, as it was deleted there."""
         self._path(SENT, sending).unlink(missing_ok=True)
+
+    def _drop_unnamed(self) -> None:
+        """Forget messages that no note has named for a minute: a kill came between. They can be made again."""
+        named, latest = {sending.message_sha256 for sending in self._read(WAITING)}, time.time() - STALE_S
+        for name in set(self._messages.names()) - named:
+            with suppress(FileNotFoundError):
+                if self._messages.path(name).stat().st_mtime <= latest:
+                    self._messages.delete(name)
 
     def _write(self, state: str, sending: Sending) -> None:
         with replacing(self._path(state, sending), suffix="", private=True) as temporary:

@@ -31,6 +31,7 @@ def read_or_make(
 ) -> Secret:
     """The secret in the file `path`, made on first use; `veil.files.client.load_secret` documents arguments and errors."""
     with writing(path):
+        clear_leftovers(path.parent, name=path.name)
         if not os.path.lexists(path):
             if not replace_lost:
                 _require_nothing_lost(path, needed_by)
@@ -75,7 +76,6 @@ def _made(path: Path, secret: Secret) -> str:
 
 def _create(path: Path, key: bytes) -> None:
     """Create the file, whole or not at all: a kill must not leave half a secret. Raises FileExistsError if it exists."""
-    clear_leftovers(path.parent, name=path.name)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)  # readable by the owner only
     try:
         _write(handle, key)

@@ -42,14 +42,18 @@ def files_in(found: Statements) -> set[str]:
     return {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
 
 
-def loosen(found: Statements, names: Iterable[str], why: Why) -> None:
-    """Note blobs as loose, within the transaction after which nothing names them, or before they are written."""
+def loosen(found: Statements, names: Iterable[str], why: Why, map_id: str = "") -> None:
+    """Note blobs as loose, within the transaction after which nothing names them, or before they are written.
+
+    `map_id`: of the map that they are of, or came for; empty where that is not known.
+    """
     for name in sorted(set(names)):
         found.run(
-            "INSERT INTO loose (name, why, marked) VALUES (:name, :why, NULL) "
-            "ON CONFLICT (name) DO UPDATE SET why = excluded.why, marked = NULL",
+            "INSERT INTO loose (name, why, map, marked) VALUES (:name, :why, :map, NULL) "
+            "ON CONFLICT (name) DO UPDATE SET why = excluded.why, map = excluded.map, marked = NULL",
             name=name,
             why=why,
+            map=map_id,
         )
 
 
@@ -59,11 +63,13 @@ def fasten(found: Statements, names: Iterable[str]) -> None:
         found.run("DELETE FROM loose WHERE name = :name", name=name)
 
 
-def drop_loose(database: Database, blobs: Blobs, names: Iterable[str], *, leaving: Collection[str] = ()) -> int:
+def drop_loose(
+    database: Database, blobs: Blobs, names: Iterable[str], *, leaving: Collection[str] = (), forgets: bool = True
+) -> int:
     """Delete those blobs that are loose and that nothing names, and return their number.
 
-    Contributions whose ids are `leaving` do not count: their messages are deleted before their rows. Raises InputError or
-    StorageTrouble if one cannot be deleted.
+    Contributions whose ids are `leaving` do not count: their messages are deleted before their rows. Unless it `forgets`, they
+    stay loose. Raises InputError or StorageTrouble if one cannot be deleted.
     """
     dropped, left = 0, sorted(set(names))
     for start in range(0, len(left), MANY):
@@ -76,9 +82,21 @@ def drop_loose(database: Database, blobs: Blobs, names: Iterable[str], *, leavin
                 if all(row["id"] in leaving for row in rows):
                     blobs.delete(name)
                     dropped += 1
-                    if not rows:
+                    if forgets and not rows:
                         fasten(found, [name])
     return dropped
+
+
+def drop_loose_of(database: Database, blobs: Blobs, map_id: str, *, leaving: Collection[str] = ()) -> None:
+    """Delete the loose blobs of a map, as `drop_loose` says, also those that came and that nothing names yet.
+
+    Whoever is giving one of these writes it once more before it is named, so that it stays loose.
+    """
+    with database.transaction() as found:
+        rows = found.all("SELECT name, why FROM loose WHERE map = :map", map=map_id)
+    for came in (False, True):
+        names = [row["name"] for row in rows if (row["why"] == "came") == came]
+        drop_loose(database, blobs, names, leaving=leaving, forgets=not came)
 
 
 def sweep_loose(database: Database, blobs: Blobs, *, now: float | None = None) -> int:
@@ -91,10 +109,13 @@ def sweep_loose(database: Database, blobs: Blobs, *, now: float | None = None) -
         fasten(found, blobs_in(found) & {row["name"] for row in found.all("SELECT name FROM loose")})
         # A mark of later than now was made before the clock was set back.
         found.run("UPDATE loose SET marked = :now WHERE marked IS NULL OR marked > :now", now=now)
-        rows = found.all("SELECT name, why, marked FROM loose ORDER BY name")
+        rows = found.all("SELECT name, why, map, marked FROM loose ORDER BY name")
+        present = {"", *(row["id"] for row in found.all("SELECT id FROM maps"))}
+    # Of a map that is gone nothing can be named any more.
+    gone = [row["name"] for row in rows if row["map"] not in present]
     over = [row for row in rows if now - row["marked"] >= MARKED_S.get(row["why"], MARKED_S["adopted"])]
-    came = [row["name"] for row in over if row["why"] == "came"]
-    dropped = drop_loose(database, blobs, [row["name"] for row in over if row["why"] != "came"])
+    came = [row["name"] for row in over if row["why"] == "came" and row["map"] in present]
+    dropped = drop_loose(database, blobs, [*gone, *(row["name"] for row in over if row["why"] != "came")])
     if len(came) > FEW and len(came) > SHARE * (total := sum(1 for _ in blobs.names())):
         raise StorageTrouble(
             f"the sweep stops: {len(came)} of {total} blobs came and nothing names them; look at them with `veil serve adopt`"

@@ -12,11 +12,16 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from veil.errors import InputError
 from veil.files.atomic import clear_leftovers, remove
+from veil.files.match_store import MatchStore
+from veil.pipelines.pair_matching import KIND
+from veil.pipelines.removal import forgetting
 from veil.server.backups import clear_parts
 from veil.server.blob_use import loosen
+from veil.server.contributions import Contribution, contributions_in, leaving_in, set_state
 from veil.server.jobs import Job, cancel_jobs, is_held, queue_job
-from veil.server.map_records import Contribution, MapRecord, contributions_in, leaving_in, map_in, set_state
+from veil.server.map_records import MapRecord, map_in
 from veil.server.receipts import deletion_receipt
 from veil.server.statements import Statements
 from veil.wire.receipts import Receipt
@@ -58,14 +63,12 @@ def delete_map(service: Service, record: MapRecord, *, by: str) -> list[Receipt]
     with service.database.transaction(durable=True) as found:
         items = contributions_in(found, record.id)
         present = map_in(found, record.id) or record
-        loosen(found, present.files.values(), "left")
+        loosen(found, present.files.values(), "left", record.id)
         for item in items:
             set_state(found, item.id, "leaving", f"the map was deleted by {by}" if by else "the map was deleted")
         found.run("DELETE FROM maps WHERE id = :map", map=record.id)
         cancel_jobs(found, record.id)
-    for folder in (CACHE, MATCHES, WORK):
-        remove(service.folder / folder / record.id)
-    service.records.drop_unused(present.files.values())
+    clear_map(service, record.id)
     receipts = erase(service, [item.id for item in items])
     service.database.clear_log()
     return receipts
@@ -81,8 +84,10 @@ def erase(service: Service, ids: Collection[str], job: Job | None = None) -> lis
         return []
     with service.database.transaction(durable=True) as found:
         items = [item for item in leaving_in(found) if item.id in ids]
-        loosen(found, [item.digest for item in items], "left")
-    service.records.drop_unused([item.digest for item in items], leaving={item.id for item in items})
+        for item in items:
+            loosen(found, [item.digest], "left", item.map_id)
+    for map_id in {item.map_id for item in items}:
+        clear_map(service, map_id, leaving=ids)
     clear_parts(service)
     receipts = []
     with service.database.transaction(durable=True) as found:
@@ -129,13 +134,37 @@ def expire(service: Service, now: float | None = None) -> int:
     return len(over)
 
 
-def clear_version(service: Service, record: MapRecord) -> None:
-    """Delete what only an old version of a map used: its files, its folder, and what kills left beside it."""
-    cache = service.folder / CACHE / record.id
-    remove(cache / str(record.version))
-    clear_leftovers(cache, name=str(record.version), older_than_s=0.0)
-    service.records.drop_unused(record.files.values())
+def clear_map(service: Service, map_id: str, *, leaving: Collection[str] = ()) -> None:
+    """Delete what a map has no more, and what kills left of it: all if it is gone, else old versions and what is `leaving`.
+
+    Raises InputError or StorageTrouble if something cannot be deleted.
+    """
+    present = service.records.get(map_id)
+    if present is None:
+        for name in (CACHE, MATCHES, WORK):
+            remove(service.folder / name / map_id)
+            clear_leftovers(service.folder / name, name=map_id, older_than_s=0.0)
+    else:
+        version = str(present.version)
+        for path in (service.folder / CACHE / map_id).glob("*"):
+            if path.name != version and not path.name.startswith(f".{version}."):  # that one is being laid out
+                remove(path)
+        forget_matches(service, map_id, leaving=leaving)
+    service.records.drop_unused_of(map_id, leaving=leaving)
     service.database.clear_log()
+
+
+def forget_matches(service: Service, map_id: str, *, leaving: Collection[str] = ()) -> None:
+    """Delete this folder's matches of contributions that are gone or `leaving`."""
+    folder = service.folder / MATCHES / map_id
+    if not folder.is_dir():
+        return
+    kept = {item.id for item in service.records.contributions(map_id)} - set(leaving)
+    if gone := [name for name in MatchStore(folder, KIND, read=False).names() if name not in kept]:
+        try:
+            forgetting(folder)(gone)
+        except InputError:  # it cannot say whose matches it keeps
+            remove(folder)
 
 
 def clear_work(folder: Path, map_id: str, *, but: Collection[Path] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Records of maps and contributions, and the files of a map's versions among the blobs."""
+"""Records of maps, and the files of their versions among the blobs."""
 
 from __future__ import annotations
 
@@ -9,19 +9,17 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from veil.errors import InputError, NoRoom, StorageTrouble
 from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.blobs import Blobs, blob_name
 from veil.server.answerable import answered_forms
-from veil.server.blob_use import drop_loose, fasten, loosen
+from veil.server.blob_use import drop_loose, drop_loose_of, fasten, loosen
+from veil.server.contributions import Contribution, contribution_of, contributions_in
 from veil.server.database import Database, Row, Statements
 from veil.server.map_names import require_free
 from veil.server.policy import MapPolicy
-
-State = Literal["pending", "mapped", "left out", "leaving"]
-DAY_S = 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,45 +50,6 @@ class MapRecord:
             "mapped": bool(self.files),
             **self.facts,
             "policy": {**self.policy.as_json(), "forms": answered_forms(self.policy, self.facts)},
-        }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contribution:
-    """A message that was given to a map.
-
-    - `id`: the server's name of it, and that of its image in the map.
-    - `token`: id of the token that gave it, whose holder may see and delete it.
-    - `digest`, `size_bytes`: SHA-256 (hex) and length of the message.
-    - `facts`: what the message contains, as `veil.server.tasks.examine` says it; and "evidence", what the map says of it, which
-      is for administrators alone, as it also tells of what others contributed; and "removed", for its receipt.
-    - `state`: "pending" before it was mapped, "mapped", "left out" with a `reason`, or "leaving" while it is taken out.
-    - `expires`: when it is deleted (seconds since 1970); None: when its owner says so.
-    """
-
-    id: str
-    map_id: str
-    token: str
-    digest: str
-    size_bytes: int
-    facts: Mapping[str, Any]
-    state: State
-    reason: str
-    received: float
-    expires: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """The contribution as JSON values."""
-        return {
-            "contribution": self.id,
-            "map": self.map_id,
-            "message_sha256": self.digest,
-            "bytes": self.size_bytes,
-            "state": self.state,
-            "reason": self.reason,
-            "received": self.received,
-            "expires": self.expires,
-            **{name: value for name, value in self.facts.items() if name not in ("kind", "evidence", "removed")},
         }
 
 
@@ -132,12 +91,12 @@ class MapRecords:
         """The contribution of this id, None without one."""
         with self.database.transaction() as found:
             row = found.one("SELECT * FROM contributions WHERE id = :id", id=contribution)
-        return None if row is None else _contribution(row)
+        return None if row is None else contribution_of(row)
 
-    def keep(self, data: bytes) -> str:
-        """Keep bytes that nothing names yet, and return their name. Raises StorageTrouble if they cannot be written."""
+    def keep(self, data: bytes, map_id: str = "") -> str:
+        """Keep bytes that came for a map, and return their name. Raises StorageTrouble if they cannot be written."""
         with self.database.transaction(durable=True) as found:
-            loosen(found, [blob_name(data)], "came")
+            loosen(found, [blob_name(data)], "came", map_id)
         return self.keep_again(data)
 
     def keep_again(self, data: bytes) -> str:
@@ -149,10 +108,10 @@ class MapRecords:
         except InputError as error:
             raise StorageTrouble(str(error)) from None
 
-    def keep_files(self, folder: Path) -> dict[str, str]:
-        """Keep the files of a folder among the blobs, and return their digests by path."""
+    def keep_files(self, folder: Path, map_id: str = "") -> dict[str, str]:
+        """Keep the files of a map's new version among the blobs, and return their digests by path."""
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
-        return {path.relative_to(folder).as_posix(): self.keep(read_bytes(path)) for path in paths}
+        return {path.relative_to(folder).as_posix(): self.keep(read_bytes(path), map_id) for path in paths}
 
     def lay_out(self, files: Mapping[str, str], folder: Path) -> Path:
         """A folder with the files of a map's version, made where it is missing; it is complete or not there."""
@@ -185,6 +144,10 @@ class MapRecords:
         """Delete those blobs that are loose and that nothing names, as `drop_loose` says."""
         return drop_loose(self.database, self.blobs, digests, leaving=leaving)
 
+    def drop_unused_of(self, map_id: str, *, leaving: Collection[str] = ()) -> None:
+        """Delete those loose blobs of a map that nothing names, as `drop_loose_of` says."""
+        drop_loose_of(self.database, self.blobs, map_id, leaving=leaving)
+
 
 def add_map(found: Statements, name: str, policy: MapPolicy) -> MapRecord:
     """Enter a map without anything in it. Raises InputError for a name that cannot be one, NameTaken for that of another."""
@@ -201,92 +164,15 @@ def add_map(found: Statements, name: str, policy: MapPolicy) -> MapRecord:
     return record
 
 
-def add_contribution(
-    found: Statements, record: MapRecord, *, token: str, digest: str, size_bytes: int, facts: Mapping[str, Any]
-) -> Contribution:
-    """Enter a message, or find it: the same message of the same token is one contribution."""
-    row = found.one(
-        "SELECT * FROM contributions WHERE map = :map AND token = :token AND digest = :digest",
-        map=record.id,
-        token=token,
-        digest=digest,
-    )
-    if row is not None:
-        return _contribution(row)
-    now = time.time()
-    contribution = Contribution(
-        id="c" + secrets.token_hex(8),
-        map_id=record.id,
-        token=token,
-        digest=digest,
-        size_bytes=size_bytes,
-        facts=facts,
-        state="pending",
-        reason="",
-        received=now,
-        expires=None if record.policy.keep_days is None else now + DAY_S * record.policy.keep_days,
-    )
-    found.run(
-        "INSERT INTO contributions (id, map, token, digest, bytes, facts, state, reason, received, expires) "
-        "VALUES (:id, :map, :token, :digest, :bytes, :facts, :state, '', :received, :expires)",
-        id=contribution.id,
-        map=record.id,
-        token=token,
-        digest=digest,
-        bytes=size_bytes,
-        facts=json.dumps(facts),
-        state=contribution.state,
-        received=now,
-        expires=contribution.expires,
-    )
-    fasten(found, [digest])
-    return contribution
-
-
 def map_in(found: Statements, map_id: str) -> MapRecord | None:
     """The map of this id, None without one."""
     row = found.one("SELECT * FROM maps WHERE id = :id", id=map_id)
     return None if row is None else _map(row)
 
 
-def contributions_in(found: Statements, map_id: str | None = None) -> list[Contribution]:
-    """Contributions to a map, or to any, oldest first."""
-    if map_id is None:
-        rows = found.all("SELECT * FROM contributions ORDER BY received, id")
-    else:
-        rows = found.all("SELECT * FROM contributions WHERE map = :map ORDER BY received, id", map=map_id)
-    return [_contribution(row) for row in rows]
-
-
-def leaving_in(found: Statements) -> list[Contribution]:
-    """Contributions that are being deleted, oldest first."""
-    return [
-        _contribution(row) for row in found.all("SELECT * FROM contributions WHERE state = 'leaving' ORDER BY received, id")
-    ]
-
-
-def set_state(found: Statements, contribution: str, state: State, reason: str = "") -> None:
-    """Set the state of a contribution."""
-    found.run(
-        "UPDATE contributions SET state = :state, reason = :reason WHERE id = :id",
-        state=state,
-        reason=reason,
-        id=contribution,
-    )
-
-
-def add_evidence(found: Statements, contribution: str, evidence: Mapping[str, Any]) -> None:
-    """Add to what the map says of a contribution, if there still is one."""
-    row = found.one("SELECT facts FROM contributions WHERE id = :id", id=contribution)
-    if row is not None:
-        facts = json.loads(row["facts"])
-        facts["evidence"] = {**facts.get("evidence", {}), **evidence}
-        found.run("UPDATE contributions SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=contribution)
-
-
 def put_version(found: Statements, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
     """Make files the next version of a map; what only the one before used is loose then."""
-    loosen(found, set(record.files.values()) - set(files.values()), "left")
+    loosen(found, set(record.files.values()) - set(files.values()), "left", record.id)
     fasten(found, files.values())
     found.run(
         "UPDATE maps SET version = :version, files = :files, facts = :facts WHERE id = :id",
@@ -306,19 +192,4 @@ def _map(row: Row) -> MapRecord:
         version=row["version"],
         files=json.loads(row["files"]),
         facts=json.loads(row["facts"]),
-    )
-
-
-def _contribution(row: Row) -> Contribution:
-    return Contribution(
-        id=row["id"],
-        map_id=row["map"],
-        token=row["token"],
-        digest=row["digest"],
-        size_bytes=row["bytes"],
-        facts=json.loads(row["facts"]),
-        state=row["state"],
-        reason=row["reason"],
-        received=row["received"],
-        expires=row["expires"],
     )

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from veil.server.contributions import Contribution
 from veil.server.database import Database, Row, Statements
-from veil.server.map_records import Contribution
 from veil.wire.receipts import BEGIN, Receipt
 
 

@@ -16,18 +16,11 @@ from typing import Any
 from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilError
 from veil.files.atomic import remove
 from veil.server.backups import update_backups
-from veil.server.deletion import MATCHES, REMOVED, WORK, clear_version, clear_work, erase, note_removed
+from veil.server.contributions import Contribution, add_evidence, contributions_in, set_state
+from veil.server.deletion import MATCHES, REMOVED, WORK, clear_map, clear_work, erase, note_removed
 from veil.server.earth_answers import PLACE
 from veil.server.jobs import Job, end_job, is_held, note_result, noted_result, queue_job
-from veil.server.map_records import (
-    Contribution,
-    MapRecord,
-    add_evidence,
-    contributions_in,
-    map_in,
-    put_version,
-    set_state,
-)
+from veil.server.map_records import MapRecord, map_in, put_version
 from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
 from veil.server.service import Service
@@ -217,7 +210,7 @@ class Runner:
         Returns whether the job is still this server's. A removal goes on with `_finish`.
         """
         service = self.service
-        files = service.records.keep_files(work.output) if outcome.written else {}
+        files = service.records.keep_files(work.output, record.id) if outcome.written else {}
         with service.database.transaction(durable=True) as found:
             present = map_in(found, record.id)
             # Another version than the work began with: what was deleted from it meanwhile must not come back.
@@ -238,7 +231,7 @@ class Runner:
                 else:
                     end_job(found, job, "done", result)
         if held and (outcome.written or outcome.emptied):
-            clear_version(service, record)
+            clear_map(service, record.id)
         else:
             service.records.drop_unused(files.values())
         if not held:

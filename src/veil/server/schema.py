@@ -14,7 +14,7 @@ CREATE TABLE backups (
 """
 # Blobs that nothing names, and that this database knows to be its own: only these are ever deleted (`veil.server.blob_use`).
 LOOSE = """
-CREATE TABLE loose (name TEXT PRIMARY KEY, why TEXT NOT NULL, marked DOUBLE PRECISION);
+CREATE TABLE loose (name TEXT PRIMARY KEY, why TEXT NOT NULL, map TEXT NOT NULL, marked DOUBLE PRECISION);
 """
 SCHEMA = f"""
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);

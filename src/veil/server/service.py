@@ -14,21 +14,13 @@ from veil.files.atomic import remove, writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
 from veil.server.answerable import require_form
+from veil.server.contributions import Contribution, add_contribution, contributions_in
 from veil.server.deletion import CACHE, delete_map, leave
 from veil.server.earth_answers import PLACE, on_earth, put_place
 from veil.server.jobs import Job, Jobs, Kind, queue_job
 from veil.server.map_facts import facts_of
 from veil.server.map_names import require_free
-from veil.server.map_records import (
-    Contribution,
-    MapRecord,
-    MapRecords,
-    add_contribution,
-    add_map,
-    contributions_in,
-    map_in,
-    put_version,
-)
+from veil.server.map_records import MapRecord, MapRecords, add_map, map_in, put_version
 from veil.server.policy import MapPolicy
 from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
 from veil.server.receipts import Receipts
@@ -139,7 +131,7 @@ class Service:
         facts = self._examined(token.id, message, record.policy)
         if facts["form"] == "words" and record.facts.get("public"):
             raise InputError("the map is public and made by its owner; it takes queries in words and no contributions of them")
-        digest = self.records.keep(message)
+        digest = self.records.keep(message, map_id)
         with self.database.transaction(durable=True) as found:
             present = map_in(found, map_id)
             if present is None:  # the sweep takes what was kept

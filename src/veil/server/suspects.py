@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from veil.server.contributions import Contribution
 from veil.server.database import Statements
-from veil.server.map_records import Contribution, MapRecord
+from veil.server.map_records import MapRecord
 from veil.server.policy import Refused
 
 # A contribution repeats another one if it shares so much of its features with it; other draws and views share a tenth of that.

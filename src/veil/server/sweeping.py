@@ -9,12 +9,9 @@ from pathlib import Path
 
 from veil.errors import InputError
 from veil.files.atomic import STALE_S, clear_leftovers, remove
-from veil.files.match_store import MatchStore
 from veil.files.served_tiles import clear_served
-from veil.pipelines.pair_matching import KIND
-from veil.pipelines.removal import forgetting
 from veil.server.blob_use import sweep_loose, unnamed_in
-from veil.server.deletion import CACHE, MATCHES, WORK, clear_work, expire, go_on
+from veil.server.deletion import CACHE, MATCHES, WORK, clear_work, expire, forget_matches, go_on
 from veil.server.service import Service
 from veil.server.store_identity import TILES
 
@@ -66,23 +63,10 @@ def clear_folder(service: Service) -> None:
     for map_id in idle:
         _logged(clear_work, service.folder, map_id)
         _logged(clear_leftovers, service.folder / MATCHES / map_id)
-        _logged(_forget_matches, service, map_id)
+        # Another server, with a folder of its own, may have removed some.
+        _logged(forget_matches, service, map_id)
     _logged(clear_leftovers, service.folder)
     _logged(clear_served, service.folder / TILES)
-
-
-def _forget_matches(service: Service, map_id: str) -> None:
-    """Delete this folder's matches of contributions that are gone: another server, with a folder of its own, removed them."""
-    folder = service.folder / MATCHES / map_id
-    if not folder.is_dir():
-        return
-    kept = MatchStore(folder, KIND, read=False).names()
-    present = {item.id for item in service.records.contributions(map_id)}
-    if gone := [name for name in kept if name not in present]:
-        try:
-            forgetting(folder)(gone)
-        except InputError:  # it cannot say whose matches it keeps
-            remove(folder)
 
 
 def _logged(delete: Callable[..., object], *given: object) -> None:

@@ -1,0 +1,279 @@
+"""What devices and commands write, in scenarios that are killed at each write: no server takes part.
+
+| scenario | writers |
+| --- | --- |
+| device | secret, ledger, outbox, tiles and hints that a device keeps |
+| faces | a face store and the client's record of it: made, enrolled, renewed, revoked |
+| folder | `veil map` and `veil map remove`: a map in its folder, replaced in place, and the matches beside it |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import InputError
+from veil.features import Features
+from veil.files.face_store import FaceStore
+from veil.files.map_folders import settle_folder, write_models
+from veil.files.maps import read_map
+from veil.files.outbox import Outbox, Sending
+from veil.files.tiles import FolderCache
+from veil.mechanisms.profile import paper
+from veil.mechanisms.release import HideInLines
+from veil.pipelines.device import Device
+from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
+from veil.pipelines.removal import forgetting, remove_from_map
+from worlds import generator, world
+from worlds.face_templates import SCHEME, home_of, template
+from worlds.kill_servers import Place, Server, needles
+from worlds.line_worlds import features_of
+from worlds.planted_bytes import held_in, places_of, windows
+
+FORMS = ("positions", "lines", "words")
+# Images and points of the planted place of each form: as few as make a map and let it grow.
+PLACES = {"positions": (4, 120), "lines": (5, 250), "words": (4, 300)}
+DOWN = np.array([0.0, 1.0, 0.0])
+VERSION, HINT = "a" * 64, "b" * 64
+
+
+def photographs(form: str) -> list[tuple[Features, Protection]]:
+    """Features of a planted place, and how they are protected in a form."""
+    images, points = PLACES[form]
+    place, found = world("kills", images=images, points=points), []
+    for name, features in features_of(place, "kills").items():
+        # Equal descriptors would have equal draws, and messages equal bytes.
+        noise = generator(f"kills {name}").integers(-2, 3, features.descriptors.shape)
+        noisy = np.clip(features.descriptors.astype(int) + noise, 0, 255).astype(np.uint8)
+        features = replace(features, descriptors=noisy)
+        subspaces = HideInSubspaces(profile=paper(2))
+        down = place.poses[name].rotation @ DOWN
+        protections = {
+            "positions": Protection(descriptors=subspaces),
+            "lines": Protection(descriptors=subspaces, lines=HideInLines(gravity=down)),
+            "words": Protection(descriptors=HideInWords(epsilon=18.0)),
+        }
+        found.append((features, protections[form]))
+    return found
+
+
+def messages_of(form: str, home: Path) -> tuple[bytes, ...]:
+    """Messages of a planted place in one form."""
+    device = Device(home)
+    return tuple(device.release(features, protection).message for features, protection in photographs(form))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """A scenario without a server; `act` notes what was done with `acknowledge`, `finish` tells what is wrong."""
+
+    name: str
+    prepare: Callable[[Place], dict[str, list[str]]]
+    act: Callable[[Place], None]
+    finish: Callable[[Place, str], list[str]]
+
+
+def acknowledge(place: Place, step: str) -> None:
+    """Note that a step was done."""
+    with place.acks.open("a") as stream:
+        stream.write(json.dumps({"step": step}) + "\n")
+
+
+def done(place: Place) -> set[str]:
+    """The steps that were done."""
+    return {json.loads(line)["step"] for line in place.acks.read_text().splitlines()}
+
+
+def aged(place: Place) -> None:
+    """Have all files be an hour and a minute old."""
+    then = time.time() - 3660
+    for path in place.root.rglob("*"):
+        os.utime(path, (then, then), follow_symlinks=False)
+
+
+def parts_left(place: Place) -> list[str]:
+    """What was being written."""
+    return [f"{path.relative_to(place.root)} is left" for path in place.root.rglob(".*.part*")]
+
+
+def _nothing(place: Place) -> dict[str, list[str]]:
+    return {}
+
+
+# A device: it releases two photographs, sends one, and has the other one refused.
+
+
+def _sending(number: int, message: bytes) -> Sending:
+    digest = hashlib.sha256(message).hexdigest()
+    return Sending(server="https://a", map_id="m1", name=f"{number}.jpg", message_sha256=digest)
+
+
+def _device(place: Place) -> None:
+    device = Device(place.root / "home")
+    released = []
+    for number, (features, protection) in enumerate(photographs(place.form)[:2]):
+        released.append(device.release(features, protection, name=f"{number}.jpg").message)
+        place.beside(f"message-{number}").write_bytes(released[-1])
+        acknowledge(place, f"release {number}")
+    box = Outbox(place.root / "home")
+    for number, message in enumerate(released):
+        box.put(_sending(number, message), message)
+        acknowledge(place, f"put {number}")
+    box.acknowledge(_sending(0, released[0]))
+    acknowledge(place, "sent 0")
+    box.drop(_sending(1, released[1]))
+    acknowledge(place, "dropped 1")
+    cache = FolderCache(folder=place.root / "device-tiles")
+    cache.put(VERSION, 3, released[0][:500])
+    cache.put_hint(HINT, released[1][:500])
+    acknowledge(place, "kept")
+
+
+def _device_after(place: Place, ending: str) -> list[str]:
+    before, faults = done(place), []
+    known = {number: place.beside(f"message-{number}").read_bytes() for number in range(2) if f"release {number}" in before}
+    if ending == "an hour later":
+        aged(place)
+    box = Outbox(place.root / "home")
+    waiting = {sending.name: message for sending, message in box.waiting()}
+    sent = {sending.name for sending in box.sent()}
+    for number, message in known.items():
+        # The second one is dropped when the first one was sent.
+        gone = f"{number}.jpg" in sent or (number == 1 and "sent 0" in before)
+        if f"put {number}" in before and not gone and waiting.get(f"{number}.jpg") != message:
+            faults.append(f"message {number} waited and is lost")
+    if ending == "an hour later":
+        held = list(held_in(place.root, None))
+        for number, message in known.items():
+            if f"{number}.jpg" not in waiting and "kept" not in before:
+                outside = [item for item in held if not item[0].startswith("device-tiles")]
+                faults += [f"a message that does not wait in {path}" for path in places_of(windows(message), outside)]
+        faults += [told for told in parts_left(place) if "home/client" in told]
+    place.acks.write_text("")
+    _device(place)
+    for number, message in known.items():
+        if place.beside(f"message-{number}").read_bytes() != message:
+            faults.append(f"message {number} is another one when it is made again")
+    entries = [entry.message_digest for entry in Device(place.root / "home").ledger.entries()]
+    if len(entries) != 2 or len(set(entries)) != 2:
+        faults.append(f"the ledger holds {len(entries)} releases of two photographs")
+    if [item.name for item in Outbox(place.root / "home").sent()] != ["0.jpg"] or list(Outbox(place.root / "home").waiting()):
+        faults.append("the outbox holds something else than one note")
+    shutil.rmtree(place.root / "device-tiles")
+    aged(place)
+    Outbox(place.root / "home")
+    Device(place.root / "home")
+    for number in range(2):
+        planted = windows(place.beside(f"message-{number}").read_bytes())
+        faults += [f"bytes of a message in {path}" for path in places_of(planted, held_in(place.root, None))]
+    return faults + parts_left(place)
+
+
+# A face store.
+
+_PEOPLE = (("alice", 1, False), ("bob", 1, False), ("alice", 2, True))
+
+
+def _faces(place: Place) -> None:
+    path = place.root / "faces" / "door.store"
+    path.parent.mkdir(exist_ok=True)
+    store = FaceStore(path, home_of(path)) if path.exists() else FaceStore.create(path, SCHEME, home_of(path))
+    acknowledge(place, "create")
+    for person, version, renew in _PEOPLE:
+        step = f"enroll {person} {version}"
+        if (person, version) not in {(line.person, line.version) for line in store.enrolled()}:
+            store.enroll(person, "door", version, template(f"{person} {version}"), renew=renew)
+        acknowledge(place, step)
+    with suppress(InputError):  # it was revoked before
+        store.revoke("bob", "door")
+    acknowledge(place, "revoke bob")
+
+
+def _faces_after(place: Place, ending: str) -> list[str]:
+    path, faults = place.root / "faces" / "door.store", []
+    if ending == "an hour later":
+        aged(place)
+    if path.exists():
+        lines = {f"enroll {line.person} {line.version}" for line in FaceStore(path, home_of(path)).enrolled()}
+        faults += [f"{step} is lost" for step in done(place) - lines if step.startswith("enroll")]
+    elif "create" in done(place):
+        faults.append("the store is lost")
+    _faces(place)
+    store = FaceStore(path, home_of(path))
+    if sorted((line.person, line.version, line.revoked_at is None) for line in store.enrolled()) != [
+        ("alice", 1, False),
+        ("alice", 2, True),
+        ("bob", 1, False),
+    ]:
+        faults.append("the store holds other templates")
+    for person, version in (("alice", 1), ("bob", 1)):
+        form = template(f"{person} {version}")
+        planted = [part.tobytes()[:32] for part in (form.origin, form.basis)]
+        faults += [f"an erased template in {name}" for name in places_of(planted, held_in(place.root, None))]
+    aged(place)
+    FaceStore.create(place.root / "faces" / "another.store", SCHEME, home_of(path))
+    return faults + parts_left(place)
+
+
+# A map in its folder.
+
+
+def _folder_before(place: Place) -> dict[str, list[str]]:
+    server = Server(place)
+    last = len(place.messages) - 1
+    server.run(["open", *(f"contribute {number}" for number in range(last + 1)), "work"])
+    found = needles(server)
+    folder = server.service.version_folder(server.service.map_record(server.map))
+    assert folder is not None
+    shutil.copytree(folder, place.root / "map")
+    shutil.copytree(server.service.folder / "matches" / server.map, place.root / "map-matches")
+    gone = next(iter(read_map(place.root / "map").images))
+    server.service.close()
+    shutil.rmtree(place.root / "store")
+    return {gone: [part.hex() for part in [*found[gone], gone.encode()]]}
+
+
+def _folder(place: Place) -> None:
+    gone = next(iter(json.loads(place.beside("planted").read_text())))
+    remove_from_map(place.root / "map", [gone], forget=forgetting(place.root / "map-matches"))
+    acknowledge(place, "removed")
+    write_models(place.root / "map-again", [read_map(place.root / "map")])
+    acknowledge(place, "written")
+
+
+def _folder_after(place: Place, ending: str) -> list[str]:
+    ((gone, parts),) = json.loads(place.beside("planted").read_text()).items()
+    if ending == "an hour later":
+        aged(place)
+    before = done(place)
+    if "removed" not in before:
+        with suppress(InputError):  # it had been removed
+            remove_from_map(place.root / "map", [gone], forget=forgetting(place.root / "map-matches"))
+    settle_folder(place.root / "map")
+    faults = [] if gone not in read_map(place.root / "map").images else ["it is still in the map"]
+    planted = [bytes.fromhex(part) for part in parts]
+    faults += [f"bytes of a removed image in {path}" for path in places_of(planted, held_in(place.root, None))]
+    if "written" in before and not (place.root / "map-again").is_dir():
+        faults.append("a written map is lost")
+    settle_folder(place.root / "map-again")
+    if not (place.root / "map-again").is_dir():
+        write_models(place.root / "map-again", [read_map(place.root / "map")])
+    read_map(place.root / "map-again")
+    left = [path.name for path in place.root.iterdir() if path.name not in ("map", "map-matches", "map-again")]
+    return faults + [f"{name} is left" for name in left]
+
+
+CLIENTS = (
+    Client(name="device", prepare=_nothing, act=_device, finish=_device_after),
+    Client(name="faces", prepare=_nothing, act=_faces, finish=_faces_after),
+    Client(name="folder", prepare=_folder_before, act=_folder, finish=_folder_after),
+)
