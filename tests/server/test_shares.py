@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from veil.errors import StorageTrouble
-from veil.server import entrance, processes, readiness, shares
+from veil.server import connections, entrance, processes, readiness, shares
 from veil.server.connection_pools import GRACE_S, ConnectionPool
 from veil.server.entrance import Turns
 from veil.server.processes import Busy, Worker, WorkerPool
@@ -159,6 +159,18 @@ def test_of_those_who_hold_as_much_the_newcomer_is_not_the_loser() -> None:
     for name, item in zip(["greedy", "greedy", "modest", "modest"], [*old, *young], strict=True):
         pool.add(name, item, 10.0)
     assert sum(item.lost for item in old) == 1 and not any(item.lost for item in young)
+    pool, old = ConnectionPool(3, spare=0), [Held(is_asked=True, since=0.0) for _ in "ab"]
+    for name, item in zip(["greedy", "greedy", "modest", "modest"], [*old, *young], strict=True):
+        pool.add(name, item, 10.0 + 2 * GRACE_S)  # a server that is slow to hear them
+    assert sum(item.lost for item in old) == 1 and not any(item.lost for item in young)
+
+
+def test_a_process_with_fewer_files_has_fewer_connections() -> None:
+    """What it may open beyond its connections is the same part of all, and pools never need more than there is."""
+    for files in (512, 1024, 4096, 65536):
+        pools = connections.Pools.of(files)
+        most = pools.of_tokens._most + pools.of_addresses._most + pools.of_addresses._spare
+        assert 0.5 * min(files, connections.FILES) < most < 0.6 * min(files, connections.FILES)
 
 
 @pytest.mark.slow

@@ -63,7 +63,8 @@ class ConnectionPool:
         return len(self._of.get(holder, {}))
 
     def _loser(self, now: float) -> Loser:
-        """The connection that goes, of those who hold most: the oldest that waits for its client, if one does."""
+        """The connection that goes: of whoever has most (the longest), the oldest that waits for its client, if one does."""
         most = max(len(found) for found in self._of.values())
-        candidates = [connection for found in self._of.values() if len(found) == most for connection in found]
-        return min(candidates, key=lambda found: (now - found.since < GRACE_S, found.is_asked, found.since))
+        holders = [found for found in self._of.values() if len(found) == most]
+        loses = min(holders, key=lambda found: min(connection.since for connection in found))
+        return min(loses, key=lambda found: (now - found.since < GRACE_S, found.is_asked, found.since))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass, field
+import resource
+from dataclasses import dataclass
 from typing import Any
 
 import h11
@@ -25,16 +26,23 @@ log.setLevel(logging.ERROR)
 # A request line with its headers; seconds from its first byte, or from the connection's begin, until it is whole; and how
 # long a connection may wait for the next request.
 MOST_HEAD, HEAD_S, IDLE_S = 16 << 10, 10.0, 30
-# Connections at a time that brought a valid token with their last request, and of all others. They stay below 1024 files.
-MOST_OF_TOKENS, MOST_OF_ADDRESSES, SPARE = 384, 256, 128
+# Connections at a time that brought a valid token with their last request, of all others, and of these more that are young; and
+# the files that a process with them may need to open. One that may open fewer has as much fewer connections.
+MOST_OF_TOKENS, MOST_OF_ADDRESSES, SPARE, FILES = 1024, 1024, 256, 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pools:
     """The connections of a server: those that brought a valid token, and all others."""
 
-    of_tokens: ConnectionPool = field(default_factory=lambda: ConnectionPool(MOST_OF_TOKENS, spare=0))
-    of_addresses: ConnectionPool = field(default_factory=lambda: ConnectionPool(MOST_OF_ADDRESSES, spare=SPARE))
+    of_tokens: ConnectionPool
+    of_addresses: ConnectionPool
+
+    @staticmethod
+    def of(files: int) -> Pools:
+        """The pools of a process that may open so many files."""
+        tokens, addresses, spare = (most * min(files, FILES) // FILES for most in (MOST_OF_TOKENS, MOST_OF_ADDRESSES, SPARE))
+        return Pools(of_tokens=ConnectionPool(tokens, spare=0), of_addresses=ConnectionPool(addresses, spare=spare))
 
 
 def bounded_connections(settings: ServerSettings, pools: Pools) -> type[H11Protocol]:
@@ -147,7 +155,7 @@ def bounded_connections(settings: ServerSettings, pools: Pools) -> type[H11Proto
 def connection_options(settings: ServerSettings) -> dict[str, Any]:
     """The options of uvicorn under which every connection ends, none of its holders has all, and no log tells who asked."""
     return {
-        "http": bounded_connections(settings, Pools()),
+        "http": bounded_connections(settings, Pools.of(_files())),
         "ws": "none",
         "log_config": None,
         "access_log": False,
@@ -157,6 +165,15 @@ def connection_options(settings: ServerSettings) -> dict[str, Any]:
         "timeout_keep_alive": IDLE_S,
         "h11_max_incomplete_event_size": MOST_HEAD,
     }
+
+
+def _files() -> int:
+    """How many files this process may open, after it asked for as many as it needs."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 def _come_again() -> bytes:
