@@ -11,6 +11,7 @@ import pytest
 from veil.errors import CannotWrite
 from veil.files import atomic
 from veil.files.atomic import clear_leftovers, leftovers, remove, replacing, replacing_folder, write_bytes
+from veil.files.served_tiles import FACTS, MATRIX, _locked, clear_served
 
 OTHERS = (".bashrc", "photo.jpg", ".photo.jpg.part", ".rsync.a1b2c3", ".x.ABCDEFGH.veil.part", "a.abcd1234.veil.part")
 
@@ -87,3 +88,23 @@ def test_a_folder_is_whole_or_gone_and_what_cannot_be_deleted_is_told(tmp_path: 
     monkeypatch.setattr(atomic.shutil, "rmtree", refused)
     with pytest.raises(CannotWrite, match="Operation not permitted"):
         remove(moved)
+
+
+def test_what_kills_left_of_served_tiles_goes_unless_somebody_adds_some(tmp_path: Path) -> None:
+    """Beside the names, beside versions, within a version, and halves of what the exit by one server needs."""
+    version = tmp_path / "station" / ("0" * 64)
+    whole = tmp_path / "station" / ("1" * 64)
+    for folder in (version, whole):
+        folder.mkdir(parents=True)
+        (folder / MATRIX).write_bytes(b"matrix")
+    (whole / FACTS).write_text("{}")
+    left = [folder / ".x.abcd1234.veil.part" for folder in (tmp_path, tmp_path / "station", version)]
+    for path in left:
+        path.mkdir()
+        os.utime(path, (0.0, 0.0))
+    with _locked(tmp_path / "station"):
+        clear_served(tmp_path)
+        assert [path.exists() for path in left] == [False, True, True] and (version / MATRIX).exists()
+    clear_served(tmp_path)
+    assert [path.exists() for path in left] == [False, False, False]
+    assert not (version / MATRIX).exists() and (whole / MATRIX).exists()

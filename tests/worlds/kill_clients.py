@@ -23,6 +23,7 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.features import Features
+from veil.files import atomic
 from veil.files.face_store import FaceStore
 from veil.files.map_folders import settle_folder, write_models
 from veil.files.maps import read_map
@@ -94,7 +95,8 @@ def done(place: Place) -> set[str]:
 
 
 def aged(place: Place) -> None:
-    """Have all files be an hour and a minute old."""
+    """Have all files be an hour and a minute old, and what comes now be of another process."""
+    atomic._cleared.clear()
     then = time.time() - 3660
     for path in place.root.rglob("*"):
         os.utime(path, (then, then), follow_symlinks=False)
@@ -102,7 +104,7 @@ def aged(place: Place) -> None:
 
 def parts_left(place: Place) -> list[str]:
     """What was being written."""
-    return [f"{path.relative_to(place.root)} is left" for path in place.root.rglob(".*.part*")]
+    return [f"left: {path.relative_to(place.root)}" for path in place.root.rglob(".*.part*")]
 
 
 def _nothing(place: Place) -> dict[str, list[str]]:
@@ -150,31 +152,31 @@ def _device_after(place: Place, ending: str) -> list[str]:
         # The second one is dropped when the first one was sent.
         gone = f"{number}.jpg" in sent or (number == 1 and "sent 0" in before)
         if f"put {number}" in before and not gone and waiting.get(f"{number}.jpg") != message:
-            faults.append(f"message {number} waited and is lost")
+            faults.append(f"lost: message {number} waited")
     if ending == "an hour later":
         held = list(held_in(place.root, None))
         for number, message in known.items():
             if f"{number}.jpg" not in waiting and "kept" not in before:
                 outside = [item for item in held if not item[0].startswith("device-tiles")]
-                faults += [f"a message that does not wait in {path}" for path in places_of(windows(message), outside)]
-        faults += [told for told in parts_left(place) if "home/client" in told]
+                faults += [f"left: a message that does not wait in {path}" for path in places_of(windows(message), outside)]
+        faults += [told for told in parts_left(place) if "client" in told]
     place.acks.write_text("")
     _device(place)
     for number, message in known.items():
         if place.beside(f"message-{number}").read_bytes() != message:
-            faults.append(f"message {number} is another one when it is made again")
+            faults.append(f"twice: message {number} is another one when it is made again")
     entries = [entry.message_digest for entry in Device(place.root / "home").ledger.entries()]
     if len(entries) != 2 or len(set(entries)) != 2:
-        faults.append(f"the ledger holds {len(entries)} releases of two photographs")
+        faults.append(f"twice: the ledger holds {len(entries)} releases of two photographs")
     if [item.name for item in Outbox(place.root / "home").sent()] != ["0.jpg"] or list(Outbox(place.root / "home").waiting()):
-        faults.append("the outbox holds something else than one note")
+        faults.append("wrong: the outbox holds something else than one note")
     shutil.rmtree(place.root / "device-tiles")
     aged(place)
     Outbox(place.root / "home")
     Device(place.root / "home")
     for number in range(2):
         planted = windows(place.beside(f"message-{number}").read_bytes())
-        faults += [f"bytes of a message in {path}" for path in places_of(planted, held_in(place.root, None))]
+        faults += [f"left: bytes of a message in {path}" for path in places_of(planted, held_in(place.root, None))]
     return faults + parts_left(place)
 
 
@@ -204,9 +206,9 @@ def _faces_after(place: Place, ending: str) -> list[str]:
         aged(place)
     if path.exists():
         lines = {f"enroll {line.person} {line.version}" for line in FaceStore(path, home_of(path)).enrolled()}
-        faults += [f"{step} is lost" for step in done(place) - lines if step.startswith("enroll")]
+        faults += [f"lost: {step}" for step in done(place) - lines if step.startswith("enroll")]
     elif "create" in done(place):
-        faults.append("the store is lost")
+        faults.append("lost: the store")
     _faces(place)
     store = FaceStore(path, home_of(path))
     if sorted((line.person, line.version, line.revoked_at is None) for line in store.enrolled()) != [
@@ -214,11 +216,11 @@ def _faces_after(place: Place, ending: str) -> list[str]:
         ("alice", 2, True),
         ("bob", 1, False),
     ]:
-        faults.append("the store holds other templates")
+        faults.append("wrong: the store holds other templates")
     for person, version in (("alice", 1), ("bob", 1)):
         form = template(f"{person} {version}")
         planted = [part.tobytes()[:32] for part in (form.origin, form.basis)]
-        faults += [f"an erased template in {name}" for name in places_of(planted, held_in(place.root, None))]
+        faults += [f"left: an erased template in {name}" for name in places_of(planted, held_in(place.root, None))]
     aged(place)
     FaceStore.create(place.root / "faces" / "another.store", SCHEME, home_of(path))
     return faults + parts_left(place)
@@ -259,17 +261,17 @@ def _folder_after(place: Place, ending: str) -> list[str]:
         with suppress(InputError):  # it had been removed
             remove_from_map(place.root / "map", [gone], forget=forgetting(place.root / "map-matches"))
     settle_folder(place.root / "map")
-    faults = [] if gone not in read_map(place.root / "map").images else ["it is still in the map"]
+    faults = [] if gone not in read_map(place.root / "map").images else ["left: it is still in the map"]
     planted = [bytes.fromhex(part) for part in parts]
-    faults += [f"bytes of a removed image in {path}" for path in places_of(planted, held_in(place.root, None))]
+    faults += [f"left: bytes of a removed image in {path}" for path in places_of(planted, held_in(place.root, None))]
     if "written" in before and not (place.root / "map-again").is_dir():
-        faults.append("a written map is lost")
+        faults.append("lost: a written map")
     settle_folder(place.root / "map-again")
     if not (place.root / "map-again").is_dir():
         write_models(place.root / "map-again", [read_map(place.root / "map")])
     read_map(place.root / "map-again")
     left = [path.name for path in place.root.iterdir() if path.name not in ("map", "map-matches", "map-again")]
-    return faults + [f"{name} is left" for name in left]
+    return faults + [f"left: {name}" for name in left]
 
 
 CLIENTS = (

@@ -17,10 +17,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from veil.files import blobs
 from veil.files.tiles import write_tiles
+from veil.server import deletion
+from veil.server.service import Service
 from veil.tiles.cutting import CutOptions, cut
 from worlds.kill_clients import CLIENTS, Client
 from worlds.kill_servers import Place, Server, finished, needles
@@ -131,11 +135,35 @@ class World:
         self.put_back()
         ended = killed_at(number, half, self.scenario.act, self.place, root=self.place.root)
         if ended.error:
-            return ended, [f"it failed: {ended.error}"]
+            return ended, [f"wrong: it failed: {_last(ended.error)}"]
         try:
             return ended, forked(self.scenario.finish, self.place, ending)
         except RuntimeError as error:
-            return ended, [f"it does not go on: {error}"]
+            return ended, [f"wrong: it does not go on: {_last(str(error))}"]
 
 
+def _last(error: str) -> str:
+    """The last place and the message of a traceback."""
+    lines = [line.strip() for line in error.strip().splitlines()]
+    places = [line for line in lines if line.startswith("File")]
+    return f"{lines[-1]} ({places[-1] if places else 'nowhere'})"
+
+
+def keep_leftovers() -> None:
+    """A broken twin: blobs that are deleted without what a kill left of them."""
+    blobs.clear_leftovers = lambda *_, **__: 0
+
+
+def receipts_first() -> None:
+    """A broken twin: receipts that are written before the bytes go."""
+    clear = deletion.clear_map
+
+    def later(service: Service, map_id: str, *, leaving: Collection[str] = ()) -> None:
+        if not leaving:
+            clear(service, map_id)
+
+    deletion.clear_map = later
+
+
+TWINS = {"keep-leftovers": keep_leftovers, "receipts-first": receipts_first}
 EVERY: tuple[Scenario | Client, ...] = (*SCENARIOS, *CLIENTS)

@@ -245,9 +245,11 @@ def deleted_and_there(server: Server, planted: dict[str, list[bytes]], *, backup
             continue
         number = next(i for i, message in enumerate(server.place.messages) if digest(message) == sha)
         files = [(path, data) for path, data in held if backups or not path.startswith("backups/one.backup")]
-        faults += [f"bytes of a deleted message in {path}" for path in places_of(apart[number] + planted.get(name, []), files)]
+        faults += [
+            f"left: bytes of a deleted message in {path}" for path in places_of(apart[number] + planted.get(name, []), files)
+        ]
         named = [path for path in places_of([name.encode()], held) if "veil.sqlite" not in path and "one.backup" not in path]
-        faults += [f"the name of a deleted contribution in {path}" for path in named]
+        faults += [f"left: the name of a deleted contribution in {path}" for path in named]
     return faults
 
 
@@ -263,21 +265,21 @@ def what_is_wrong(server: Server, attempted: Sequence[str], *, again: bool) -> l
         given, taken = f"contribute {number}", f"delete {number}"
         count = times[digest(message)]
         if count > 1:
-            faults.append(f"message {number} is there {count} times")
+            faults.append(f"twice: message {number} is there {count} times")
         if taken in acknowledged and count:
-            faults.append(f"message {number} was deleted and is there")
+            faults.append(f"left: message {number} was deleted and is listed")
         gone = taken in attempted or dropped
         if given in acknowledged and not gone and not count:
-            faults.append(f"message {number} was acknowledged and is lost")
+            faults.append(f"lost: message {number} was acknowledged")
         name = server.id_of(number)
         if name and gone and not count and receipts[name] != 1:
-            faults.append(f"message {number} is gone with {receipts[name]} receipts")
+            faults.append(f"{'twice' if receipts[name] else 'lost'}: message {number} is gone with {receipts[name]} receipts")
         if given in attempted and given not in acknowledged and again:
-            faults.append(f"message {number} is not acknowledged though it was sent again")
-    faults += [f"{count} receipts of one contribution" for count in receipts.values() if count > 1]
+            faults.append(f"lost: message {number} was sent again and is not acknowledged")
+    faults += [f"twice: {count} receipts of one contribution" for count in receipts.values() if count > 1]
     for item in items:
         if service.records.blobs.get(item.digest) not in server.place.messages:
-            faults.append("a message holds something else")
+            faults.append("lost: a message holds something else")
     return faults + wrong_jobs(server) + wrong_maps(server)
 
 
@@ -286,7 +288,9 @@ def wrong_jobs(server: Server) -> list[str]:
     with server.service.database.transaction() as found:
         rows = found.all("SELECT kind, state, result FROM jobs")
     return [
-        f"a job {row['kind']} is {row['state']}: {row['result']}" for row in rows if row["state"] not in ("done", "cancelled")
+        f"wrong: a job {row['kind']} is {row['state']}: {row['result']}"
+        for row in rows
+        if row["state"] not in ("done", "cancelled")
     ]
 
 
@@ -302,7 +306,7 @@ def wrong_maps(server: Server) -> list[str]:
         mapped = {item.id for item in service.records.contributions(record.id) if item.state == "mapped"}
         if len(set(names)) != len(names) or set(names) != mapped:
             faults.append(
-                f"the map holds {len(names)} images, {len(mapped)} are mapped, {len(mapped - set(names))} are not there"
+                f"wrong: the map holds {len(names)} images, {len(mapped)} are mapped, {len(mapped - set(names))} are not there"
             )
     return faults
 
@@ -314,14 +318,14 @@ def more_than_named(server: Server) -> list[str]:
         named = blobs_in(found)
     versions = {f"cache/{record.id}/{record.version}" for record in service.records.all()}
     matches = {f"matches/{record.id}" for record in service.records.all()}
-    faults = [f"a blob that nothing names ({name[:8]})" for name in service.records.blobs.names() if name not in named]
+    faults = [f"left: a blob that nothing names ({name[:8]})" for name in service.records.blobs.names() if name not in named]
     for path in sorted(item for item in service.folder.rglob("*") if item.is_file()):
         name = path.relative_to(service.folder).as_posix()
         kept = name in NOTES | DATABASE or name.startswith(("tiles/", *versions, *matches)) or path.name in named
         if not kept or path.name.endswith(".part"):
-            faults.append(f"{name} is left")
+            faults.append(f"left: {name}")
     for path in [*(server.place.root / "backups").glob(".*"), *server.place.root.glob(".*")]:
-        faults.append(f"{path.relative_to(server.place.root)} is left")
+        faults.append(f"left: {path.relative_to(server.place.root)}")
     return faults
 
 
@@ -333,11 +337,14 @@ def finished(place: Place, attempted: Sequence[str], ending: str, of: str) -> li
     if of != "store" and not (place.root / of).exists():
         source.run(attempted)
     server = source if of == "store" else Server(place, of=of)
-    faults = [f"before it goes on: {told}" for told in deleted_and_there(server, planted, backups=False)]
+    if server is not source:  # it holds the same
+        source.do_drop()
+        source.do_follow()
+    faults = [f"{told}, before it goes on" for told in deleted_and_there(server, planted, backups=False)]
     if ending == "one deleted" and (name := next((item.id for item in server.service.records.contributions()), "")):
         attempted = [*attempted, f"delete {server.number_of(name)}"]
         server.service.delete(server.token, name)
-        faults += [f"when one was deleted: {told}" for told in deleted_and_there(server, planted, backups=False)]
+        faults += [f"{told}, when one was deleted" for told in deleted_and_there(server, planted, backups=False)]
     server.starts()
     again = ending == "sent again"
     if again:
@@ -354,9 +361,9 @@ def finished(place: Place, attempted: Sequence[str], ending: str, of: str) -> li
     for each in {id(server): server, id(source): source}.values():
         each.do_drop()
         each.do_follow()
-    faults += [f"after its map was deleted: {told}" for told in nothing_left(server, planted)]
+    faults += [f"{told}, after its map was deleted" for told in nothing_left(server, planted)]
     server.an_hour_later()
-    return faults + [f"after all was deleted: {told}" for told in more_than_named(server)]
+    return faults + [f"{told}, after all was deleted" for told in more_than_named(server)]
 
 
 def nothing_left(server: Server, planted: dict[str, list[bytes]]) -> list[str]:
@@ -364,5 +371,5 @@ def nothing_left(server: Server, planted: dict[str, list[bytes]]) -> list[str]:
     held = list(held_in(server.place.root, server.place.objects))
     wanted = [part for parts in (*told_apart(list(server.place.messages)), *planted.values()) for part in parts]
     counts = Counter(item["contribution"] for item in receipts_of(server)).values()
-    faults = [f"{count} receipts of one contribution" for count in counts if count > 1]
-    return faults + [f"bytes in {path}" for path in places_of(wanted, held)]
+    faults = [f"twice: {count} receipts of one contribution" for count in counts if count > 1]
+    return faults + [f"left: bytes in {path}" for path in places_of(wanted, held)]

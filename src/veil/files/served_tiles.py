@@ -115,9 +115,18 @@ def clear_served(root: Path) -> None:
     """Delete what killed processes left of tiles that they were adding, unless somebody adds some of the name now."""
     clear_leftovers(root)
     for folder in root.glob("*"):
-        if leftovers(folder):
+        versions = [path for path in folder.glob("*") if VERSION.fullmatch(path.name)]
+        if any(leftovers(path) for path in (folder, *versions)) or any(_halves(path) for path in versions):
             with suppress(BlockingIOError), _locked(folder, waits=False):
-                clear_leftovers(folder)
+                for path in (folder, *versions):
+                    clear_leftovers(path)
+                for path in [half for version in versions for half in _halves(version)]:
+                    remove(path)
+
+
+def _halves(folder: Path) -> list[Path]:
+    """Files for the exit by one server whose facts were not written: a kill came before."""
+    return [] if (folder / FACTS).is_file() else [path for path in (folder / MATRIX, folder / HINT) if path.is_file()]
 
 
 def remove_served(root: Path, name: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection
+from contextlib import closing, suppress
 from pathlib import Path
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import replacing_folder, writing
+from veil.files.atomic import leftovers, remove, replacing_folder, writing
 from veil.files.backup_file import BackupFile
 from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
 from veil.server.blob_use import blobs_in, fasten, loosen
@@ -17,14 +18,15 @@ from veil.server.jobs import queue_job
 from veil.server.schema import VERSION, require_known, upgrade, version_in
 from veil.server.settings import ServerSettings
 from veil.server.statements import Statements
-from veil.server.storage import open_parts
-from veil.server.store_identity import StoreParts
+from veil.server.storage import DATABASE, open_parts
+from veil.server.store_identity import FACT, StoreParts
 
 
 def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *, newer: Path | None = None) -> dict[str, int]:
     """Make a server's folder from a backup, and return how many maps, contributions and tokens it has.
 
-    - `folder`: missing or empty; it is complete at the end or not there.
+    - `folder`: missing or empty; it is complete at the end or not there. What a killed restore left beside it goes, and what
+      that one wrote to a bucket is used.
     - `settings`: with the storage of the new server, which may be of another kind than the old one's; it must be empty.
     - `newer`: a database file or backup of the same server of a later time: what was deleted until then is deleted.
 
@@ -94,16 +96,29 @@ def _leave_out_missing(found: Statements, names: Collection[str]) -> None:
 
 def _fill(file: BackupFile, found: Statements, folder: Path, settings: ServerSettings) -> None:
     """Make a folder with the rows and blobs of a backup."""
+    left = leftovers(folder.parent, name=folder.name, older_than_s=0.0)
+    owned = {store for path in left if (store := _store_of(path / DATABASE))}
     with writing(folder), replacing_folder(folder) as staging:
-        parts = open_parts(staging, settings)
+        parts = open_parts(staging, settings, owned=owned)
         try:
-            parts.begin()
+            parts.begin(owned=owned)
             _fill_parts(file, found, parts)
         finally:
             parts.database.close()
         if folder.exists():
             folder.rmdir()
         staging.rename(folder)
+    for path in left:
+        remove(path)
+
+
+def _store_of(path: Path) -> str:
+    """The id of the store that a restore began which was killed; empty if it did not come so far."""
+    if path.is_file():
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as connection:
+            row = connection.execute("SELECT value FROM facts WHERE name = ?", [FACT]).fetchone()
+            return "" if row is None else str(row[0])
+    return ""
 
 
 def _fill_parts(file: BackupFile, found: Statements, parts: StoreParts) -> None:

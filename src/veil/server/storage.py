@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,10 +17,10 @@ DATABASE, BLOBS = "veil.sqlite", "blobs"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False) -> StoreParts:
+def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False, owned: Collection[str] = ()) -> StoreParts:
     """The parts of a server's store, not compared with each other yet; the folder is refused with other storage than it notes.
 
-    `anew` makes a database also where the one of the blobs is missing.
+    `anew` makes a database also where the one of the blobs is missing; where they are of a store that is `owned`, too.
 
     Raises InputError for settings that cannot be used or a database that does not answer, StorageTrouble for a bucket that does
     not, FileFormatError for a folder that was used with other storage, or a database that cannot be read.
@@ -36,13 +37,14 @@ def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False) ->
         raise FileFormatError(f"{folder} was used with {told}; give its settings by --config or the environment")
     blobs = _open_blobs(folder, settings.blobs)
     if not settings.database and not anew and not (folder / DATABASE).is_file():
-        _require_unused(blobs, folder)
+        _require_unused(blobs, folder, owned)
     return StoreParts(folder=folder, database=_open_database(folder, settings.database), blobs=blobs, kinds=kinds)
 
 
-def _require_unused(blobs: Blobs, folder: Path) -> None:
+def _require_unused(blobs: Blobs, folder: Path, owned: Collection[str]) -> None:
     """Raise FileFormatError for blobs of a store whose database is away, before a new one is made in its place."""
-    if blobs.owner() is not None or next(iter(blobs.names()), None) is not None:
+    owner = blobs.owner()
+    if owner not in owned and (owner is not None or next(iter(blobs.names()), None) is not None):
         raise FileFormatError(f"{folder / DATABASE} is missing beside the blobs of a store; {REMEDY}")
 
 

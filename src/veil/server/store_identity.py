@@ -37,8 +37,8 @@ class StoreParts:
     blobs: Blobs
     kinds: dict[str, str]
 
-    def begin(self) -> str:
-        """The id of the store, which is made for a new one.
+    def begin(self, *, owned: Collection[str] = ()) -> str:
+        """The id of the store, which is made for a new one, or taken from blobs of a store that is `owned`.
 
         A store of an earlier veil, without an id, gets one if its database names blobs that are there. Raises FileFormatError
         for parts that do not belong together; then nothing was written.
@@ -48,7 +48,7 @@ class StoreParts:
             needed, is_new = needed_in(found), all(found.one(f"SELECT 1 AS one FROM {name}") is None for name in _TABLES)
         begins = known is None or claiming is not None
         if known is None:
-            known = self._first_id(() if is_new else needed)
+            known = self._first_id(() if is_new else needed, owned=owned)
         elif not begins and self.blobs.owner() is None:
             there = sum(1 for _ in self.blobs.names())
             raise FileFormatError(
@@ -74,17 +74,17 @@ class StoreParts:
         self._require(known, _noted_in_folder(self.folder), self.folder)
         self._require(known, _noted_in_tiles(self.folder) or known, self.folder / TILES)
 
-    def _first_id(self, needed: Collection[str]) -> str:
+    def _first_id(self, needed: Collection[str], *, owned: Collection[str]) -> str:
         """The id of a database that has none: a new one, or one of an earlier veil."""
         owner = self.blobs.owner()
-        if owner is not None:
+        if owner is not None and owner not in owned:
             raise FileFormatError(
                 f"the blobs ({self.kinds['blobs']}) belong to the store {owner}, and the database says none; {REMEDY}"
             )
-        if told := self._unowned(needed):
+        if owner is None and (told := self._unowned(needed)):
             raise FileFormatError(f"{told}; {REMEDY}")
         with self.database.transaction(durable=True) as found:
-            return _id_in(found) or _new_id(found)
+            return _id_in(found) or _new_id(found, owner)
 
     def _unowned(self, needed: Collection[str]) -> str:
         """Why blobs without an id may not be taken for those that a database needs; empty if they may."""
@@ -180,9 +180,9 @@ def _id_in(found: Statements) -> str | None:
     return None if row is None else str(row["value"])
 
 
-def _new_id(found: Statements) -> str:
-    """Give a database the id of a new store."""
-    store = "s" + secrets.token_hex(16)
+def _new_id(found: Statements, store: str | None = None) -> str:
+    """Give a database the id of a store, or of a new one."""
+    store = store or "s" + secrets.token_hex(16)
     for name, value in ((FACT, store), (CLAIMING, "1")):
         found.run("INSERT INTO facts (name, value) VALUES (:name, :value)", name=name, value=value)
     return store

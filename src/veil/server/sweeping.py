@@ -66,6 +66,7 @@ def clear_folder(service: Service) -> None:
         # Another server, with a folder of its own, may have removed some.
         _logged(forget_matches, service, map_id)
     _logged(clear_leftovers, service.folder)
+    _logged(lambda: clear_leftovers(service.folder.parent, name=service.folder.name))  # of a restore
     _logged(clear_served, service.folder / TILES)
 
 
