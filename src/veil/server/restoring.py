@@ -25,8 +25,8 @@ from veil.server.store_identity import FACT, StoreParts
 def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *, newer: Path | None = None) -> dict[str, int]:
     """Make a server's folder from a backup, and return how many maps, contributions and tokens it has.
 
-    - `folder`: missing or empty; it is complete at the end or not there. What a killed restore left beside it goes, and what that
-      one wrote to a bucket is used.
+    - `folder`: missing or empty; it is complete at the end or not there. What a killed restore left beside it goes, and
+      what that one wrote to a bucket is used.
     - `settings`: with the storage of the new server, which may be of another kind than the old one's; it must be empty.
     - `newer`: a database file or backup of the same server of a later time: what was deleted until then is deleted.
 
