@@ -3,19 +3,21 @@
     python benchmarks/store_kills.py --most 5 --seed 1 --jobs 2
 
 Every call by which bytes or names reach the disk, a bucket or a socket is a point (write, fsync, rename, unlink, mkdir,
-truncate, a file that is made or emptied, what is sent to S3), whoever makes it: veil, SQLite, HDF5, COLMAP, obstore. A small
-library that is loaded before the C library counts them. A process is killed there by SIGKILL, before the call or after half
-of its bytes, so that nothing of it runs on. Scenarios (`tests/worlds/kill_scenarios.py` and `kill_clients.py` list their
-writers) run in three forms, in a folder and with blobs on S3 (moto). After each kill a new server starts on what is there,
-and one of four things happens: the client sends again what was not acknowledged; an hour goes by; the map is deleted at once;
-one contribution is deleted at once. Then every acknowledged contribution must be listed once, jobs must have ended, receipts
-must be one of each deletion, and windows of the messages, rows of descriptors as maps hold them, names and digests of what
-was deleted are searched in every file and object. In the end all is deleted, and nothing may be left but the database, the
-store's notes and backups without what was deleted.
+truncate, a file that is made or emptied, what is sent to S3 or PostgreSQL), whoever makes it: veil, SQLite, HDF5, COLMAP,
+obstore. A small library that is loaded before the C library counts them. A process is killed there by SIGKILL, before the
+call or after half of its bytes, so that nothing of it runs on. Scenarios (`tests/worlds/kill_scenarios.py` and
+`kill_clients.py` list their writers) run in three forms, in a folder, with blobs on S3 (moto), and with rows in PostgreSQL
+beside; of the last two, what is sent there. After each kill a new server starts on what is there, and one of four things
+happens: the client sends again what was not acknowledged; an hour goes by; the map is deleted at once; one contribution is
+deleted at once. Then every acknowledged contribution must be listed once, jobs must have ended, receipts must be one of each
+deletion, and windows of the messages, rows of descriptors as maps hold them, names and digests of what was deleted are
+searched in every file and object. In the end all is deleted, and nothing may be left but the database, the store's notes and
+backups without what was deleted.
 
 `--most` points of each scenario, form and storage are killed, drawn from `--seed`, of calls that differ first (0: all
 points). Printed: a table by writer, faults as they come, and a JSON line of totals. Exit code 1 if anything is lost, twice,
-left or wrong. It needs a C compiler (cc), and for S3 `pip install 'veil[grown]' 'moto[s3,server]'`.
+left or wrong. It needs a C compiler (cc), and else
+PostgreSQL, `pip install 'veil[grown]' 'moto[s3,server]'` or `--storage folder`.
 """
 
 from __future__ import annotations

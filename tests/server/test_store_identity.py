@@ -301,7 +301,7 @@ def test_a_folder_and_tiles_of_another_store_are_refused(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_a_first_start_that_was_killed_is_given_again(shared_settings: ServerSettings, tmp_path: Path) -> None:
-    """It made its database, and did not note yet that its blobs are in a bucket. With blobs in the folder it is another store."""
+    """It made its database, and did not note yet that its blobs are in a bucket. With a folder of blobs it is another store."""
     settings = replace(shared_settings, database="")
     for name, has_blobs in (("killed", False), ("earlier", True)):
         SqliteDatabase(tmp_path / name / "veil.sqlite").close()
