@@ -1,21 +1,23 @@
 """Is anything acknowledged lost or done twice, or anything deleted left, wherever a process is killed that writes?
 
-    python benchmarks/store_kills.py --most 12 --seed 1 --jobs 2
+    python benchmarks/store_kills.py --most 5 --seed 1 --jobs 2
 
 Every call by which bytes or names reach the disk, a bucket or a socket is a point (write, fsync, rename, unlink, mkdir,
-truncate, a file that is made or emptied, what is sent to S3), whoever makes it: veil, SQLite, HDF5, COLMAP, obstore. A small
-library that is loaded before the C library counts them. A process is killed there by SIGKILL, before the call or after half
-of its bytes, so that nothing of it runs on. Scenarios (`tests/worlds/kill_scenarios.py` and `kill_clients.py` list their
-writers) run in three forms, in a folder and with blobs on S3 (moto). After each kill a new server starts on what is there,
-and one of four things happens: the client sends again what was not acknowledged; an hour goes by; the map is deleted at once;
-one contribution is deleted at once. Then every acknowledged contribution must be listed once, jobs must have ended, receipts
-must be one of each deletion, and windows of the messages, rows of descriptors as maps hold them, names and digests of what
-was deleted are searched in every file and object. In the end all is deleted, and nothing may be left but the database, the
-store's notes and backups without what was deleted.
+truncate, a file that is made or emptied, what is sent to S3 or PostgreSQL), whoever makes it: veil, SQLite, HDF5, COLMAP,
+obstore. A small library that is loaded before the C library counts them. A process is killed there by SIGKILL, before the
+call or after half of its bytes, so that nothing of it runs on. Scenarios (`tests/worlds/kill_scenarios.py` and
+`kill_clients.py` list their writers) run in three forms, in a folder, with blobs on S3 (moto), and with rows in PostgreSQL
+beside; of the last two, what is sent there. After each kill a new server starts on what is there, and one of four things
+happens: the client sends again what was not acknowledged; an hour goes by; the map is deleted at once; one contribution is
+deleted at once. Then every acknowledged contribution must be listed once, jobs must have ended, receipts must be one of each
+deletion, and windows of the messages, rows of descriptors as maps hold them, names and digests of what was deleted are
+searched in every file and object. In the end all is deleted, and nothing may be left but the database, the store's notes and
+backups without what was deleted.
 
 `--most` points of each scenario, form and storage are killed, drawn from `--seed`, of calls that differ first (0: all
 points). Printed: a table by writer, faults as they come, and a JSON line of totals. Exit code 1 if anything is lost, twice,
-left or wrong. It needs a C compiler (cc), and for S3 `pip install 'veil[grown]' 'moto[s3,server]'`.
+left or wrong. It needs a C compiler (cc), and else
+PostgreSQL, `pip install 'veil[grown]' 'moto[s3,server]'` or `--storage folder`.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -43,12 +46,18 @@ from worlds.kill_scenarios import EVERY, TWINS, World, tiles_in
 from worlds.kill_servers import ENDINGS, Place
 from worlds.killing import Point, forked, missing, preloaded
 from worlds.planted_bytes import Objects
+from worlds.postgres import Postgres
 
-BUCKET = "veil-kills"
+BUCKET, POSTGRES = "veil-kills", "VEIL_KILLS_POSTGRES"
 # What is the same in every form runs in one, and what does not touch blobs runs in a folder alone.
 ONE_FORM, WITH_BUCKET = {"open", "tiles", "faces"}, {"open", "contribute", "map", "remove", "drop", "restore"}
+WITH_POSTGRES = {"contribute", "remove", "drop"}
 # Faults that are printed of one kill.
 SHOWN = 3
+# Files; files with blobs on S3; PostgreSQL with blobs on S3.
+STORAGE = ("folder", "bucket", "shared")
+# Of storage in several places, what a folder does not have.
+OWN = {"bucket": ["bucket"], "shared": ["bucket", "PostgreSQL"]}
 FAULTS = ("lost", "twice", "left", "wrong")
 
 
@@ -61,7 +70,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the choice of points (default %(default)s)")
     parser.add_argument("--scenarios", nargs="+", choices=[item.name for item in EVERY], default=[item.name for item in EVERY])
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=list(FORMS))
-    parser.add_argument("--storage", nargs="+", choices=("folder", "bucket"), default=["folder", "bucket"])
+    parser.add_argument("--storage", nargs="+", choices=STORAGE, default=list(STORAGE))
     parser.add_argument("--writers", nargs="+", help="only points of these writers, such as blobs")
     parser.add_argument("--endings", nargs="+", choices=ENDINGS, default=list(ENDINGS), help="what happens after a kill")
     parser.add_argument("--jobs", type=int, default=1, help="processes that kill at a time (default %(default)s)")
@@ -89,7 +98,11 @@ def outside(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What processes tell in which calls are counted, as it comes."""
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="veil-kills-")))
-        if "bucket" in arguments.storage:
+        if "shared" in arguments.storage:
+            from worlds.postgres import running_postgres
+
+            stack.enter_context(patch.dict(os.environ, {POSTGRES: str(stack.enter_context(running_postgres()).folder)}))
+        if {"bucket", "shared"} & set(arguments.storage):
             from worlds.buckets import running_buckets
 
             stack.enter_context(running_buckets()).make(BUCKET)
@@ -124,13 +137,17 @@ def inside(arguments: argparse.Namespace) -> None:
         if scenario.name in arguments.scenarios
         and (scenario.name not in ONE_FORM or form == arguments.forms[0])
         and (storage == "folder" or scenario.name in WITH_BUCKET)
+        and (storage != "shared" or scenario.name in WITH_POSTGRES)
     ]
     for scenario, form, storage in worlds[arguments.inside :: arguments.jobs]:
         name = f"{scenario.name}-{form}-{storage}"
-        objects = Objects(endpoint, BUCKET, name) if storage == "bucket" else None
-        place = Place(root=work / name / "now", form=form, objects=objects, database="", messages=messages[form], tiles=tiles)
+        objects = None if storage == "folder" else Objects(endpoint, BUCKET, name)
+        server = Postgres(Path(os.environ[POSTGRES])) if storage == "shared" else None
+        place = Place(
+            root=work / name / "now", form=form, objects=objects, postgres=server, messages=messages[form], tiles=tiles
+        )
         world, chance = World(scenario, place), random.Random(f"{arguments.seed} {name}")
-        points = [point for point in world.points() if storage == "folder" or point.writer == "bucket"]
+        points = [point for point in world.points() if point.writer in OWN.get(storage, [point.writer])]
         points = [point for point in points if not arguments.writers or point.writer in arguments.writers]
         print(json.dumps({"points": Counter(point.writer for point in points)}), flush=True)
         for point in chosen(points, arguments.most, chance):
@@ -155,7 +172,9 @@ def chosen(points: list[Point], most: int, chance: random.Random) -> list[Point]
 
 def general(path: str) -> str:
     """A path without what is drawn at random."""
-    return re.sub(r"[0-9a-f]{8,}|(?<=\.)[a-z0-9_]{8}(?=\.part)|(?<=replacing-)[a-z0-9_]{8}|\d+", "*", path)
+    return re.sub(
+        r"[0-9a-f]{8,}|(?<=blobs/)[0-9a-f]{2}|(?<=\.)[a-z0-9_]{8}(?=\.part)|(?<=replacing-)[a-z0-9_]{8}|\d+", "*", path
+    )
 
 
 def tell(found: list[dict[str, Any]], counted: Counter[str], seconds: float) -> int:

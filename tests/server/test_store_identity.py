@@ -13,6 +13,7 @@ from veil.errors import FileFormatError, StorageTrouble
 from veil.files.blobs import OWNER, FolderBlobs
 from veil.server import blob_use
 from veil.server.blob_use import FEW, MARKED_S, blobs_in, loosen, sweep_loose
+from veil.server.database import SqliteDatabase
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_parts
@@ -236,6 +237,20 @@ def test_a_folder_and_tiles_of_another_store_are_refused(tmp_path: Path) -> None
             world.start().close()
         shutil.copyfile(other.folder / part, one.folder / part)
         assert len(one.swept(1)) == 1, part
+
+
+@pytest.mark.slow
+def test_a_first_start_that_was_killed_is_given_again(shared_settings: ServerSettings, tmp_path: Path) -> None:
+    """It made its database, and did not note yet that its blobs are in a bucket. With a folder of blobs it is another store."""
+    settings = replace(shared_settings, database="")
+    for name, has_blobs in (("killed", False), ("earlier", True)):
+        SqliteDatabase(tmp_path / name / "veil.sqlite").close()
+        if has_blobs:
+            (tmp_path / name / "blobs").mkdir()
+            with pytest.raises(FileFormatError, match="was used with blobs = folder"):
+                Service(tmp_path / name, settings)
+        else:
+            Service(tmp_path / name, settings).close()
 
 
 def test_every_part_of_a_new_store_carries_its_id(world: StoreWorld) -> None:

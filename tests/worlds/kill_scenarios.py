@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,18 +109,26 @@ class World:
     def __init__(self, scenario: Scenario | Client, place: Place) -> None:
         self.scenario, self.place = scenario, place
         self._snapshots = Snapshots(place.root)
-        place.root.mkdir(parents=True)
-        place.acks.write_text("")
-        if place.objects:
-            place.objects.have({})
-        planted = forked(scenario.prepare, place)
-        place.beside("planted").write_text(json.dumps(planted))
+        self._prepare()
         self._snapshots.take()
         self._acknowledged = place.acks.read_text()
         self._objects = place.objects.all() if place.objects else {}
 
+    def _prepare(self) -> None:
+        shutil.rmtree(self.place.root, ignore_errors=True)
+        self.place.root.mkdir(parents=True)
+        self.place.acks.write_text("")
+        if self.place.objects:
+            self.place.objects.have({})
+        if self.place.postgres:
+            self.place.postgres.empty(self.place.schema)
+        self.place.beside("planted").write_text(json.dumps(forked(self.scenario.prepare, self.place)))
+
     def put_back(self) -> None:
-        """Have the store be as it was before it was killed."""
+        """Have the store be as it was before it was killed; of PostgreSQL there is no copy, so that it is made again."""
+        if self.place.postgres:
+            self._prepare()
+            return
         self._snapshots.put_back()
         self.place.acks.write_text(self._acknowledged)
         if self.place.objects:

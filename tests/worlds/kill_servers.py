@@ -27,6 +27,7 @@ from veil.server.settings import ServerSettings
 from veil.server.store_identity import TILES, adopt
 from veil.server.sweeping import sweep
 from worlds.planted_bytes import Objects, digest, held_in, of_maps, of_matches, places_of, told_apart
+from worlds.postgres import Postgres
 from worlds.servers import NOTES
 
 # What becomes of a store after a kill: its client sends again what was not acknowledged; nobody comes, and an hour goes by; the
@@ -60,14 +61,14 @@ class Place:
 
     - `root`: the folder whose writes count: it holds `store/`, `backups/` and `restored/`.
     - `objects`: of the bucket; None for a store in a folder.
-    - `database`: address of a database that servers share; empty: in the folder.
+    - `postgres`: whose schema of the name of the root's folder is the database; None: it is in the folder.
     - `messages`: of one `form`, in order; `tiles`: folders of tiles to serve.
     """
 
     root: Path
     form: str
     objects: Objects | None
-    database: str
+    postgres: Postgres | None
     messages: tuple[bytes, ...]
     tiles: tuple[Path, ...]
 
@@ -83,7 +84,13 @@ class Place:
     def settings(self, *, of: str = "store") -> ServerSettings:
         """Settings of a server."""
         blobs = f"s3://{self.objects.bucket}/{self.objects.prefix}/{of}" if self.objects else ""
-        return ServerSettings(workers=1, map_workers=1, blobs=blobs, database=self.database if of == "store" else "")
+        database = "" if self.postgres is None else self.postgres.url(self.schema)
+        return ServerSettings(workers=1, map_workers=1, blobs=blobs, database=database)
+
+    @property
+    def schema(self) -> str:
+        """Of the tables in PostgreSQL."""
+        return "kills_" + self.root.parent.name.replace("-", "_")
 
 
 class Server:

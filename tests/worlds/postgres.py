@@ -49,6 +49,14 @@ class Postgres:
                 connection.execute(f"CREATE SCHEMA {schema}")
         return f"postgresql://veil@/postgres?host={quote(str(self.folder), safe='')}&options=-csearch_path%3D{schema}"
 
+    def empty(self, schema: str) -> None:
+        """Have a schema be there without tables."""
+        import psycopg
+
+        with psycopg.connect(self.url("public"), autocommit=True) as connection:
+            connection.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+            connection.execute(f"CREATE SCHEMA {schema}")
+
     def control(self, action: str, *more: str) -> None:
         """Run pg_ctl: start it, or stop it."""
         given = ["-o", f"-c listen_addresses='' -c fsync=off -k {self.folder}"] if action == "start" else []

@@ -31,7 +31,8 @@ def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False, ow
     }
     noted = noted_kinds(folder)
     if noted is None and (folder / DATABASE).is_file():
-        noted = {"database": "folder", "blobs": "folder"}
+        # Of an earlier veil, or a first start that was killed before its note: that one has no blobs in the folder.
+        noted = {"database": "folder", "blobs": "folder" if (folder / BLOBS).is_dir() else kinds["blobs"]}
     if noted is not None and noted != kinds:
         told = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))
         raise FileFormatError(f"{folder} was used with {told}; give its settings by --config or the environment")
