@@ -46,7 +46,7 @@ def main() -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="veil-one-store-")))
         kinds = [Storage(name="folder")]
         if reason := postgres.missing() or buckets.missing():
-            print(f"PostgreSQL and S3: {reason}")
+            print(f"PostgreSQL with a bucket: {reason}")
         else:
             server = stack.enter_context(postgres.running_postgres())
             kinds.append(Storage(name="shared", server=server, bucket=stack.enter_context(buckets.running_buckets())))
