@@ -16,8 +16,8 @@ backups without what was deleted.
 
 `--most` points of each scenario, form and storage are killed, drawn from `--seed`, of calls that differ first (0: all
 points). Printed: a table by writer, faults as they come, and a JSON line of totals. Exit code 1 if anything is lost, twice,
-left or wrong. It needs a C compiler (cc), and else
-PostgreSQL, `pip install 'veil[grown]' 'moto[s3,server]'` or `--storage folder`.
+left or wrong. It needs a C compiler (cc); and PostgreSQL with `pip install 'veil[grown]' 'moto[s3,server]'`, or
+`--storage folder`.
 """
 
 from __future__ import annotations

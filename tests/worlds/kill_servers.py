@@ -260,6 +260,19 @@ def deleted_and_there(server: Server, planted: dict[str, list[bytes]], *, backup
     return faults
 
 
+def not_found(server: Server, planted: dict[str, list[bytes]]) -> list[str]:
+    """What the search misses of contributions that are there: what it does not find then, it would not find after deletion."""
+    held, faults = list(held_in(server.place.root, server.place.objects)), []
+    apart = told_apart(list(server.place.messages))
+    for item in server.service.records.contributions():
+        number = server.number_of(item.id)
+        parts = [*apart[number], *(planted.get(item.id, []) if item.state == "mapped" else [])]
+        missed = sum(not any(part in data for _, data in held) for part in parts)
+        if missed or (item.state == "mapped" and not planted.get(item.id)):
+            faults.append(f"wrong: the search misses {missed} of {len(parts)} planted parts of message {number}")
+    return faults
+
+
 def what_is_wrong(server: Server, attempted: Sequence[str], *, again: bool) -> list[str]:
     """What of the records is not as clients were told: lost, twice, or a job that did not end. `again`: all was sent again."""
     service, faults = server.service, []
@@ -362,9 +375,10 @@ def finished(place: Place, attempted: Sequence[str], ending: str, of: str) -> li
         server.an_hour_later()
         faults += more_than_named(server)
     faults += what_is_wrong(server, attempted, again=again)
-    for name, parts in needles(server).items():
+    present = needles(server)
+    for name, parts in present.items():
         planted.setdefault(name, []).extend(parts)
-    faults += deleted_and_there(server, planted, backups=True)
+    faults += deleted_and_there(server, planted, backups=True) + not_found(server, present)
     for each in {id(server): server, id(source): source}.values():
         each.do_drop()
         each.do_follow()
