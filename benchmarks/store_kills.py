@@ -1,6 +1,6 @@
 """Is anything acknowledged lost or done twice, or anything deleted left, wherever a process is killed that writes?
 
-    python benchmarks/store_kills.py --most 5 --seed 1 --jobs 2
+    python benchmarks/store_kills.py --most 4 --seed 1 --jobs 3
 
 Every call by which bytes or names reach the disk, a bucket or a socket is a point (write, fsync, rename, unlink, mkdir,
 truncate, a file that is made or emptied, what is sent to S3 or PostgreSQL), whoever makes it: veil, SQLite, HDF5, COLMAP,
@@ -16,8 +16,8 @@ backups without what was deleted.
 
 `--most` points of each scenario, form and storage are killed, drawn from `--seed`, of calls that differ first (0: all
 points). Printed: a table by writer, faults as they come, and a JSON line of totals. Exit code 1 if anything is lost, twice,
-left or wrong. It needs a C compiler (cc), and else
-PostgreSQL, `pip install 'veil[grown]' 'moto[s3,server]'` or `--storage folder`.
+left or wrong. It needs a C compiler (cc); and PostgreSQL with `pip install 'veil[grown]' 'moto[s3,server]'`, or
+`--storage folder`.
 """
 
 from __future__ import annotations

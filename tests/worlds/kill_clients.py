@@ -36,7 +36,8 @@ from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.pipelines.removal import forgetting, remove_from_map
 from worlds import generator, world
 from worlds.face_templates import SCHEME, home_of, template
-from worlds.kill_servers import Place, Server, needles
+from worlds.kill_checks import needles
+from worlds.kill_servers import Place, Server
 from worlds.line_worlds import features_of
 from worlds.planted_bytes import held_in, places_of, windows
 

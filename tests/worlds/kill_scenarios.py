@@ -27,8 +27,9 @@ from veil.files.tiles import write_tiles
 from veil.server import deletion
 from veil.server.service import Service
 from veil.tiles.cutting import CutOptions, cut
+from worlds.kill_checks import finished, needles
 from worlds.kill_clients import CLIENTS, Client
-from worlds.kill_servers import Place, Server, finished, needles
+from worlds.kill_servers import Place, Server
 from worlds.killing import Ended, Point, Snapshots, forked, killed_at, points_of
 from worlds.tile_streets import street
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import urllib.request
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -15,6 +14,8 @@ from xml.etree import ElementTree
 import h5py
 
 from veil.files.map_folders import model_folders
+from veil.files.match_store import MatchStore
+from veil.pipelines.pair_matching import KIND
 from worlds.servers import arrays_of
 
 # Bytes of a window, and where in a message or an array windows begin, as shares of its length.
@@ -55,8 +56,7 @@ def _bytes_of(item: object) -> bytes:
 
 def of_matches(folder: Path) -> dict[str, list[bytes]]:
     """By name of each image, the digests by which a store of matches knows it."""
-    path = folder / "names.json"
-    known = json.loads(path.read_text()) if path.is_file() else {}
+    known = MatchStore(folder, KIND, read=False).names()
     return {name: [digest.encode() for digest in listed] for name, listed in known.items()}
 
 
