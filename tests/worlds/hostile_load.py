@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from worlds.hostile_requests import Exchange
 
 # What the service's page promises; 503 is the only fault of a server among them.
-DOCUMENTED = {200, 201, 202, 204, 400, 401, 403, 404, 405, 406, 408, 411, 413, 415, 422, 429, 503}
+DOCUMENTED = {200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 411, 413, 415, 422, 429, 503}
 
 
 @dataclass
