@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from veil.files import blobs
 from veil.files.tiles import write_tiles
 from veil.server import deletion
+from veil.server.map_records import MapRecords
 from veil.server.service import Service
 from veil.tiles.cutting import CutOptions, cut
 from worlds.kill_checks import finished, needles
@@ -166,13 +167,17 @@ def keep_leftovers() -> None:
 
 def receipts_first() -> None:
     """A broken twin: receipts that are written before the bytes go."""
-    clear = deletion.clear_map
+    clear, drop = deletion.clear_map, MapRecords.drop_unused
 
     def later(service: Service, map_id: str, *, leaving: Collection[str] = ()) -> None:
         if not leaving:
             clear(service, map_id)
 
+    def not_yet(self: MapRecords, digests: Iterable[str], *, leaving: Collection[str] = ()) -> int:
+        return 0 if leaving else drop(self, digests)
+
     deletion.clear_map = later
+    MapRecords.drop_unused = not_yet  # type: ignore[method-assign]
 
 
 TWINS = {"keep-leftovers": keep_leftovers, "receipts-first": receipts_first}

@@ -34,7 +34,13 @@ class SameProcess:
     """What a pool's processes do, in this one, so that their writes count."""
 
     def call(
-        self, task: Callable[..., Any], *given: Any, deadline_s: float = 0.0, tell: Any = None, proceed: Any = None
+        self,
+        task: Callable[..., Any],
+        *given: Any,
+        deadline_s: float = 0.0,
+        whose: str = "",
+        tell: Any = None,
+        proceed: Any = None,
     ) -> Any:
         """The result of a task."""
         try:
