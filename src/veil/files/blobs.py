@@ -48,11 +48,11 @@ class Blobs(Protocol):
         """Note a store as the owner where none is noted, or `anew`; returns who is the owner now."""
 
     def clear(self, *, older_than_s: float) -> None:
-        """Delete what killed writers left, so many seconds ago or before."""
+        """Delete what killed writers left, if it is at least `older_than_s` seconds old."""
 
 
 def owner_note(store: str) -> bytes:
-    """What says to which store bytes belong."""
+    """The note that says to which store bytes belong."""
     return json.dumps({"store": store}).encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""What is deleted: first what is named no more, then its bytes, wherever a kill may have left them, and then the receipt.
+"""Deletion of contributions and maps: their names first, then their bytes, also those that a kill left, then the receipt.
 
 A receipt is written when the bytes are gone. A server that is killed before leaves the contribution "leaving", and a sweep, or
 the job that took it out of its map, goes on.
@@ -167,8 +167,7 @@ def forget_matches(service: Service, map_id: str, *, leaving: Collection[str] = 
             remove(folder)
 
 
-def clear_work(folder: Path, map_id: str, *, but: Collection[Path] = ()) -> None:
+def clear_work(folder: Path, map_id: str) -> None:
     """Delete the folders of jobs on a map that nobody works on, of a server's folder."""
     for path in (folder / WORK / map_id).glob("*"):
-        if path not in but:
-            remove(path)
+        remove(path)

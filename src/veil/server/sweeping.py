@@ -1,4 +1,4 @@
-"""What servers delete in the background: what kills left, what its time is over for, and old records; only in a whole store."""
+"""Deletion in the background: leftovers of kills, expired contributions and old records, and only in a whole store."""
 
 from __future__ import annotations
 
