@@ -126,12 +126,12 @@ def set_state(found: Statements, contribution: str, state: State, reason: str = 
     )
 
 
-def add_evidence(found: Statements, contribution: str, evidence: Mapping[str, Any]) -> None:
-    """Add to what the map says of a contribution, if there still is one."""
+def add_facts(found: Statements, contribution: str, name: str, values: Mapping[str, Any]) -> None:
+    """Add values to the facts of a name that a contribution has, if there still is one."""
     row = found.one("SELECT facts FROM contributions WHERE id = :id", id=contribution)
     if row is not None:
         facts = json.loads(row["facts"])
-        facts["evidence"] = {**facts.get("evidence", {}), **evidence}
+        facts[name] = {**facts.get(name, {}), **values}
         found.run("UPDATE contributions SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=contribution)
 
 

@@ -6,11 +6,10 @@ the job that took it out of its map, goes on.
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from veil.errors import InputError
 from veil.files.atomic import clear_leftovers, remove
@@ -23,7 +22,6 @@ from veil.server.contributions import Contribution, contributions_in, leaving_in
 from veil.server.jobs import Job, cancel_jobs, is_held, queue_job
 from veil.server.map_records import MapRecord, map_in
 from veil.server.receipts import deletion_receipt
-from veil.server.statements import Statements
 from veil.wire.receipts import Receipt
 
 if TYPE_CHECKING:
@@ -101,14 +99,6 @@ def erase(service: Service, ids: Collection[str], job: Job | None = None) -> lis
     service.records.drop_unused([item.digest for item in items])
     service.database.clear_log()
     return receipts
-
-
-def note_removed(found: Statements, contribution: str, removed: Mapping[str, Any]) -> None:
-    """Note what a removal took out of a map with a contribution, for its receipt, within the transaction that takes it out."""
-    row = found.one("SELECT facts FROM contributions WHERE id = :id", id=contribution)
-    if row is not None:
-        facts = {**json.loads(row["facts"]), REMOVED: dict(removed)}
-        found.run("UPDATE contributions SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=contribution)
 
 
 def go_on(service: Service) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilError
 from veil.files.atomic import remove
 from veil.server.backups import update_backups
-from veil.server.contributions import Contribution, add_evidence, contributions_in, set_state
-from veil.server.deletion import MATCHES, REMOVED, WORK, clear_map, clear_work, erase, note_removed
+from veil.server.contributions import Contribution, add_facts, contributions_in, set_state
+from veil.server.deletion import MATCHES, REMOVED, WORK, clear_map, clear_work, erase
 from veil.server.earth_answers import PLACE
 from veil.server.jobs import Job, end_job, is_held, note_result, noted_result, queue_job
 from veil.server.map_records import MapRecord, map_in, put_version
@@ -224,7 +224,7 @@ class Runner:
                 _set_states(found, job, record, outcome)
                 for item in _to_take_out(items) if job.kind == "remove" else ():
                     more = {**outcome.removed, "map_versions": [record.version, record.version + outcome.written]}
-                    note_removed(found, item.id, _of_item(item.id, more))
+                    add_facts(found, item.id, REMOVED, _of_item(item.id, more))
                 result = _result(outcome, present.version + bool(files))
                 if job.kind == "remove":
                     note_result(found, job, result)
@@ -278,7 +278,7 @@ def _set_states(found: Statements, job: Job, record: MapRecord, outcome: MapOutc
         if states.get(name) in ("pending", "mapped", "left out"):
             set_state(found, name, "left out", reason)
     for name, evidence in outcome.evidence.items():
-        add_evidence(found, name, evidence)
+        add_facts(found, name, "evidence", evidence)
     if outcome.emptied:
         left = [name for name, state in states.items() if state in ("mapped", "left out")]
         for name in left:
