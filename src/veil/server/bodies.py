@@ -101,7 +101,7 @@ class BoundedBodies:
 
 
 def body_seconds(length: int, most_s: float) -> float:
-    """Seconds within which a body of so many bytes has to arrive."""
+    """Seconds within which a body of this length in bytes has to arrive."""
     return min(most_s, LEAST_BODY_S + length / LEAST_RATE)
 
 

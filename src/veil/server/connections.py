@@ -40,7 +40,7 @@ class Pools:
 
     @staticmethod
     def of(files: int) -> Pools:
-        """The pools of a process that may open so many files."""
+        """The pools of a process, by the number of files that it may open."""
         tokens, addresses, spare = (most * min(files, FILES) // FILES for most in (MOST_OF_TOKENS, MOST_OF_ADDRESSES, SPARE))
         return Pools(of_tokens=ConnectionPool(tokens, spare=0), of_addresses=ConnectionPool(addresses, spare=spare))
 

@@ -55,7 +55,7 @@ class Database(Protocol):
 
 
 def _log_bytes(size: int) -> int:
-    """Bytes of the log of a transaction that overwrites so many bytes, with the few pages that it changes beside."""
+    """Length of the log of a transaction, from the number of bytes that it overwrites; the pages beside count, too."""
     return (size // _PAGE + 16) * _FRAME
 
 
