@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -85,6 +86,25 @@ def test_no_place_for_a_cache_is_no_error(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(plus_one)
     assert compiled(plus_one)(2) == 3
+
+
+@pytest.mark.slow
+def test_kept_machine_code_is_that_of_the_present_source(tmp_path: Path) -> None:
+    """A function calls one in another file, which changes between two processes; each content has machine code of its own name.
+
+    Numba itself compares the caller's file alone, and gives the code of another content the name that the old code had.
+    """
+    (tmp_path / "outer.py").write_text("from inner import doubled\n" + OUTER)
+    run = [sys.executable, "-c", "import numpy, outer; print(outer.summed(numpy.array([1.0, 2.0])))"]
+    kept: list[set[str]] = []
+    for factor in (2, 3, 2):
+        (tmp_path / "inner.py").write_text(INNER.replace("2 * x", f"{factor} * x"))
+        places = {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+        environment = os.environ | places | {"PYTHONDONTWRITEBYTECODE": "1"}
+        answer = subprocess.run(run, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert float(answer.stdout) == 3.0 * factor
+        kept.append({path.name for path in (tmp_path / "cache").rglob("outer.summed*.nbc")})
+    assert len(kept[0]) == 1 and len(kept[1]) == 2 and kept[2] == kept[1]
 
 
 def holders() -> list[str]:

@@ -7,9 +7,11 @@ replace the functions in the modules that define or import them, because compile
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import update_wrapper
+from hashlib import sha256
 from threading import RLock
+from types import CodeType
 from typing import Any
 
 _lock = RLock()
@@ -77,8 +79,49 @@ def _dispatcher(numba: Any, function: Callable[..., Any], checks_division: bool)
     """
     errors = "python" if checks_division else "numpy"
     try:
-        return numba.njit(cache=True, nogil=True, error_model=errors)(function)
+        dispatcher: Any = numba.njit(cache=True, nogil=True, error_model=errors)(function)
     except RuntimeError as error:
         if "cannot cache" not in str(error):
             raise
         return numba.njit(nogil=True, error_model=errors)(function)
+    _name_by_content(dispatcher, numba.__version__)
+    return dispatcher
+
+
+def _name_by_content(dispatcher: Any, version: str) -> None:
+    """Name a function's machine code on disk after numba's version and the content of the function and of those it calls.
+
+    Numba writes the index of a cache before the code, under numbers that start anew for another numba or another source. A
+    process that reads between the two would run the code that the old number held. And numba compares the source file of the
+    function alone: a change in a function that it calls from another file would not be seen.
+    """
+    files: Any = getattr(getattr(dispatcher, "_cache", None), "_cache_file", None)
+    if not hasattr(files, "_data_name_pattern") or not hasattr(files, "_source_stamp"):  # internals of a numba to come
+        return
+    content = sha256("\n".join([version, *_content(dispatcher.py_func, set())]).encode()).hexdigest()[:16]
+    files._source_stamp = (*files._source_stamp, content)
+    files._data_name_pattern = files._data_name_pattern.replace("{number", content + ".{number")
+
+
+def _content(function: Callable[..., Any], known: set[Callable[..., Any]]) -> Iterator[str]:
+    """The byte code and constants of a function, its plain globals, and the same of the compiled functions that it calls."""
+    known.add(function)
+    yield function.__module__ + "." + function.__qualname__
+    names: list[str] = []
+    codes = [function.__code__]
+    while codes:
+        code = codes.pop()
+        yield code.co_code.hex()
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                codes.append(constant)
+            else:
+                yield repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
+        names += code.co_names
+    for name in names:
+        value = function.__globals__.get(name)
+        called = getattr(value, "py_func", value.function if isinstance(value, _Compiled) else None)
+        if called is None:
+            yield f"{name}={value!r}" if isinstance(value, bool | int | float | str | tuple) else name
+        elif called not in known:
+            yield from _content(called, known)
