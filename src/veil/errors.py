@@ -10,9 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
 Error = TypeVar("Error", bound="VeilError")
-Action = Literal[
-    "give", "raise", "lower", "allow", "leave out", "make", "renew", "restore", "adopt", "see", "start", "install"
-]
+Action = Literal["give", "raise", "lower", "allow", "leave out", "make", "renew", "restore", "adopt", "see", "start", "install"]
 _PHRASES: Mapping[Action, str] = {
     "give": "give {}",
     "raise": "give a larger {}",
@@ -63,6 +61,10 @@ class Remedy:
         return {"action": self.action, "object": self.object, "value": self.value}
 
 
+# What turns a remedy into a phrase: `str` for callers from Python.
+Say = Callable[[Remedy], str]
+
+
 def remedies_of(value: Any) -> tuple[Remedy, ...]:
     """The remedies in JSON values of a server; those that this veil does not know are left out."""
     read = []
@@ -72,10 +74,12 @@ def remedies_of(value: Any) -> tuple[Remedy, ...]:
     return tuple(read)
 
 
-def sentence(cause: str, remedy: tuple[Remedy, ...], say: Callable[[Remedy], str] = str) -> str:
+def sentence(cause: str, remedy: tuple[Remedy, ...], say: Say = str) -> str:
     """The cause and its remedies as one sentence; `say` turns a remedy into a phrase."""
-    *others, last = [*map(say, remedy)] or [""]
-    return "; ".join(filter(None, [cause, ", or ".join(filter(None, [", ".join(others), last]))]))
+    if not remedy:
+        return cause
+    *others, last = map(say, remedy)
+    return f"{cause}; {', '.join(others)}, or {last}" if others else f"{cause}; {last}"
 
 
 class VeilError(Exception):

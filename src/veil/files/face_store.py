@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.faces.identification import OpenSet
 from veil.faces.naming import checked_name
 from veil.faces.seal import Line, Sealer, require_equal
@@ -50,7 +50,7 @@ class FaceStore:
 
     def __init__(self, path: Path, home: FaceHome) -> None:
         if not path.is_file():
-            raise InputError(f"there is no store {path}; make one with: veil faces create")
+            raise InputError(f"there is no store {path}", remedy=Remedy("make", "face store"))
         clear_leftovers(path.parent, name=path.name)
         self.path, self._home, self._sealer = path, home, Sealer.of(home.secret)
         self.scheme: TemplateScheme

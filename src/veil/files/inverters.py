@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import replacing, write_text
 from veil.files.containers import require_filled
 from veil.inversion.photos import Example, assembled
@@ -68,7 +68,7 @@ class Workshop:
                     f"{folder} belongs to a training with other photographs or options; give these, or remove the folder"
                 )
             if not resume:
-                raise InputError(f"{folder} holds an unfinished training; go on with --resume, or remove the folder")
+                raise InputError(f"{folder} holds an unfinished training", remedy=Remedy("allow", "Workshop.resume"))
         else:
             write_text(run, key + "\n")
 

@@ -12,7 +12,7 @@ from veil.attacks.target import Knowledge, PublicPhotograph, ReleasedImage
 from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.learned_models import bundled_learned_model
@@ -39,7 +39,7 @@ class Attacker:
     - `others`: further releases that the server has seen, by name.
     - `place`: raw features of photographs of the place that the server has, by name.
     - `where`: a map of the place.
-    - `model`: networks of `veil attacks train`; None: the bundled ones, where they are for the release's space.
+    - `model`: networks that were trained for attacks; None: the bundled ones, where they are for the release's space.
     - `seed`: of what is learned from the photographs.
     """
 
@@ -97,7 +97,8 @@ class Attacker:
         if isinstance(form, Subspaces) and raw != (form.space.descriptor, form.space.normalization):
             raise InputError(
                 f"the release holds {form.space.descriptor} {form.space.normalization} and the attacker's database {raw[0]} "
-                f"{raw[1]}; give photographs with --attacker, or a codebook of such descriptors with --database"
+                f"{raw[1]}",
+                remedy=(Remedy("give", "Attacker.photographs"), Remedy("give", "Attacker.database")),
             )
         return database
 

@@ -1,4 +1,4 @@
-"""Which images of a collection show one place, by what `veil map --pairs tracks` matches: chains of clear matches first."""
+"""Which images of a collection show one place, by the choice "tracks" of pairs: chains of clear matches first."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.files.codebooks import bundled_codebook
 from veil.files.pair_lists import read_pairs
 from veil.forms import Flat, Form, Points, Subsets, Subspaces
@@ -51,7 +51,7 @@ class PairChoice:
 
 
 def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoice:
-    """The choice that --pairs asks for, for a number of images.
+    """The choice that a text asks for, for a number of images.
 
     Raises InputError for another text that is no file, FileFormatError for a file that is no list of pairs.
     """
@@ -60,7 +60,9 @@ def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoi
     if text in ("all", "tracks", "retrieval", "sequential"):
         return PairChoice(method=text, count=count)
     if not Path(text).is_file():
-        raise InputError(f"--pairs takes {METHODS}; got {text!r}, and there is no such file")
+        raise InputError(
+            f"{text!r} is no choice of pairs, and there is no such file", remedy=Remedy("give", "MappingOptions.pairs", METHODS)
+        )
     return PairChoice(method="list", listed=tuple(read_pairs(Path(text))))
 
 
@@ -107,7 +109,10 @@ def similarities(
     names = sorted(forms)
     types = types_in(forms)
     if len(types) > 1:
-        raise InputError("retrieval compares images of one form; map messages and raw features apart, or give --pairs all")
+        raise InputError(
+            "retrieval compares images of one form",
+            remedy=(Remedy("give", "images of one kind"), Remedy("give", "MappingOptions.pairs", "all")),
+        )
     book = codebook or bundled_codebook(next(iter(forms.values())).space.descriptor)
     if types == {Subspaces}:
         subspaces = cast("Mapping[str, Subspaces]", forms)
@@ -131,7 +136,10 @@ def _bag(form: Form, book: Codebook) -> Subsets | np.ndarray:
         return form
     assert isinstance(form, Points)
     if form.space != book.raw_space:
-        raise InputError(f"the codebook's words are of [{book.raw_space}], the descriptors of [{form.space}]; give --pairs all")
+        raise InputError(
+            f"the codebook's words are of [{book.raw_space}], the descriptors of [{form.space}]",
+            remedy=Remedy("give", "MappingOptions.pairs", "all"),
+        )
     return np.bincount(book.nearest(form.vectors), minlength=len(book)).astype(np.float64)
 
 

@@ -9,6 +9,7 @@ from veil.cli.common import explain, say, say_table, write_json
 from veil.cli.evaluate.descriptors import Descriptors, all_books, bundled_books, usable
 from veil.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
 from veil.cli.evaluate.queries import extracted_features, other_places
+from veil.cli.remedies import advised
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.scenes import ReferenceScene, read_scene
@@ -97,7 +98,7 @@ def _rows(
     try:
         folds = folds_of(scene, features[scene.name], arguments)
     except InputError as error:
-        return str(error)
+        return advised(error)
     strangers = false_queries(others, features, folds, arguments)
     named = {books.name: books.codebook}
     trials = list(trials_of(scene.name, folds, settings, strangers, named, books, arguments))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.geometry.rigid import Rigid
 from veil.mapping.lines.check import LineMapCheck, checked
 from veil.mapping.lines.pose_hypotheses import accepted_pose, contradicted
@@ -52,6 +52,7 @@ class NoLineMap:
     """Reason why there is no map: none could be started, or its own check spoke against it."""
 
     reason: str
+    remedy: tuple[Remedy, ...] = ()
 
 
 Checkpoint = Callable[[Reconstruction], None]
@@ -79,9 +80,11 @@ def map_from_lines(
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if halves := of_two_halves(views):
-        return NoLineMap(HALVES.format(", ".join(halves[:3])))
+        return NoLineMap(HALVES.format(", ".join(halves[:3])), (Remedy("give", "HideInLines.options"),))
     if all(view.lines.gravity is None for view in views.values()):
-        raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
+        raise InputError(
+            "no image has gravity, which the seed needs of four images of a place", remedy=Remedy("give", "HideInLines.gravity")
+        )
     problem = mapping_problem(views, graph)
     if resume is not None:
         return _unless_doubtful(
