@@ -36,17 +36,11 @@ class Remedy:
     - `object`: a parameter as `owner.name`, the owner being a class or function of veil ("localize.codebook"); else a thing
       ("index"), or the name of a package.
     - `value`: of the parameter or thing; empty where only the caller knows it.
-
-    Raises ValueError for another action.
     """
 
     action: Action
     object: str
     value: str = ""
-
-    def __post_init__(self) -> None:
-        if self.action not in get_args(Action):
-            raise ValueError(f"action must be one of {', '.join(get_args(Action))}, got {self.action!r}")
 
     def __str__(self) -> str:
         owner, _, name = self.object.rpartition(".")
@@ -72,6 +66,11 @@ def remedies_of(value: Any) -> tuple[Remedy, ...]:
         if isinstance(item, dict) and item.get("action") in get_args(Action) and isinstance(item.get("object"), str):
             read.append(Remedy(item["action"], item["object"], str(item.get("value", ""))))
     return tuple(read)
+
+
+def told_as_json(remedy: tuple[Remedy, ...]) -> dict[str, list[dict[str, str]]]:
+    """The member `remedy` of a JSON record; none where there is no remedy."""
+    return {"remedy": [item.as_json() for item in remedy]} if remedy else {}
 
 
 def sentence(cause: str, remedy: tuple[Remedy, ...], say: Say = str) -> str:

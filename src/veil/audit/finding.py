@@ -84,9 +84,9 @@ class Finding:
 
     `assumes` says what the attacker needs besides the release; `hypothetical` marks an oracle, which nobody has and which
     counts in no verdict. `skipped` says why the attack was not run, or "", and `remedy` what lets it run. Of `wanted` features
-    `features` were attacked: fewer where time was short. `seconds` is processor time. `undecided` counts the features without an estimate; `certified` is the
-    share that the attacker *knows* to have recovered, without the originals: of the features, or of whole releases (`unit`),
-    whose place it found. `score` is None where the originals were not
+    `features` were attacked: fewer where time was short. `seconds` is processor time. `undecided` counts the features without
+    an estimate; `certified` is the share that the attacker *knows* to have recovered, without the originals: of the features,
+    or of whole releases (`unit`), whose place it found. `score` is None where the originals were not
     given. `notes` are facts for the reader (applicability, noise against its bound), `details` the numbers behind them.
     """
 
