@@ -110,7 +110,7 @@ class Budget:
         raise ReleaseRefused(
             f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "
             f"{outward(self.spent(before))}. With {law} it would be {outward(then)}; nothing was released"
-            + ("" if room else ", and not one feature fits"),
+            + ("" if room else ". Not one more fits"),
             facts=facts | {"features_left": room},
             remedy=(*fewer, Remedy("lower", "HideInWords.epsilon")),
         )
