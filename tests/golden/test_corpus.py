@@ -1,7 +1,7 @@
 """Moves of code change nothing: messages, maps, queries and an audit of the bundled photographs are what they were.
 
 Oracle: `corpus.json`, as `worlds/golden.py` wrote it. On the kind of machine where it was written, all of it holds to the
-last bit. Elsewhere, with other kernels or versions, drawn words and lines still do, and poses and maps hold within a stated tolerance.
+last bit. Elsewhere, with other kernels or versions, drawn words still do, and poses and maps hold within a stated tolerance.
 """
 
 from __future__ import annotations
