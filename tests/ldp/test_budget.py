@@ -79,10 +79,8 @@ def test_a_refusal_names_spent_total_left_and_remedy() -> None:
     assert f"would be {outward(composed_epsilon({ONE: 550}, 1e-6))};" in said
     assert "epsilon 40 at delta 1e-06" in said and "nothing was released" in said
     fewer, smaller = caught.value.remedy
-    assert smaller == Remedy("lower", "HideInWords.epsilon") and (fewer.action, fewer.object) == (
-        "lower",
-        "HideInWords.features_sent",
-    )
+    assert smaller == Remedy("lower", "HideInWords.epsilon")
+    assert fewer == Remedy("lower", "HideInWords.features_sent", fewer.value)
     assert int(fewer.value) == caught.value.facts["features_left"] and str(fewer) in said
     budget.require(before, charge(ONE, int(fewer.value)), "x.jpg")
     with pytest.raises(ReleaseRefused, match="Not one more fits"):
