@@ -120,6 +120,8 @@ def phrase(remedy: Remedy) -> str:
     return str(remedy) if words is None else words.format(remedy.value or "FILE")
 
 
-def advised(cause: VeilError | str, remedy: tuple[Remedy, ...] = ()) -> str:
+def advised(cause: Exception | str, remedy: tuple[Remedy, ...] = ()) -> str:
     """The sentence for people about an error, or about a reason and its remedies."""
-    return sentence(cause.cause, cause.remedy, phrase) if isinstance(cause, VeilError) else sentence(cause, remedy, phrase)
+    if isinstance(cause, VeilError):
+        return sentence(cause.cause, cause.remedy, phrase)
+    return sentence(str(cause), remedy, phrase)
