@@ -65,7 +65,8 @@ class ClusterMaps:
         maps = {k: found for k, found in sorted(self.answers.items()) if isinstance(found, Scene)}
         reasons = [f"cluster {k + 1}: {a.reason}" for k, a in sorted(self.answers.items()) if isinstance(a, NoMap)]
         if not maps:
-            return NoMap(reasons[0] if reasons else "no cluster gave a map", self.left_out)
+            remedy = tuple(dict.fromkeys(item for a in self.answers.values() if isinstance(a, NoMap) for item in a.remedy))
+            return NoMap(reasons[0] if reasons else "no cluster gave a map", self.left_out, remedy=remedy)
         numbers = sorted(maps)
         pieces = {k: piece_of(maps[k], keypoints) for k in numbers}
         result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])

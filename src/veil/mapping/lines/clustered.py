@@ -46,7 +46,7 @@ def map_line_cluster(task: LineClusterTask) -> LineMap | NoLineMap:
     try:
         return map_from_lines(task.views, task.graph, options=task.options)
     except InputError as error:  # too few of its images have gravity, say; other clusters may do
-        return NoLineMap(str(error))
+        return NoLineMap(error.cause, error.remedy)
 
 
 RunAll = Callable[
@@ -141,7 +141,8 @@ def _joined(
     maps = {k: found for k, found in sorted(answers.items()) if isinstance(found, LineMap)}
     reasons = [f"cluster {k + 1}: {found.reason}" for k, found in sorted(answers.items()) if isinstance(found, NoLineMap)]
     if not maps:
-        return NoLineMap("; ".join(reasons))
+        remedy = tuple(dict.fromkeys(item for a in answers.values() if isinstance(a, NoLineMap) for item in a.remedy))
+        return NoLineMap("; ".join(reasons), remedy)
     numbers = sorted(maps)
     pieces = {k: piece_of_lines(maps[k]) for k in numbers}
     result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])
