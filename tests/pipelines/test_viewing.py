@@ -192,5 +192,5 @@ def test_only_a_public_map_is_inverted() -> None:
     assert set(found) == {min(scene.images), max(scene.images)}
     assert all(item.rgb.shape == (256, 256, 3) and item.rgb.std() > 0 for item in found.values())
     private, _ = planted_map("inverted", "subspaces")
-    with pytest.raises(InputError, match="veil audit"):
+    with pytest.raises(InputError, match="make the audit"):
         inverted(Map(scene=private), 2, ignore_progress)
