@@ -130,7 +130,8 @@ def _view(arguments: argparse.Namespace) -> int:
     for name, reason in viewed.refused.items():
         say(arguments, f"{name}: no pose: {reason}")
     if further:
-        say(arguments, told_further(further))
+        others = " to ".join(str(model) for model in dict.fromkeys((further[0], further[-1])))
+        say(arguments, f"{told_further(further)}: veil view {others}")
     if arguments.export:
         _export(arguments, where, viewed.view)
     else:

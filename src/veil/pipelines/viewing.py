@@ -94,10 +94,9 @@ def view_map(where: Map, *, title: str, options: ViewOptions | None = None, step
 
 def told_further(models: Sequence[Path]) -> str:
     """A sentence about further models of a map, which do not join the one that is shown."""
-    first, last = models[0], models[-1]
     if len(models) == 1:
-        return f"This is the largest of the map's two models; the other, {first}, does not join it"
-    return f"This is the largest of the map's {len(models) + 1} models, which do not join: the others are {first} to {last}"
+        return "This is the largest of the map's two models; the other does not join it"
+    return f"This is the largest of the map's {len(models) + 1} models, which do not join"
 
 
 def view_audit(path: Path) -> View:
