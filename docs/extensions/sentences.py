@@ -19,7 +19,7 @@ _FENCED = re.compile(r"^ {0,3}(```+|~~~+|:::+).*?^ {0,3}\1", re.MULTILINE | re.D
 _EQUATION = re.compile(r"\$\$.*?\$\$", re.DOTALL)
 _SKIPPED = re.compile(r"\s*(\||#|!\[|---|<)")
 _ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
-_END = re.compile(r"(?<![ (]al)(?<![ (][A-Z])(?<!e\.g)(?<!i\.e)(?<!Eq)(?<!vs)[.!?][)*\"]*\s+(?=[*(\"`\[]*(?:[A-Z0-9`]|veil\b))")
+_END = re.compile(r"(?<![ (]al)(?<![ (][A-Z])(?<!e\.g)(?<!i\.e)(?<!Eq)(?<!Sec)(?<!vs)[.!?][)*\"]*\s+(?=[*(\"`\[]*(?:[A-Z0-9`]|veil\b))")
 
 
 def paragraphs(text: str) -> list[str]:
@@ -50,24 +50,30 @@ def sentences(text: str) -> list[str]:
     return [part for block in paragraphs(text) for part in _END.split(block) if len(part.split()) > 1]
 
 
+def length(sentence: str) -> int:
+    """Number of words of a sentence; signs that stand alone, such as those of `1 / 2 %`, are none."""
+    return sum(any(sign.isalnum() for sign in word) for word in sentence.split())
+
+
 def pages() -> list[Path]:
     """The pages that the rules of docs/style.md are for."""
-    found = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
-    return sorted(path for path in found if path.relative_to(ROOT).as_posix() not in LEFT_OUT)
+    listed = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")]
+    return sorted(path for path in listed if path.relative_to(ROOT).as_posix() not in LEFT_OUT)
 
 
 def main(names: list[str]) -> None:
     """Print a row for each page: number of sentences, mean number of words, and number of sentences over `LONG` words."""
     shown = [Path(name).resolve() for name in names] or pages()
     for path in shown:
-        lengths = [len(sentence.split()) for sentence in sentences(path.read_text(encoding="utf-8"))]
-        over = sum(length > LONG for length in lengths)
+        shown_sentences = sentences(path.read_text(encoding="utf-8"))
+        lengths = [length(sentence) for sentence in shown_sentences]
+        over = sum(number > LONG for number in lengths)
         row = f"{len(lengths):5d} sentences, mean {mean(lengths or [0]):5.1f} words, {over:4d} over {LONG}"
         print(f"{path.relative_to(ROOT).as_posix():34s} {row}")
         if names:
-            for sentence in sentences(path.read_text(encoding="utf-8")):
-                if len(sentence.split()) > LONG:
-                    print(f"    {len(sentence.split())}: {sentence}")
+            for sentence in shown_sentences:
+                if length(sentence) > LONG:
+                    print(f"    {length(sentence)}: {sentence}")
 
 
 if __name__ == "__main__":
