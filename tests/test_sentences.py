@@ -7,7 +7,7 @@ from statistics import mean
 
 import pytest
 
-from extensions.sentences import LONG, pages, sentences
+from extensions.sentences import LONG, length, pages, sentences
 
 ROOT = Path(__file__).parents[1]
 
@@ -24,11 +24,12 @@ def test_sentences_are_told_apart() -> None:
         "Two: *yes*.",
         "an item (Eq. 3) of a list",
     ]
+    assert length("30 / 35 % of them (context)") == 5
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_sentences_of_a_page_are_short(page: Path) -> None:
     """At most 20 words in the mean and 30 in each (docs/style.md)."""
-    lengths = {sentence: len(sentence.split()) for sentence in sentences(page.read_text(encoding="utf-8"))}
-    assert {sentence for sentence, length in lengths.items() if length > LONG} == set()
+    lengths = {sentence: length(sentence) for sentence in sentences(page.read_text(encoding="utf-8"))}
+    assert {sentence for sentence, number in lengths.items() if number > LONG} == set()
     assert mean(lengths.values() or [0]) <= 20

@@ -19,7 +19,9 @@ _FENCED = re.compile(r"^ {0,3}(```+|~~~+|:::+).*?^ {0,3}\1", re.MULTILINE | re.D
 _EQUATION = re.compile(r"\$\$.*?\$\$", re.DOTALL)
 _SKIPPED = re.compile(r"\s*(\||#|!\[|---|<)")
 _ITEM = re.compile(r"\s*(?:[-*]|\d+\.) ")
-_END = re.compile(r"(?<![ (]al)(?<![ (][A-Z])(?<!e\.g)(?<!i\.e)(?<!Eq)(?<!Sec)(?<!vs)[.!?][)*\"]*\s+(?=[*(\"`\[]*(?:[A-Z0-9`]|veil\b))")
+# No end of a sentence: the full stop of an abbreviation, or of an initial.
+_SHORT = r"(?<![ (]al)(?<![ (][A-Z])(?<!e\.g)(?<!i\.e)(?<!Eq)(?<!Sec)(?<!vs)"
+_END = re.compile(_SHORT + r"[.!?][)*\"]*\s+(?=[*(\"`\[]*(?:[A-Z0-9`]|veil\b))")
 
 
 def paragraphs(text: str) -> list[str]:
