@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from veil.faces.identification import GallerySize
 from veil.inversion.quality import Quality
 from veil.inversion.weights import Training
 from veil.map_check import MapCheck
-from veil.studies.faces.attributes import AttributeRow
-from veil.studies.faces.identification import IdentificationRow
+from veil_faces.identification import GallerySize
+from veil_faces.studies.attributes import AttributeRow
+from veil_faces.studies.identification import IdentificationRow
 from worlds.schemas import FOLDER, validate
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))

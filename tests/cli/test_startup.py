@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from face_worlds.crowd import crowd, pairs_of
 from veil.cli import COMMANDS, _parser, main
-from veil.files.faces import write_faces
-from worlds.crowd import crowd, pairs_of
+from veil_faces.files.faces import write_faces
 from worlds.heavy import HEAVY
 
 LOADED = """

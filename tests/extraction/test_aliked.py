@@ -13,7 +13,6 @@ from scipy import ndimage, signal
 from veil.errors import InputError
 from veil.extraction import extract
 from veil.extraction.aliked import Aliked
-from veil.extraction.altered import altered_copies
 from veil.extraction.detection import DetectorOptions, local_maxima
 from veil.extraction.picture import Picture, picture
 from veil.extraction.sift import SiftOptions
@@ -23,6 +22,7 @@ from veil.files.pictures import read_picture, read_rgb
 from veil.files.weights import load_aliked
 from veil.matching.neighbors import match
 from veil.mechanisms.public import publish
+from veil_lab.training.altered import altered_copies
 from worlds import generator
 
 ALPHA, SCALE = 1.6732632423543772, 1.0507009873554805

@@ -12,7 +12,7 @@ from veil.cli import main
 from veil.errors import FileFormatError
 from veil.files.calibration import camera_from_matrix, matrix_of
 from veil.files.features import read_features
-from veil.files.scenes import read_scene
+from veil_lab.files.scenes import read_scene
 from worlds import generator
 
 K = "300 0 101\n0 301 74\n0 0 1\n"

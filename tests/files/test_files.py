@@ -21,13 +21,13 @@ from veil.files.atomic import replacing, write_bytes
 from veil.files.client import Entry, Ledger, load_secret
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook, write_codebook
 from veil.files.features import read_features, write_features
-from veil.files.homographies import find_sequences
 from veil.files.maps import read_map, write_map
 from veil.files.pictures import read_picture, read_rgb
 from veil.forms import Form, Points
 from veil.randomness import Secret
 from veil.scene import MappedImage, Scene
 from veil.space import Space
+from veil_lab.files.homographies import find_sequences
 from worlds import codebook, features, generator, subspaces, world
 
 IMAGE = features(generator("file"), 30)

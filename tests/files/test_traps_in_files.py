@@ -16,10 +16,10 @@ from veil.cli import main
 from veil.errors import FileFormatError, InputError
 from veil.extraction.picture import picture
 from veil.files.codebooks import read_codebook
-from veil.files.faces import read_faces
 from veil.files.features import read_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.space import Space
+from veil_faces.files.faces import read_faces
 from worlds import generator
 
 SPACE = Space(descriptor="superpoint", normalization="L2", dim=8)

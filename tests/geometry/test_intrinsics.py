@@ -11,9 +11,9 @@ import pytest
 from veil.errors import InputError, RangeError
 from veil.files.colmap_text import read_cameras
 from veil.files.examples import lund_door
-from veil.files.transforms import read_transforms
 from veil.geometry.camera import MODELS, as_colmap, guessed
 from veil.geometry.intrinsics import checked_camera, implausible, parse, require_crossing, require_inside, undistorted
+from veil_lab.files.transforms import read_transforms
 from worlds import generator, lens
 from worlds.hostile_cameras import HOSTILE, made
 

@@ -147,7 +147,7 @@ def constant_source(step: int) -> tuple[list[SparseMap], np.ndarray]:
 def test_one_picture_is_learned(torch: Any) -> None:
     """The weights draw it, too. Broken twin: the best that a single color can do."""
     from veil.inversion.inference import Inverter
-    from veil.inversion.training import TrainingOptions, train
+    from veil_lab.training.inversion_training import TrainingOptions, train
 
     losses: list[float] = []
     options = TrainingOptions(steps=100, seed=0, learning_rate=1e-2)
@@ -167,7 +167,7 @@ def batches(step: int) -> tuple[list[SparseMap], np.ndarray]:
 
 def test_a_resumed_training_is_the_unbroken_one(torch: Any) -> None:
     """To the last bit on one thread. Broken twins: forgotten moments of the optimizer, or a warm-up that starts again."""
-    from veil.inversion.training import TrainingOptions, train
+    from veil_lab.training.inversion_training import TrainingOptions, train
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -199,7 +199,7 @@ def test_a_resumed_training_is_the_unbroken_one(torch: Any) -> None:
 
 def test_a_training_starts_from_given_weights(torch: Any) -> None:
     """One step of no size leaves the weights; of another kind the embedding is new. Broken twin: a random start."""
-    from veil.inversion.training import TrainingOptions, train
+    from veil_lab.training.inversion_training import TrainingOptions, train
 
     options = TrainingOptions(steps=1, seed=3, precision="float32", learning_rate=1e-12)
     first = Weights(kind="raw", arrays=train("raw", batches, options).weights(), training=TRAINING)
@@ -230,7 +230,7 @@ def _without_moments(state: Any) -> dict[str, np.ndarray]:
 
 def test_the_loss_is_zero_only_for_the_picture(torch: Any) -> None:
     """Eq. 7 by hand for flat pictures: |a - b| + (1 - luminance term)."""
-    from veil.inversion.training import reconstruction_loss
+    from veil_lab.training.inversion_training import reconstruction_loss
 
     one, other = torch.full((2, 3, 64, 64), 0.2), torch.full((2, 3, 64, 64), 0.4)
     assert float(reconstruction_loss(one, one)) == pytest.approx(0, abs=1e-6)
@@ -241,7 +241,7 @@ def test_the_loss_is_zero_only_for_the_picture(torch: Any) -> None:
 
 
 def test_the_learning_rate_rises_and_falls_by_steps_or_minutes(torch: Any) -> None:
-    from veil.inversion.training import TrainingOptions
+    from veil_lab.training.inversion_training import TrainingOptions
 
     options = TrainingOptions(steps=1000, minutes=10.0, seed=0)
     rates = [options.rate(step, 0.0) for step in range(1001)]
@@ -255,7 +255,7 @@ def test_the_learning_rate_rises_and_falls_by_steps_or_minutes(torch: Any) -> No
     "wrong", [{"steps": 0}, {"minutes": float("nan")}, {"minutes": 0.0}, {"learning_rate": float("nan")}, {"precision": "half"}]
 )
 def test_impossible_options_are_refused(torch: Any, wrong: dict) -> None:
-    from veil.inversion.training import TrainingOptions
+    from veil_lab.training.inversion_training import TrainingOptions
 
     with pytest.raises((RangeError, TypeError) if "precision" not in wrong else Exception):
         TrainingOptions(**{"steps": 1, "seed": 0} | wrong)

@@ -10,8 +10,8 @@ import pytest
 
 from veil.errors import FileFormatError, InputError
 from veil.files.inverters import Workshop, read_weights, write_weights
-from veil.inversion.photos import assembled
 from veil.inversion.weights import Training, Weights
+from veil_lab.training.photos import assembled
 from worlds import generator, sift_like
 
 

@@ -17,7 +17,6 @@ from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
 from veil.features import Features
 from veil.files.pictures import read_picture
-from veil.files.scenes import read_scene
 from veil.files.weights import installed_file, load_aliked, load_lightglue
 from veil.forms import Points
 from veil.matching import attention as attention_module
@@ -25,6 +24,7 @@ from veil.matching.lightglue import MOST_KEYPOINTS, Assignment, LightGlue, Light
 from veil.matching.neighbors import match
 from veil.matching.placed_points import PlacedPoints, placed
 from veil.mechanisms.public import publish
+from veil_lab.files.scenes import read_scene
 from worlds import generator
 from worlds.epipolar import epipolar_errors_px
 from worlds.lightglue_weights import DIM, LAYERS, MISTAKES, SPACE, SlowAnswer, random_image, random_weights, seen_again, slow

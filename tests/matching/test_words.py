@@ -12,8 +12,8 @@ from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.shared_words import mutual_best, shared_word_weights
-from veil.matching.word_neighbors import neighbor_candidates
 from veil.space import Space
+from veil_lab.studies.localization.word_neighbors import neighbor_candidates
 from worlds import generator, world
 from worlds.word_uploads import random_ids
 from worlds.word_worlds import dictionary_of, scene_of, subsets, words_of

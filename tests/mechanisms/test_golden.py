@@ -16,8 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.faces.collection import Faces
-from veil.faces.template import Client, TemplateScheme, decoys_digest
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subsets, Subspaces
@@ -28,6 +26,8 @@ from veil.mechanisms.profile import Profile
 from veil.randomness import Secret, memoized
 from veil.space import Space
 from veil.wire import Message, Upload, decode, encode
+from veil_faces.collection import Faces
+from veil_faces.template import Client, TemplateScheme, decoys_digest
 
 FOLDER = Path(__file__).with_name("golden")
 SECRET = Secret(b"golden secret".ljust(32, b"."))

@@ -17,7 +17,6 @@ from veil.codebooks.codebook import Codebook, Kind, Provenance
 from veil.codebooks.compression import fit_pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
-from veil.faces.template import rotation
 from veil.features import Features
 from veil.forms import Subspaces, canonical
 from veil.mechanisms.profile import Profile, hardened, paper
@@ -27,6 +26,7 @@ from veil.space import Space
 from veil.wire import decode, encode
 from veil.wire.codec_subspaces import as_sent
 from veil.wire.message import Upload
+from veil_faces.template import rotation
 from worlds import camera, generator, sift_like, unit
 from worlds.power import require_even, require_law, require_mean, require_share
 

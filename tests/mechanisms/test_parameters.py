@@ -12,13 +12,13 @@ import pytest
 from veil import randomness
 from veil.codebooks.codebook import Codebook
 from veil.errors import ReleaseRefused
-from veil.faces.balance import BalancedRule
 from veil.files.client import Ledger
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.parameters import line_draws, subspace_parameters, word_parameters
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.subspaces import DecoyRule, Lifted, lift, uniform_rule
+from veil_faces.balance import BalancedRule
 from worlds import codebook, features, generator
 from worlds.ledgers import ENTRY
 

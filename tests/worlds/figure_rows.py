@@ -8,41 +8,41 @@ from typing import Any
 
 import numpy as np
 
+from veil.codebooks.quantization import Quantization
 from veil.geometry.camera import guessed
 from veil.geometry.gravity import Gravity
 from veil.geometry.rigid import Rigid
 from veil.geometry.vanishing_point import Vertical
 from veil.ldp.planning import planned
-from veil.report.attributes import draw_attributes
-from veil.report.curves import draw_accuracy, draw_descriptors
-from veil.report.defenses import draw_defenses
-from veil.report.faces import draw_verification
 from veil.report.gravity import draw_vertical
-from veil.report.identification import draw_identification
-from veil.report.inversion import draw_inversions, draw_similarity
-from veil.report.localization import draw_localization
 from veil.report.plans import draw_plans
-from veil.report.position_attacks import draw_position_attacks
-from veil.report.protection import draw_protection
 from veil.report.quantization import draw_quantization
-from veil.report.queries import draw_forged, draw_queries
-from veil.report.reconstruction import draw_curve, draw_maps
-from veil.report.tiles import draw_tiles
-from veil.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
-from veil.studies.attacks.inversion import ORDER, InversionRow, Inverted
-from veil.studies.attacks.positions import ATTACKS, PositionTrial
-from veil.studies.faces.attributes import AttributeRow
-from veil.studies.faces.identification import IdentificationRow
-from veil.studies.faces.unlinkability import Protection, ProtectionRow
-from veil.studies.faces.verification import VerificationRow
-from veil.studies.localization.acceptance_counts import OBSERVATION_KINDS, QueryAnswer
-from veil.studies.localization.forged_answers import FormAnswer
-from veil.studies.localization.robustness import RobustnessTrial
-from veil.studies.localization.tile_forms import FormRow
-from veil.studies.localization.tile_localization import AgainstRaw, TileRow, TileSetting
-from veil.studies.localization.word_localization_settings import LocalizationRow, Setting
-from veil.studies.mapping.reconstruction import ErrorStatistics, Run
-from veil.studies.matching.quantization import Quantization
+from veil.trials.reconstruction_run import ErrorStatistics, Run
+from veil_faces.report.attributes import draw_attributes
+from veil_faces.report.faces import draw_verification
+from veil_faces.report.identification import draw_identification
+from veil_faces.report.protection import draw_protection
+from veil_faces.studies.attributes import AttributeRow
+from veil_faces.studies.identification import IdentificationRow
+from veil_faces.studies.unlinkability import Protection, ProtectionRow
+from veil_faces.studies.verification import VerificationRow
+from veil_lab.report.curves import draw_accuracy, draw_descriptors
+from veil_lab.report.defenses import draw_defenses
+from veil_lab.report.inversion import draw_inversions, draw_similarity
+from veil_lab.report.localization import draw_localization
+from veil_lab.report.position_attacks import draw_position_attacks
+from veil_lab.report.queries import draw_forged, draw_queries
+from veil_lab.report.reconstruction import draw_curve, draw_maps
+from veil_lab.report.tiles import draw_tiles
+from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
+from veil_lab.studies.attacks.inversion import ORDER, InversionRow, Inverted
+from veil_lab.studies.attacks.positions import ATTACKS, PositionTrial
+from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, QueryAnswer
+from veil_lab.studies.localization.forged_answers import FormAnswer
+from veil_lab.studies.localization.robustness import RobustnessTrial
+from veil_lab.studies.localization.tile_forms import FormRow
+from veil_lab.studies.localization.tile_localization import AgainstRaw, TileRow, TileSetting
+from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting
 from worlds import generator
 
 DIMS = (2, 4, 8, 16)

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
+from face_worlds.face_templates import SCHEME, home_of, template
 from veil.errors import InputError
 from veil.features import Features
 from veil.files import atomic
-from veil.files.face_store import FaceStore
 from veil.files.map_folders import settle_folder, write_models
 from veil.files.maps import read_map
 from veil.files.outbox import Outbox, Sending
@@ -34,8 +34,8 @@ from veil.mechanisms.release import HideInLines
 from veil.pipelines.device import Device
 from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.pipelines.removal import forgetting, remove_from_map
+from veil_faces.files.face_store import FaceStore
 from worlds import generator, world
-from worlds.face_templates import SCHEME, home_of, template
 from worlds.kill_checks import needles
 from worlds.kill_servers import Place, Server
 from worlds.line_worlds import features_of

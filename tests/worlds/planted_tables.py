@@ -18,7 +18,24 @@ from veil.cli import demo, doctor
 from veil.cli.codebook import quality
 from veil.cli.device import budget, privatize
 from veil.cli.device import plan as budget_plan
-from veil.cli.evaluate import (
+from veil.cli.privacy import audit_table
+from veil.cli.server import plan, serve, suspects, tile_plan
+from veil.distances.measure import Rate
+from veil.files.measured_forms import bundled_measured_forms
+from veil.ldp.planning import planned
+from veil.mapping.plans import MapPlan
+from veil.report import measured_forms
+from veil.report.tables import Table
+from veil.tiles.plans import ExitPlan
+from veil.trials.form_answers import in_words
+from veil_faces.cli import calibrate, enrollment
+from veil_faces.identification import GallerySize
+from veil_faces.studies.attributes import AttributeRow
+from veil_faces.studies.identification import IdentificationRow
+from veil_faces.studies.repeated_probes import HistoryRow
+from veil_faces.studies.unlinkability import ProtectionRow
+from veil_faces.studies.verification import FALSE_REJECTS, VerificationRow
+from veil_lab.cli.evaluate import (
     attack_tables,
     attributes,
     descriptor_attacks,
@@ -36,41 +53,24 @@ from veil.cli.evaluate import (
     tiles,
     upright,
 )
-from veil.cli.evaluate.descriptors import Descriptors
-from veil.cli.faces import calibrate, enrollment
-from veil.cli.privacy import audit_table
-from veil.cli.server import plan, serve, suspects, tile_plan
-from veil.distances.measure import Rate
-from veil.faces.identification import GallerySize
-from veil.files.measured_forms import bundled_measured_forms
-from veil.ldp.planning import planned
-from veil.mapping.plans import MapPlan
-from veil.report import measured_forms
-from veil.report.tables import Table
-from veil.studies.attacks.by_descriptor import DescriptorRow
-from veil.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
-from veil.studies.attacks.distribution import DecoyRow, EstimateRow
-from veil.studies.attacks.inversion import Gap, InversionRow
-from veil.studies.attacks.learned import LearnedRow
-from veil.studies.attacks.neighborhoods import NeighborhoodRow
-from veil.studies.attacks.positions import PositionRow
-from veil.studies.attacks.structural import StructuralRow
-from veil.studies.faces.attributes import AttributeRow
-from veil.studies.faces.identification import IdentificationRow
-from veil.studies.faces.repeated_probes import HistoryRow
-from veil.studies.faces.unlinkability import ProtectionRow
-from veil.studies.faces.verification import FALSE_REJECTS, VerificationRow
-from veil.studies.localization.acceptance_counts import AcceptanceCount
-from veil.studies.localization.forged_answers import GroupCount
-from veil.studies.localization.form_answers import in_words
-from veil.studies.localization.retrieval import Recall
-from veil.studies.localization.robustness import ErrorSummary
-from veil.studies.localization.tile_forms import FormRow
-from veil.studies.localization.tile_localization import TileRow
-from veil.studies.localization.upright_localization import UprightRow, UprightSetting
-from veil.studies.localization.word_localization_settings import METRIC, LocalizationRow
-from veil.studies.matching.retrieval_recall import RETRIEVED, RecallRow
-from veil.tiles.plans import ExitPlan
+from veil_lab.cli.evaluate.descriptors import Descriptors
+from veil_lab.studies.attacks.by_descriptor import DescriptorRow
+from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
+from veil_lab.studies.attacks.distribution import DecoyRow, EstimateRow
+from veil_lab.studies.attacks.inversion import Gap, InversionRow
+from veil_lab.studies.attacks.learned import LearnedRow
+from veil_lab.studies.attacks.neighborhoods import NeighborhoodRow
+from veil_lab.studies.attacks.positions import PositionRow
+from veil_lab.studies.attacks.structural import StructuralRow
+from veil_lab.studies.localization.acceptance_counts import AcceptanceCount
+from veil_lab.studies.localization.forged_answers import GroupCount
+from veil_lab.studies.localization.retrieval import Recall
+from veil_lab.studies.localization.robustness import ErrorSummary
+from veil_lab.studies.localization.tile_forms import FormRow
+from veil_lab.studies.localization.tile_localization import TileRow
+from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting
+from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow
+from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow
 
 LONG = "cambridge/old-hospital, second visit"
 
@@ -195,7 +195,7 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
     tried = SimpleNamespace(plan=plans[0], row=planted(UprightRow, setting=upright_setting()), finished=False)
     spread = dict.fromkeys(("mean", "p5", "median", "p95"), 0.123)
     record = {"pool": 123_456, "to_nearest_word": spread, "to_nearest_other": spread, "to_random": spread}
-    missing = {name: dict.fromkeys(packages) for name, (packages, _) in doctor.EXTRAS.items()}
+    missing = {name: dict.fromkeys(packages) for name, (packages, _, _) in doctor.EXTRAS.items()}
     releases = [{"name": LONG, "file": f"{'f' * 32}.veil", "features": 1000, "found": 8192, "bytes": 1.2e6}]
     in_words = [{**releases[0], "image_epsilon": 12345.6, "median_error": 0.512}]
     return {

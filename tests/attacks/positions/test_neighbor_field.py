@@ -20,7 +20,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Lines
 from veil.geometry.camera import Camera
-from veil.studies.attacks.neighborhoods import lines_by_rule, true_beliefs
+from veil_lab.studies.attacks.neighborhoods import lines_by_rule, true_beliefs
 from worlds import features, generator
 
 CAMERA = Camera(model="PINHOLE", width_px=640, height_px=480, params=(500.0, 500.0, 320.0, 240.0))
