@@ -15,11 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from veil.inversion.quality import Quality
-from veil.inversion.weights import Training
 from veil.map_check import MapCheck
-from veil_faces.identification import GallerySize
-from veil_faces.studies.attributes import AttributeRow
-from veil_faces.studies.identification import IdentificationRow
 from worlds.schemas import FOLDER, validate
 
 NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
@@ -119,38 +115,9 @@ def test_a_check_is_read_by_its_keys() -> None:
         MapCheck.from_json(["pairs"])  # type: ignore[arg-type]
 
 
-def test_a_size_of_a_gallery_is_read_as_it_was_written() -> None:
-    size = GallerySize(templates=7, threshold=0.5, fpir=0.01, fpir_low=0.0, fpir_high=0.02, fpir_bound=0.03, fnir=0.1)
-    assert GallerySize.from_json(size.as_json()) == size
-
-
 # Of commands that need PyTorch, dlib or hundreds of people: records by hand, beside those of the commands' own tests.
-
-
-def test_a_training_is_described() -> None:
-    training = Training(
-        photographs=2, source="s", license="l", command="veil", steps=9, seconds=1.5, seed=0, dims=(2, 4), codebook="ab" * 32
-    )
-    assert Training.from_json(training.as_json()) == training
-    record = {"kind": "subspaces", "training": training.as_json(), "sha256": "cd" * 32, "parameters": 5, "bytes": 7}
-    validate("inversion-train", {**record, "losses": [{"step": 9, "loss": 0.5}]})
 
 
 def test_pictures_are_described_with_and_without_an_original() -> None:
     measured = Quality(mae=0.0, ssim=1.0, psnr=float("inf")).as_json()
     validate("inversion-invert", {"pictures": [{"name": "a", "features": 3}, {"name": "b", "features": 3, **measured}]})
-
-
-def test_inferred_attributes_are_described() -> None:
-    row = AttributeRow(attribute="age", form="raw", m=0, right=3, victims=4, low=0.2, high=0.9, baseline=0.5).as_json()
-    assert row["accuracy"] == 0.75
-    validate("evaluate-attributes", {"photographs": 9, "faces": 8, "rows": [row]})
-
-
-def test_identification_is_described_for_few_people_and_many() -> None:
-    single = {"single_threshold": 0.5, "single_fpir": 0.1, "single_fpir_low": 0.0, "single_fpir_high": 0.2, "single_fnir": None}
-    few = {"threshold": None, "fpir": None, "fpir_low": None, "fpir_high": None, "exceeded": None, "fnir": None}
-    many = {"threshold": 0.4, "fpir": 0.01, "fpir_low": 0.0, "fpir_high": 0.1, "exceeded": 0.05, "fnir": 0.2}
-    rows = [IdentificationRow(templates=3, strangers=50, **told, **single).as_json() for told in (few, many)]  # type: ignore[arg-type]
-    assert [row["threshold"] for row in rows] == [None, 0.4]
-    validate("evaluate-identification", {"fpir": 0.01, "splits": 20, "rows": rows})

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door

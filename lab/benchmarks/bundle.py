@@ -24,7 +24,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.geometry.bundle.adjustment import Adjusted, AdjustOptions, LineProblem, adjust
 from worlds.ceres_lines import CeresAdjusted, adjust_by_ceres

@@ -18,7 +18,7 @@ import numpy as np
 from platformdirs import user_cache_path
 from tqdm import tqdm
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.errors import FileFormatError
 from veil.extraction.sift import SiftOptions, extract_sift

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.similarity import align_centers, pose_error

@@ -19,7 +19,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.cli.common import quiet_colmap
 from veil.extraction.sift import SiftOptions, extract_sift

@@ -30,7 +30,7 @@ import numpy as np
 from cores import Core, core_types
 from threadpoolctl import threadpool_limits
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil import distances
 from veil.distances import FeatureSet

@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.cli import main as main_of_veil
 from veil.extraction.sift import SiftOptions, extract_sift

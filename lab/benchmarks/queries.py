@@ -36,7 +36,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from city import simulated
 from city_material import DEFAULT

@@ -23,7 +23,7 @@ import faiss
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.dictionary import Dictionary

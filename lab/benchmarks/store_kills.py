@@ -35,19 +35,27 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "faces" / "tests"))
 
-from worlds.kill_clients import FORMS, messages_of
-from worlds.kill_scenarios import EVERY, TWINS, World, tiles_in
+from worlds.kill_clients import FORMS, Client, messages_of
+from worlds.kill_scenarios import EVERY as SCENARIOS
+from worlds.kill_scenarios import TWINS, Scenario, World, tiles_in
 from worlds.kill_servers import ENDINGS, Place
 from worlds.killing import Point, forked, missing, preloaded
 from worlds.planted_bytes import Objects
 from worlds.postgres import Postgres
 
+EVERY: tuple[Scenario | Client, ...] = SCENARIOS
+if find_spec("veil_faces"):
+    from face_worlds.face_kills import FACES
+
+    EVERY = (*SCENARIOS, FACES)
 BUCKET, POSTGRES = "veil-kills", "VEIL_KILLS_POSTGRES"
 # What is the same in every form runs in one, and what does not touch blobs runs in a folder alone.
 ONE_FORM, WITH_BUCKET = {"open", "tiles", "faces"}, {"open", "contribute", "map", "remove", "drop", "restore"}

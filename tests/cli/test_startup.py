@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from face_worlds.crowd import crowd, pairs_of
-from veil.cli import COMMANDS, _parser, main
-from veil_faces.files.faces import write_faces
+from veil.cli import COMMANDS, _parser
 from worlds.heavy import HEAVY
 
 LOADED = """
@@ -41,7 +38,7 @@ def test_the_version_and_the_commands_need_nothing(words: tuple[str, ...]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [("map",), ("localize",), ("privatize",), ("audit",), ("evaluate", "queries"), ("faces", "verify"), ("demo",)],
+    [("map",), ("localize",), ("privatize",), ("audit",), ("demo",)],
     ids=lambda words: " ".join(words),
 )
 def test_parsers_load_no_heavy_library(words: tuple[str, ...]) -> None:
@@ -55,35 +52,6 @@ def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -
 
     (tmp_path / "a.veil").write_bytes(encode(word_upload()))
     assert set(loaded(HEAVY, "inspect", str(tmp_path / "a.veil"))) <= {"scipy"}  # which composes epsilon
-
-
-@pytest.mark.slow
-def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Distances are compiled, so the compiler may be loaded; detectors, networks and solvers of geometry must not be."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
-    faces = crowd("victims", 6, 2)
-    write_faces(tmp_path / "f.npz", faces)
-    write_faces(tmp_path / "o.npz", crowd("decoys", 80, 1))
-    pairs = pairs_of(faces, 5)
-    lines = [f"{faces.names[a]},{faces.names[b]},{int(c)}" for a, b, c in zip(pairs.left, pairs.right, pairs.same, strict=True)]
-    (tmp_path / "p.csv").write_text("\n".join(["image_a,image_b,same", *lines]))
-    who = ("--name", faces.names[0], "--person", "a", "--decoys", "o.npz")
-    assert main(["faces", "create", "s", "--decoys", "o.npz"]) == 0
-    assert main(["faces", "calibrate", "s", "f.npz", "--face-pairs", "p.csv", "--decoys", "o.npz"]) == 0
-    assert main(["faces", "enroll", "s", "f.npz", *who]) == 0
-    looking = ("cv2", "dlib", "faiss", "matplotlib", "onnxruntime", "poselib", "pycolmap", "torch")
-    assert loaded(looking, "faces", "verify", "s", "f.npz", *who) == []
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_start_up_measures_processes() -> None:
-    """Enumeration: what loads a library is told so, and what loads none is not."""
-    benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "startup.py"))
-    seconds, loaded = benchmark["measured"](benchmark["CODE"], "--version")
-    assert 0 < seconds < 5 and loaded == []
-    _, loaded = benchmark["measured"]("import scipy\n" + benchmark["CODE"], "--version")
-    assert set(loaded) == {"numpy", "scipy"}
 
 
 def test_the_table_of_commands_is_what_the_commands_say_of_themselves() -> None:

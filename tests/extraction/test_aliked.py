@@ -22,7 +22,6 @@ from veil.files.pictures import read_picture, read_rgb
 from veil.files.weights import load_aliked
 from veil.matching.neighbors import match
 from veil.mechanisms.public import publish
-from veil_lab.training.altered import altered_copies
 from worlds import generator
 
 ALPHA, SCALE = 1.6732632423543772, 1.0507009873554805
@@ -219,14 +218,6 @@ def test_what_is_extracted(network: Aliked) -> None:
     assert len(extract(gray, "aliked", DetectorOptions(min_score=0.05), network)) > 5
     fewer = extract(picture(rgb, {}, None), "aliked", SiftOptions(max_features=7), network)
     assert len(fewer) <= 7
-
-
-def test_altered_copies_have_altered_colors() -> None:
-    rgb = photograph(128, 200)
-    mirrored, small = list(altered_copies(picture(rgb, {}, None), 2))
-    assert mirrored.rgb is not None and small.rgb is not None
-    np.testing.assert_array_equal(mirrored.rgb, rgb[:, ::-1])
-    assert small.rgb.shape == (*small.gray.shape, 3)
 
 
 def test_what_cannot_be(network: Aliked, weights: dict[str, np.ndarray]) -> None:

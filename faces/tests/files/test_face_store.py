@@ -18,7 +18,7 @@ import pytest
 
 from face_worlds.face_templates import SCHEME, home_of, template
 from veil.errors import FileFormatError, InputError
-from veil.files import face_facts, face_store
+from veil_faces.files import face_facts, face_store
 from veil_faces.files.face_store import FaceStore, Threshold
 
 

@@ -141,3 +141,11 @@ def test_bad_pairs_are_named(kind: str, tmp_path: Path) -> None:
         read_pairs(tmp_path / "p", some())
     with pytest.raises(FileFormatError):
         read_pairs(tmp_path / "none", some())
+
+
+def test_arrays_that_shrank_to_nothing_are_not_made(tmp_path: Path) -> None:
+    """A file of zeros that declares far more than it holds."""
+    zeros = np.zeros((1 << 12, 1 << 12), dtype=np.float32)
+    np.savez_compressed(tmp_path / "bomb.npz", vectors=zeros, header=zeros)
+    with pytest.raises(FileFormatError, match="declares 1342"):
+        read_faces(tmp_path / "bomb.npz")

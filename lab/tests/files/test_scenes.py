@@ -352,3 +352,12 @@ def test_a_damaged_table_of_transforms_is_refused(tmp_path: Path, damage: Callab
     (tmp_path / "transforms.json").write_text(json.dumps(table))
     with pytest.raises(FileFormatError):
         read_scene(tmp_path)
+
+
+def test_a_matrix_of_photographs_without_poses_gives_their_cameras(tmp_path: Path) -> None:
+    """Oracle: the matrix that was written, beside photographs of which no pose is known."""
+    photographs(tmp_path)
+    (tmp_path / "K.txt").write_text("11 0 6\n0 12 4\n0 0 1\n")
+    scene = read_scene(tmp_path)
+    assert set(scene.cameras) == set(NAMES) and not scene.cam_from_world
+    assert all(camera.params == (11.0, 12.0, 6.0, 4.0) for camera in scene.cameras.values())

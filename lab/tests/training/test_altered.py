@@ -7,6 +7,8 @@ import pytest
 
 from veil.errors import RangeError
 from veil.extraction.picture import picture
+from veil.files.examples import other_place
+from veil.files.pictures import read_rgb
 from veil_lab.training.altered import ALTERATIONS, altered_copies, second_view
 
 
@@ -45,3 +47,17 @@ def test_a_second_view_is_the_picture_in_perspective() -> None:
     along = np.linalg.solve(np.stack([c - a, b - d], axis=1), b - a)
     assert np.abs(seen.rgb[120, 125, :2] - (a + along[0] * (c - a) - 0.5)).max() < 2
     assert not np.abs(seen.rgb[120, 125, :2] - quad.mean(axis=0)).max() < 0.5  # an affine map would put it there
+
+
+def photograph(rows: int, columns: int) -> np.ndarray:
+    """A part of the bundled photograph of another place, in colors."""
+    with other_place() as path:
+        return np.ascontiguousarray(read_rgb(path)[200 : 200 + rows, 100 : 100 + columns])
+
+
+def test_altered_copies_have_altered_colors() -> None:
+    rgb = photograph(128, 200)
+    mirrored, small = list(altered_copies(picture(rgb, {}, None), 2))
+    assert mirrored.rgb is not None and small.rgb is not None
+    np.testing.assert_array_equal(mirrored.rgb, rgb[:, ::-1])
+    assert small.rgb.shape == (*small.gray.shape, 3)

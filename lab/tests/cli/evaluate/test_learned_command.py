@@ -32,9 +32,11 @@ def model(tmp_path_factory: pytest.TempPathFactory, door: dict[str, Features]) -
     folder = tmp_path_factory.mktemp("model")
     veil.write_features(folder / "f.h5", list(door.items())[:3])
     few = ("--steps", 2, "--pair-steps", 2)
-    assert run("attacks", "train", folder / "f.h5", "-o", folder / "model.npz", *few, "--json", folder / "train.json") == 0
+    assert (
+        run("lab", "train", "attacks", folder / "f.h5", "-o", folder / "model.npz", *few, "--json", folder / "train.json") == 0
+    )
     record = json.loads((folder / "train.json").read_text())
-    validate("attacks-train", record)
+    validate("lab-train-attacks", record)
     assert record["photographs"] == 3 and not (folder / "model.npz.part").exists()
     return folder / "model.npz"
 
@@ -52,7 +54,7 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
         (tmp_path / name).write_bytes(data)
         with pytest.raises(FileFormatError):
             read_learned_model(tmp_path / name)
-    with pytest.raises(FileFormatError, match="veil attacks train"):
+    with pytest.raises(FileFormatError, match="veil lab train attacks"):
         read_learned_model(tmp_path / "missing.npz")
     with np.load(model) as stored:
         arrays = dict(stored)
@@ -79,11 +81,11 @@ def test_networks_are_trained_for_the_bundled_codebook_of_aliked(
         images[name] = replace(item, descriptors=descriptors, space=space)
     veil.write_features(tmp_path / "a.h5", list(images.items()))
     few = ("--steps", 1, "--pair-steps", 1)
-    assert run("attacks", "train", tmp_path / "a.h5", "-o", tmp_path / "a.npz", *few) == 0
+    assert run("lab", "train", "attacks", tmp_path / "a.h5", "-o", tmp_path / "a.npz", *few) == 0
     hardened = bundled_codebook("aliked-n16rot").compression.hardened_space
     assert read_learned_model(tmp_path / "a.npz").space == hardened != bundled_learned_model().space
     veil.write_features(tmp_path / "s.h5", list(door.items())[:1])
-    assert run("attacks", "train", tmp_path / "a.h5", tmp_path / "s.h5", "-o", tmp_path / "b.npz", *few) == 1
+    assert run("lab", "train", "attacks", tmp_path / "a.h5", tmp_path / "s.h5", "-o", tmp_path / "b.npz", *few) == 1
     assert "and a photograph has [sift L2 128-D]" in capsys.readouterr().err
 
 
@@ -151,8 +153,8 @@ def test_the_study_prints_a_table(
 
 @pytest.mark.slow
 def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Features], monkeypatch: pytest.MonkeyPatch) -> None:
-    from veil.cli.privacy import attacks
-    from veil.pipelines import learning
+    from veil_lab.cli.train import attacks
+    from veil_lab.training import learning
     from veil_lab.training.density_training import DensityTraining
 
     monkeypatch.setattr(attacks, "KEPT_EVERY", 1)
@@ -165,12 +167,12 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Feature
     with monkeypatch.context() as patch:
         patch.setattr(learning, "train_pairs", stopped)
         with pytest.raises(KeyboardInterrupt):
-            attacks_train = ["attacks", "train", str(tmp_path / "f.h5"), "-o", str(tmp_path / "m.npz"), *map(str, steps)]
+            attacks_train = ["lab", "train", "attacks", str(tmp_path / "f.h5"), "-o", str(tmp_path / "m.npz"), *map(str, steps)]
             from veil.cli import _parser
 
             arguments = _parser(attacks_train).parse_args(attacks_train)
             arguments.run(arguments)
     state = read_training_state(tmp_path / "m.npz.part", DensityTraining(steps=3))
     assert state is not None and state.step == 3
-    assert run("attacks", "train", tmp_path / "f.h5", "-o", tmp_path / "m.npz", *steps, "--resume") == 0
+    assert run("lab", "train", "attacks", tmp_path / "f.h5", "-o", tmp_path / "m.npz", *steps, "--resume") == 0
     assert (tmp_path / "m.npz").is_file() and not (tmp_path / "m.npz.part").exists()

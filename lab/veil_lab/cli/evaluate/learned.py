@@ -45,13 +45,13 @@ def register(protocols: Any) -> None:
         "learned",
         "modes of a learned density and context, on one upload",
         "Release photographs in the hardened profile with decoys from a pool that the attacker does not have, and attack each\n"
-        "upload alone with what networks of `veil attacks train` learned. As a control, the subspaces of all photographs are\n"
+        "upload alone with what networks of `veil lab train attacks` learned. As a control, the subspaces of all photographs are\n"
         "exchanged among them. Neither the networks nor the pool may come from the photographs.",
         EXAMPLES,
     )
     parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photos that are attacked")
     parser.add_argument(
-        "--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train` (default: the bundled ones)"
+        "--attack-model", type=Path, metavar="FILE", help="networks of `veil lab train attacks` (default: the bundled ones)"
     )
     keep_old_name(parser, "--model", "--attack-model")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="the client's pool (default: one half of the bundled one)")

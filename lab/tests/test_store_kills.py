@@ -11,7 +11,7 @@ import pytest
 
 from worlds import buckets, killing
 
-PROGRAM = Path(__file__).parents[2] / "benchmarks" / "store_kills.py"
+PROGRAM = Path(__file__).parents[1] / "benchmarks" / "store_kills.py"
 
 
 def killed(*given: str) -> tuple[int, dict[str, int], str]:

@@ -34,15 +34,15 @@ def small(folder: Path, *numbers: int) -> Path:
 
 def train(photographs: Path, out: Path, *more: object) -> int:
     options = ("--steps", 2, "--seed", 1, "--batch", 1, "--variants", 1, "--precision", "float32")
-    return run("inversion", "train", photographs, "--out", out, *options, *more)
+    return run("lab", "train", "inversion", photographs, "--out", out, *options, *more)
 
 
 def test_without_torch_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    for module in ("network", "training", "inference"):
-        monkeypatch.delitem(sys.modules, f"veil.inversion.{module}", raising=False)
+    for module in ("veil.inversion.network", "veil.inversion.inference", "veil_lab.training.inversion_training"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     photographs = small(tmp_path / "photos", 1)
     assert train(photographs, tmp_path / "w.npz", "--input", "raw") == 1
     assert "install veil[inversion]" in capsys.readouterr().err
@@ -55,14 +55,14 @@ def test_photographs_become_weights_and_weights_pictures(tmp_path: Path, capsys:
     photographs, out = small(tmp_path / "photos", 1, 2), tmp_path / "raw.npz"
     assert train(photographs, out, "--input", "raw", "--license", "BSD", "--json", tmp_path / "t.json") == 0
     record, weights = json.loads((tmp_path / "t.json").read_text()), read_weights(out)
-    validate("inversion-train", record)
+    validate("lab-train-inversion", record)
     assert record["sha256"] == weights.digest and record["bytes"] == out.stat().st_size < 15_000_000
     assert weights.training.steps == 2 and weights.training.photographs == 2 and weights.training.license == "BSD"
     assert "--seed 1" in weights.training.command and str(tmp_path) not in json.dumps(weights.header)
-    assert keys(record) <= documented("veil inversion train")
+    assert keys(record) <= documented("veil lab train inversion")
     more = tmp_path / "more.npz"
     assert train(photographs, more, "--input", "raw", "--start", out, "--json", tmp_path / "m.json") == 0
-    validate("inversion-train", json.loads((tmp_path / "m.json").read_text()))
+    validate("lab-train-inversion", json.loads((tmp_path / "m.json").read_text()))
     assert read_weights(more).training.start == weights.digest and "--start raw.npz" in read_weights(more).training.command
     assert not (tmp_path / "raw.npz.unfinished").exists()
 
