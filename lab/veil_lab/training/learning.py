@@ -32,7 +32,7 @@ def train_learned_model(
 
     - `photographs`: of the codebook's descriptor, with 8 bits or as floats.
     - `source`: stored with the networks.
-    - `options`, `pair_options`: of the density and of the neighbors' network; their defaults are those of `veil lab train attacks`.
+    - `options`, `pair_options`: of the density and of the neighbors' network, as by default `veil lab train attacks` has them.
     - `state`, `keep`: of an interrupted training of the density, as `train_density` takes them.
     - `on_density`, `on_pairs`: called with the numbers of steps done and of all.
 

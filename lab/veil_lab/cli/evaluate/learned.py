@@ -45,8 +45,8 @@ def register(protocols: Any) -> None:
         "learned",
         "modes of a learned density and context, on one upload",
         "Release photographs in the hardened profile with decoys from a pool that the attacker does not have, and attack each\n"
-        "upload alone with what networks of `veil lab train attacks` learned. As a control, the subspaces of all photographs are\n"
-        "exchanged among them. Neither the networks nor the pool may come from the photographs.",
+        "upload alone with what networks of `veil lab train attacks` learned. As a control, the subspaces of all photographs\n"
+        "are exchanged among them. Neither the networks nor the pool may come from the photographs.",
         EXAMPLES,
     )
     parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photos that are attacked")
