@@ -1,4 +1,4 @@
-"""The schemas of docs/reference/schema are valid, strict and used, and records are spelled out key by key."""
+"""The schemas of the reference are valid, strict and used, and records are spelled out key by key."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from veil.inversion.quality import Quality
 from veil.map_check import MapCheck
-from worlds.schemas import FOLDER, validate
+from worlds.documents import REFERENCES, ROOT
+from worlds.schemas import SCHEMAS, validate
 
-NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-PACKAGE = Path(str(files("veil")))
+NAMES = sorted(SCHEMAS)
+PACKAGES = [Path(str(files("veil"))), ROOT / "lab" / "veil_lab", ROOT / "faces" / "veil_faces"]
+TESTS = [ROOT / "tests", ROOT / "lab" / "tests", ROOT / "faces" / "tests"]
 
 
 def objects(schema: object) -> Iterator[dict]:
@@ -37,17 +39,18 @@ def objects(schema: object) -> Iterator[dict]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_schema_is_valid_strict_and_used(name: str) -> None:
-    schema = json.loads((FOLDER / f"{name}.json").read_text())
+    schema = json.loads(SCHEMAS[name].read_text())
     Draft202012Validator.check_schema(schema)
     assert schema["title"].replace("--", "").replace(" ", "-").startswith(f"veil-{name}")
     for part in objects(schema):
         assert part["additionalProperties"] is False and set(part["required"]) <= set(part["properties"])
-    tests = Path(__file__).parent.rglob("*.py")
+    tests = [path for folder in TESTS for path in folder.rglob("*.py")]
     assert any(f'validate("{name}"' in path.read_text() for path in tests), "no test validates a record of it"
 
 
 def test_every_documented_output_has_a_schema() -> None:
-    sections = re.findall("^## veil (.*)$", (FOLDER.parent / "json.md").read_text(), re.M)
+    pages = [(folder / "json.md").read_text() for folder in REFERENCES]
+    sections = [section for page in pages for section in re.findall("^## veil (.*)$", page, re.M)]
     for section in sections:
         assert any(name.startswith(section.replace(" ", "-")) for name in NAMES), section
 
@@ -72,7 +75,7 @@ def made_of_fields(module: ast.Module) -> list[int]:
 @pytest.mark.slow
 def test_no_record_follows_the_names_of_fields() -> None:
     """A renamed field must not rename a key. Broken twins: the ways in which records were made before."""
-    for path in PACKAGE.rglob("*.py"):
+    for path in (path for package in PACKAGES for path in package.rglob("*.py")):
         assert made_of_fields(ast.parse(path.read_text())) == [], path
     for body in (
         "def as_json(self): return dict(self.__dict__)",

@@ -1,6 +1,6 @@
 """The bundled codebook and pool of decoys of ALIKED, made from photographs whose licenses allow it.
 
-    python benchmarks/aliked_books.py DATA [--output FOLDER] [--pictures FOLDER]
+    python lab/benchmarks/aliked_books.py DATA [--output FOLDER] [--pictures FOLDER]
 
 They are of a dozen places and things: three of the Berlin example of OpenSfM
 (`DATA/smartphone_berlin`), two of a sequence of HPatches (`DATA/homography/hpatches_v_churchill`), and ten that the wheels of

@@ -1,6 +1,6 @@
 """Time of bundle adjustment from lines, compared with Ceres on the same problem in the same run.
 
-    python benchmarks/bundle.py [--cameras 30 150] [--points 5800 91000] [--json FILE]
+    python lab/benchmarks/bundle.py [--cameras 30 150] [--points 5800 91000] [--json FILE]
 
 Cameras on a circle see a shell of points, each through lines of random direction (0.3 px of noise); two cameras are constant.
 Ceres runs through pyceres with pycolmap's residuals (tests/worlds/ceres_lines.py), from the same state, with the same robust

@@ -1,6 +1,6 @@
 """Upper bound on the images that mapping from lines registers: poses are the reference's, evidence comes from the lines.
 
-    python benchmarks/weak.py strecha/castle-P19 --shared 100 50 --methods lines ceiling
+    python lab/benchmarks/weak.py strecha/castle-P19 --shared 100 50 --methods lines ceiling
 
 From the quad of images that has most tracks, images enter at their true poses as long as the lines that agree with points of
 the images before are beyond chance, and stay as `veil.mapping.lines` keeps them. No search is made, nothing is confused and

@@ -1,12 +1,12 @@
 """A simulated city of any number of images: features, gravity and truth as files, and what they are like beside real ones.
 
-    python benchmarks/city.py OUT --images 1000 --seed 1
-    python benchmarks/city.py OUT --images 1000 --first 9000        the last of 10,000, as another worker would make them
-    python benchmarks/city.py OUT --images 200 --foreign            of another city, from photographs that are kept apart
-    python benchmarks/city.py OUT --images 200 --mirrored           of the same city, as a mirror shows it
-    python benchmarks/city.py --compare --figure docs/figures/city.png
+    python lab/benchmarks/city.py OUT --images 1000 --seed 1
+    python lab/benchmarks/city.py OUT --images 1000 --first 9000        the last of 10,000, as another worker would make them
+    python lab/benchmarks/city.py OUT --images 200 --foreign            of another city, from photographs that are kept apart
+    python lab/benchmarks/city.py OUT --images 200 --mirrored           of the same city, as a mirror shows it
+    python lab/benchmarks/city.py --compare --figure docs/figures/city.png
     veil privatize OUT/features.h5 -o up --decoys pool.npz --json up.json && veil map up -o map
-    python benchmarks/city.py OUT --check map --messages up.json    positions of a map against the truth
+    python lab/benchmarks/city.py OUT --check map --messages up.json    positions of a map against the truth
 
 OUT gets features.h5 (as `veil extract` writes; 0.65 MB an image), gravity.csv (as `veil gravity` writes) and truth.npz:
 names, cam_from_world (N, 3, 4), `starts` (N + 1) and `landmarks` (features of image i are starts[i] to starts[i + 1]; -1 is

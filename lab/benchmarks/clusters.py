@@ -1,6 +1,6 @@
 """Maps by clusters against one uncut map of the same matches: position errors, times, and false joins at repeated facades.
 
-    python benchmarks/clusters.py [--images 200 ...] [--size 60] [--seeds 20] [--street-images 160]
+    python lab/benchmarks/clusters.py [--images 200 ...] [--size 60] [--seeds 20] [--street-images 160]
 
 The world is planted (`tests/worlds/streets.py`): cameras a meter apart once around a block of facades, matches with a tenth
 of accidents, no descriptor work. The first rows give, for the uncut map, the map by clusters, and COLMAP's global mapper on the

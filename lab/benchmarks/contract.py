@@ -1,6 +1,6 @@
 """Does the service keep its contract under 20,000 requests that schemathesis makes of it?
 
-    python benchmarks/contract.py OUT --requests 20000 --seed 1
+    python lab/benchmarks/contract.py OUT --requests 20000 --seed 1
 
 A server in this process has a map of five bundled photographs with a place on Earth, tiles, and the demo page, and does no
 further work on maps. schemathesis reads its /openapi.json and sends what it makes of it as an administrator: examples, coverage

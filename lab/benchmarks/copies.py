@@ -1,6 +1,6 @@
 """Does localization tell a place from its copies elsewhere in the city, where the map shows the copies more often?
 
-    python benchmarks/copies.py --decoys pool.npz --images 1000 --queries 100
+    python lab/benchmarks/copies.py --decoys pool.npz --images 1000 --queries 100
 
 Half of the facades of this city are copies of one template of their width. Of every other block the map has all images, of the
 blocks between one in four (`--every`); the queries are images of these. So a query's own facade is in the map, and copies of it

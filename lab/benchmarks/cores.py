@@ -3,7 +3,7 @@
 OpenBLAS chooses its kernels by the processor's name, and takes those of an older one where it does not know it, which may be
 twice too slow. `OPENBLAS_CORETYPE` chooses others, but only before the library is loaded.
 
-    python benchmarks/cores.py        prints the core types and their speed
+    python lab/benchmarks/cores.py        prints the core types and their speed
 """
 
 from __future__ import annotations

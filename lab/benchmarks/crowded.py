@@ -1,7 +1,7 @@
 """Processor time of commands alone and beside two busy processes on the same two cores, and the ratio of both.
 
-    VEIL_DATA=... python benchmarks/crowded.py [--what audit map localization] [--forms hardened paper lines words]
-    python benchmarks/crowded.py -- veil map upload/ -o map/        any command
+    VEIL_DATA=... python lab/benchmarks/crowded.py [--what audit map localization] [--forms hardened paper lines words]
+    python lab/benchmarks/crowded.py -- veil map upload/ -o map/        any command
 
 Wall time beside other work grows by what the others take. Processor time must not: where it does, threads wait for each other
 in loops. Audits are of fifteen photographs of BSDS500 with a decoy pool from the other ones; "paper" is m = 16. The map is of

@@ -1,7 +1,7 @@
 """Decoys that serve several features: what the intersection attack finds without the pool, and how well uploads match.
 
-    python benchmarks/decoy_reuse.py strecha/fountain-P11 --pool pool.npz
-    python benchmarks/decoy_reuse.py strecha/castle-P19 --photographs 3 --others 9
+    python lab/benchmarks/decoy_reuse.py strecha/fountain-P11 --pool pool.npz
+    python lab/benchmarks/decoy_reuse.py strecha/castle-P19 --photographs 3 --others 9
 
 Photographs of the scene are released in the hardened profile, with all features or with those that `veil privatize` sends by
 default, and decoys from pools of several sizes in several runs. `reuse` is the mean number of features of one image that a

@@ -1,11 +1,11 @@
 """Time of the distance kernels as a share of the matrix product that they contain, and against textbook code.
 
-    python benchmarks/distances.py [--features 1000 6000] [--dims 2 4 8 16] [--seconds 4] [--threads 1] [--figure FILE]
+    python lab/benchmarks/distances.py [--features 1000 6000] [--dims 2 4 8 16] [--seconds 4] [--threads 1] [--figure FILE]
 
 Real SIFT descriptors of the bundled photographs, left and right of different ones, lifted with half of the decoys from either
 half of the bundled pool. The floor is the float32 Gram matrix of all components, alone and into memory at hand, by the fastest
 BLAS of the same run: NumPy's, torch's where torch is importable, and every core type that NumPy's OpenBLAS has, each in a
-process of its own (`benchmarks/cores.py`), as OpenBLAS may choose a slower core type by itself. 100 % means that all
+process of its own (`lab/benchmarks/cores.py`), as OpenBLAS may choose a slower core type by itself. 100 % means that all
 distances, with best and second best in both directions, take the time of that product; more is faster. `float` sweeps all
 pairs of packed sets in single precision, `fixed` in 16 bits where the processor multiplies pairs of these (VNNI); `search` is
 what `nearest_two` does before float64 decides: it tests whether pruning pays, packs, and prunes or sweeps; `whole` is all of

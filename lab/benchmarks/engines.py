@@ -1,6 +1,6 @@
 """Efficiency of two workers against one, on tasks of real work, for each engine; all in one run.
 
-    python benchmarks/engines.py [--tasks 16] [--engines local dask] [--rounds 3]
+    python lab/benchmarks/engines.py [--tasks 16] [--engines local dask] [--rounds 3]
 
 A task assigns 12,000 descriptors to the nearest of 4,000 words, the step that k-means consists of, with one thread: some tenths
 of a second, far shorter than the tasks that engines are made for. Workers are started, and have done a task, before the clock

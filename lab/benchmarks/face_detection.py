@@ -1,6 +1,6 @@
 """Faces that dlib's frontal detector misses, and what a second try by its detection network finds, also where there is none.
 
-    python benchmarks/face_detection.py --faces fairface/images --empty bsds500 [--every 1] [--show]
+    python lab/benchmarks/face_detection.py --faces fairface/images --empty bsds500 [--every 1] [--show]
 
 `--faces` are folders of photographs of one face each: printed is the share that each try finds. `--empty` are folders of
 photographs that are taken to show no face: what is found there is false, or a face that somebody overlooked; `--show` names

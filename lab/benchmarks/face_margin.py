@@ -1,6 +1,6 @@
 """What two lifted templates keep of a network's accuracy, by how well its raw descriptors verify: a model.
 
-    python benchmarks/face_margin.py [--levels 0.976 0.99 0.998 0.9995] [--dims 24 128 512] [--m 2 4] [--seeds 3]
+    python lab/benchmarks/face_margin.py [--levels 0.976 0.99 0.998 0.9995] [--dims 24 128 512] [--m 2 4] [--seeds 3]
 
 People are directions drawn uniformly in n dimensions, pictures are these plus Gaussian noise, of the size at which raw
 descriptors still verify as many pairs as the level says. Printed is what hybrid lifting leaves of it: point to subspace, and

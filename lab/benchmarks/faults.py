@@ -1,6 +1,6 @@
 """Does a server lose a contribution, give a job two results, or answer from another map while everything around it fails?
 
-    python benchmarks/faults.py OUT --seed 1 --rounds 4
+    python lab/benchmarks/faults.py OUT --seed 1 --rounds 4
 
 Two `veil serve` processes share one folder, on a file system of its own in memory (root; elsewhere the disk is not filled), and
 are started again a second after each death, as systemd would. Meanwhile four clients ask for poses on maps of planted truth,

@@ -1,7 +1,7 @@
 """Time of the distance kernels on a graphics processor, as a share of its measured matrix rate, beside torch and the paper.
 
-    python benchmarks/gpu.py [--features 1000 8000] [--dims 2 4 8 16] [--repeats 20]
-    python benchmarks/gpu.py --features 8000 --dims 8 --chunks 22 23 24 --programs 256 1024 4096
+    python lab/benchmarks/gpu.py [--features 1000 8000] [--dims 2 4 8 16] [--repeats 20]
+    python lab/benchmarks/gpu.py --features 8000 --dims 8 --chunks 22 23 24 --programs 256 1024 4096
 
 The rate is that of the same matrix product alone: all components of both sides, each coordinate as three products of 11-bit
 halves, by torch. `share` is the product's time over that of `best_two`, which includes it. `torch` is a batched product with a

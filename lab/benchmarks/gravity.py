@@ -1,6 +1,6 @@
 """Errors of `veil gravity` on photographs whose down is known in some other way, and on photographs without verticals.
 
-    VEIL_DATA=... python benchmarks/gravity.py [--phone]
+    VEIL_DATA=... python lab/benchmarks/gravity.py [--phone]
 
 Truth: for Strecha's scenes the world's z-axis, which is down to a fraction of a degree; for the phone its accelerometer; for
 the portal nothing. "spread" asks no truth: answers turned into the world by the reference poses, each against their mean.

@@ -1,6 +1,6 @@
 """Is a map that grew, or from which images were removed, as good as one made at once, and what does it cost?
 
-    python benchmarks/growth.py strecha/fountain-P11 [--new 0003.jpg 0007.jpg] [--forms raw hardened]
+    python lab/benchmarks/growth.py strecha/fountain-P11 [--new 0003.jpg 0007.jpg] [--forms raw hardened]
 
 Each scene is mapped from positions in one run: all images at once, all but the new ones, the new ones added to that, and the
 new ones removed from the first. Columns: images registered, points, mean and median distance of the cameras from the

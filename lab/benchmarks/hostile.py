@@ -1,6 +1,6 @@
 """What does a server do with 100,000 hostile requests: which answers, how much memory, and does it tell of other clients?
 
-    python benchmarks/hostile.py OUT --requests 100000 --seed 1
+    python lab/benchmarks/hostile.py OUT --requests 100000 --seed 1
 
 `veil serve` is started on the demo's map, with a second map and a victim's token beside it that the attackers may not know,
 and is sent requests of a fixed seed by `--threads` connections at a time: what schemathesis makes of /openapi.json (a

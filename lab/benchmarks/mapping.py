@@ -1,6 +1,6 @@
 """`veil map features.h5` against plain pycolmap on the same features: seconds and registered images.
 
-    python benchmarks/mapping.py strecha/castle-P19 lund_door fox [--max-features 2048] [--repeats 3] [--cores 2]
+    python lab/benchmarks/mapping.py strecha/castle-P19 lund_door fox [--max-features 2048] [--repeats 3] [--cores 2]
 
 Scenes are folders as `veil evaluate reconstruction` takes them. Both ways begin with the features that `veil extract` wrote
 and end with a map on disk: match all pairs, verify, map. Both are programs of their own, so that starting counts. Plain

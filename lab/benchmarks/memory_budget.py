@@ -1,6 +1,6 @@
 """Memory and time of matching a list of pairs, with all uploads in memory and with uploads that are read as needed.
 
-    python benchmarks/memory_budget.py UPLOADS --images 150 300 600 --memory 0 0.05 --pair-count 2
+    python lab/benchmarks/memory_budget.py UPLOADS --images 150 300 600 --memory 0 0.05 --pair-count 2
 
 Each row is a process of its own: the images that come first in the order of names, each paired with its next few, matched block
 by block into a store. `peak` is what the process held at most, `above start` is that less what it held after imports. The

@@ -1,6 +1,6 @@
 """Does a server delete blobs by the word of a database that is not theirs, or older than they are?
 
-    python benchmarks/one_store.py --blobs 500 --starts 10
+    python lab/benchmarks/one_store.py --blobs 500 --starts 10
 
 A store of `--blobs` contributions, in a folder and in PostgreSQL with a bucket that speaks S3 (started here; left out where
 these are not installed), is started `--starts` times, each with a sweep, in each of these states: its database is new and

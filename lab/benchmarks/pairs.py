@@ -1,7 +1,7 @@
 """How many pairs of overlapping images does `veil map` find by tracks and by features, and how much longer do all pairs take?
 
-    python benchmarks/pairs.py --decoys pool.npz --images 1000
-    python benchmarks/pairs.py --decoys pool.npz --images 300 1000 3000 --methods tracks --lines pairs.jsonl
+    python lab/benchmarks/pairs.py --decoys pool.npz --images 1000
+    python lab/benchmarks/pairs.py --decoys pool.npz --images 300 1000 3000 --methods tracks --lines pairs.jsonl
 
 Images of the simulated city, released by the hardened default; two overlap if they share thirty landmarks. One line for each
 number of images and method tells

@@ -1,6 +1,6 @@
 """Are photographs of several places and of none, mapped by one command, told apart?
 
-    python benchmarks/places.py OUT strecha/fountain-P11 strecha/Herz-Jesus-P8 strecha/entry-P10 strecha/castle-P19 fox \
+    python lab/benchmarks/places.py OUT strecha/fountain-P11 strecha/Herz-Jesus-P8 strecha/entry-P10 strecha/castle-P19 fox \
         smartphone_monstree lund_door smartphone_berlin sacre_coeur --strangers photos/bsds500 --most-strangers 100 \
         --decoys pool.npz --pairs tracks retrieval
 

@@ -1,6 +1,6 @@
 """Time of a release of words as a ratio to faiss's exact search of the nearest words alone, in the same run.
 
-    python benchmarks/release.py [--features 2000] [--words 256000] [--sizes 1 2 16 64 256] [--epsilon 10]
+    python lab/benchmarks/release.py [--features 2000] [--words 256000] [--sizes 1 2 16 64 256] [--epsilon 10]
 
 A release is `veil.mechanisms.words.to_words`: unit vectors, nearest words, and one exact draw of the omega-subset mechanism a
 feature. The dictionary is of random SIFT-like words: an exact search takes as long among these as among centroids. Reading the

@@ -1,8 +1,8 @@
 """How many matches of protected photographs are right, and is the true geometry of those that a map leaves out beyond chance?
 
-    python benchmarks/right_matches.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
+    python lab/benchmarks/right_matches.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
 
-Scenes are folders as `benchmarks/weak.py` takes them. All features are released by the hardened default, matched in all pairs
+Scenes are folders as `lab/benchmarks/weak.py` takes them. All features are released by the hardened default, matched in all pairs
 and mapped as `veil map` does. A row a photograph, those that the map leaves out first, tells of that photograph of the map with
 which its true geometry (of the reference's cameras) is least by chance
 

@@ -1,6 +1,6 @@
 """Time of the nearest two of a large database, as a share of the matrix product that the distances contain.
 
-    python benchmarks/search.py PHOTOGRAPHS [--queries 1000] [--entries 200000] [--m 4] [--threads 2] [--repeats 3]
+    python lab/benchmarks/search.py PHOTOGRAPHS [--queries 1000] [--entries 200000] [--m 4] [--threads 2] [--repeats 3]
 
 Queries are SIFT descriptors of the bundled photographs, lifted with half of the bundled decoys; the database is descriptors of
 the photographs given, repeated with other rounding noise if they have too few. The floor is the product of all components of

@@ -1,6 +1,6 @@
 """How often mapping from lines begins with the right four cameras: seeded runs over scenes with reference cameras.
 
-    python benchmarks/seeds.py strecha/fountain-P11 strecha/Herz-Jesus-P8 strecha/entry-P10 strecha/castle-P19
+    python lab/benchmarks/seeds.py strecha/fountain-P11 strecha/Herz-Jesus-P8 strecha/entry-P10 strecha/castle-P19
 
 A seed is right if no relative rotation of its four cameras is off by half a degree (that is before any map adjusts them).
 """

@@ -1,7 +1,7 @@
 """How many queries does `veil serve` answer, how soon, and what of it is the service and not the search?
 
-    python benchmarks/serve.py OUT --seconds 300 --clients 16
-    python benchmarks/serve.py OUT --map map/ --queries queries/ --seconds 300
+    python lab/benchmarks/serve.py OUT --seconds 300 --clients 16
+    python lab/benchmarks/serve.py OUT --map map/ --queries queries/ --seconds 300
 
 A server with `--workers` processes is started on the demo's map (nine bundled photographs, hardened), or on `--map`, and
 clients ask for the poses of held-out photographs, or of the messages in `--queries`, as fast as they are answered. Before and

@@ -1,6 +1,6 @@
 """What a transaction costs with each database, and what finding the nearest maps costs: is a spatial index worth its while?
 
-    python benchmarks/server_storage.py [--maps 1000 10000] [--seconds 3]
+    python lab/benchmarks/server_storage.py [--maps 1000 10000] [--seconds 3]
 
 Transactions are those that admit a request (`Tokens.admit`), by one and by eight threads. PostgreSQL is one that the benchmark
 starts, without fsync, reached by a socket; it is left out where it is not installed. For the maps: the time of `maps_for`

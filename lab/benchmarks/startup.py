@@ -1,6 +1,6 @@
 """Which processor time does a command take before it does anything, and which libraries does it load for that?
 
-    python benchmarks/startup.py
+    python lab/benchmarks/startup.py
 
 Prints, for `veil --version`, `veil --help` and the `--help` of every command, the least processor time (user and system) of
 three processes, beside that of an interpreter that does nothing, and the heavy libraries that a process had loaded at its

@@ -1,6 +1,6 @@
 """Can one client, or two hundred addresses, take `veil serve` from everybody else?
 
-    python benchmarks/starve.py OUT --seconds 12 --through bare nginx caddy
+    python lab/benchmarks/starve.py OUT --seconds 12 --through bare nginx caddy
 
 `veil serve --demo` is asked by three phones with tokens, two of them behind one address, each again a second after an answer,
 by a device without a token that looks up tiles, and by whoever asks `/readyz`, a new connection four times a second. Then

@@ -1,6 +1,6 @@
 """Is anything acknowledged lost or done twice, or anything deleted left, wherever a process is killed that writes?
 
-    python benchmarks/store_kills.py --most 4 --seed 1 --jobs 3
+    python lab/benchmarks/store_kills.py --most 4 --seed 1 --jobs 3
 
 Every call by which bytes or names reach the disk, a bucket or a socket is a point (write, fsync, rename, unlink, mkdir,
 truncate, a file that is made or emptied, what is sent to S3 or PostgreSQL), whoever makes it: veil, SQLite, HDF5, COLMAP,

@@ -1,6 +1,6 @@
 """Do devices find their tiles in maps of hundreds of images of the simulated city, and localize in them as in the whole map?
 
-    VEIL_DATA=... python benchmarks/tiles.py --images 300 1000 --queries 100 --foreign 100
+    VEIL_DATA=... python lab/benchmarks/tiles.py --images 300 1000 --queries 100 --foreign 100
 
 Every tenth image of a city is a query, the first N of the others are the map, at their true poses, with the points that two
 of them or more see; foreign queries are of another city. Maps are cut as `veil tiles cut` does, in tiles of `--bytes`, of

@@ -157,7 +157,7 @@ def street(points: int, cameras: int, seen: int) -> View:
         images.append(_sees(f"{number:04d}.jpg", camera, pose, place, seen, random))
     return View(
         title="A street of a million points",
-        kind="made by benchmarks/viewer.py",
+        kind="made by lab/benchmarks/viewer.py",
         points=place,
         images=images,
         of_server=[f"{points:,} points and {cameras:,} poses, made by a benchmark."],

@@ -1,6 +1,6 @@
 """Poses by voting (Zeisl, Sattler and Pollefeys 2015) against the search by pairs, for words with positions and gravity.
 
-    python benchmarks/voting.py strecha/fountain-P11 strecha/entry-P10 --epsilon 8 5 4 3
+    python lab/benchmarks/voting.py strecha/fountain-P11 strecha/entry-P10 --epsilon 8 5 4 3
 
 Photographs are held out of a map and asked as `veil evaluate upright` asks them, with true gravity. Each candidate (a
 keypoint and a point that share a word) votes for all places of the camera from which it would be seen so: at every heading a

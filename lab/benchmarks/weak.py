@@ -1,9 +1,9 @@
 """Maps of weak scenes: photographs whose features are dropped until the best four images share so many tracks.
 
-    python benchmarks/weak.py fox strecha/castle-P19 strecha/fountain-P11 --shared 200 100 50 --seeds 2
-    python benchmarks/weak.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
-    python benchmarks/weak.py strecha/entry-P10 --methods raw subspaces words --shared 0 200 100 50 --first-octave 0
-    python benchmarks/weak.py strecha/entry-P10 --methods lines lines-noise lines-aligned
+    python lab/benchmarks/weak.py fox strecha/castle-P19 strecha/fountain-P11 --shared 200 100 50 --seeds 2
+    python lab/benchmarks/weak.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
+    python lab/benchmarks/weak.py strecha/entry-P10 --methods raw subspaces words --shared 0 200 100 50 --first-octave 0
+    python lab/benchmarks/weak.py strecha/entry-P10 --methods lines lines-noise lines-aligned
 
 Scenes are folders as `veil evaluate reconstruction` takes them. For every scene, number of shared tracks and seed, the features
 that are left are matched anew. Plain pycolmap (ratio test at 0.8, known intrinsics held) maps them, and so does each of veil's

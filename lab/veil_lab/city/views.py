@@ -26,7 +26,7 @@ NEAR_DEG, FAR_DEG, ANGLE_STEP_DEG, OCTAVE_STEP = 12.0, 25.0, 40.0, 1.0
 DETECTED = 0.4  # of the landmarks in view, in the middle; the rest of repeatability is measured
 KNOTS = np.array([0.05, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95])
 # Points of tracks are found more often than landmarks: with this factor on what is measured, the same measurement on simulated
-# images gives what it gives on real ones (`benchmarks/city.py --compare`).
+# images gives what it gives on real ones (`lab/benchmarks/city.py --compare`).
 SELECTION = 0.9
 _JITTER, MOST_GAIN = 0.1, 2.5
 _BINS_DEG = np.array([0.0, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60])
