@@ -10,7 +10,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for room in ("src", "lab", "faces", "tests") for path in (ROOT / room).rglob("*.py"))
-PAGES = sorted([*(path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))])
+PAGES = sorted(
+    [
+        *(path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    ]
+)
 # A page of docs/, alone or with a folder, and a heading of it.
 PAGE = re.compile(r"(?<![\w/.-])((?:docs/|lab/|faces/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?:#([a-z0-9-]+))?")
 # "docs/theory/words.md, Eq. 15-16": the page first, as in all of this code.

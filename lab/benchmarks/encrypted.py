@@ -1,7 +1,7 @@
 """One comparison of two descriptors by veil's forms and under homomorphic encryption: time, bytes, and what each promises.
 
     pip install tenseal
-    python lab/benchmarks/encrypted.py [--dims 128 512] [--m 2 4 8 16] [--batch 1000] [--encrypted 50] [--threads 1] [--json FILE]
+    python lab/benchmarks/encrypted.py [--dims 128 512] [--m 2 4 8 16] [--batch 1000] [--encrypted 50] [--threads 1]
 
 TenSEAL serves this comparison only; veil does not depend on it. CKKS: polynomials of degree 8192, coefficient moduli of 60,
 40, 40 and 60 bits (128-bit security), scale 2^40; the dot product of two encrypted unit vectors, relinearized and rotated by

@@ -1,7 +1,7 @@
 """What do queries cost on maps of 100 to 10,000 images of the simulated city, and are they answered as exhaustive search does?
 
     python lab/benchmarks/queries.py --decoys pool.npz --images 100 300 1000 --exhaustive 100
-    python lab/benchmarks/queries.py --decoys pool.npz --images 100 300 1000 3000 10000 --queries 1000 --foreign 1000 --lines FILE
+    python lab/benchmarks/queries.py --decoys pool.npz --images 100 300 1000 3000 10000 --queries 1000 --foreign 1000 --lines F
     python lab/benchmarks/queries.py --decoys pool.npz --images --lines FILE --figure docs/figures/query_times.png
 
 Every tenth image of a city is a query, the first N of the others are the map, at their true poses, with the points that two of

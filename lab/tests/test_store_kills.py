@@ -1,4 +1,4 @@
-"""A sample of the points at which `lab/benchmarks/store_kills.py` kills processes that write; all of them are a matter of hours."""
+"""A sample of the points at which `lab/benchmarks/store_kills.py` kills processes that write; all of them take hours."""
 
 from __future__ import annotations
 

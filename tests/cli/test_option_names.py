@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import pytest
-from test_cli import COMMANDS
+from test_cli import COMMANDS, is_here
 
 # What an option is about, as its help says, and the names that such an option may have.
 VOCABULARY = {
@@ -89,6 +89,10 @@ RENAMED = [
     ("veil evaluate inversion", "--pictures", "--reconstructions", ["photos/", "--pictures", "a.png"]),
     ("veil evaluate reconstruction", "--seeds", "--draws", ["scene/", "--seeds", "3"]),
 ]
+
+
+# Those of packages that are installed.
+RENAMED = [case for case in RENAMED if is_here(case[0].removeprefix("veil "))]
 
 
 def meaning(action: argparse.Action) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 from test_cli import COMMANDS
@@ -21,7 +22,12 @@ OTHERS = {"--no-deps", "--version", "--user", "--help", "--nthreads"}
 
 def documents() -> list[Path]:
     """Pages and programs that name commands."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*"), *(ROOT / "examples").rglob("*")]
+    pages = [
+        ROOT / "README.md",
+        *(path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")),
+        *(ROOT / "deploy").rglob("*"),
+        *(ROOT / "examples").rglob("*"),
+    ]
     return sorted(path for path in pages if path.suffix in (".md", ".sh", ".py", ".service", ".toml"))
 
 
@@ -40,7 +46,9 @@ def test_documents_give_commands_the_options_that_they_have() -> None:
 def test_messages_name_options_that_there_are() -> None:
     """Not those of an earlier version, which still work and which no help shows."""
     found: dict[str, set[str]] = {}
-    for path in sorted((ROOT / "src" / "veil").rglob("*.py")):
+    packages = (ROOT / "src" / "veil", ROOT / "lab" / "veil_lab", ROOT / "faces" / "veil_faces")
+    here = [package for package in packages if find_spec(package.name)]
+    for path in sorted(path for package in here for path in package.rglob("*.py")):
         text = re.sub(r"keep_old_name\([^)]*\)", "", path.read_text())
         if missing := set(_OPTION.findall(text)) - ALL - OTHERS:
             found[str(path.relative_to(ROOT))] = missing

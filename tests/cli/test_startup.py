@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,53 @@ def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -
 def test_the_table_of_commands_is_what_the_commands_say_of_themselves() -> None:
     """The summaries are written twice; every command is in the table, in its order, and is the same parsed alone."""
     whole = subparsers(_parser())
-    assert list(whole.choices) == list(COMMANDS)
-    assert {action.dest: action.help for action in whole._choices_actions} == COMMANDS
-    for name in COMMANDS:
+    told = COMMANDS | {name: PACKAGES[name][1] for name in brought()}
+    assert list(whole.choices) == list(told)
+    assert {action.dest: action.help for action in whole._choices_actions} == told
+    for name in told:
         alone = subparsers(_parser([name, "--anything"]))
-        assert list(alone.choices) == list(COMMANDS)
+        assert list(alone.choices) == list(COMMANDS if name in COMMANDS else {**told, **PACKAGES})
         assert alone.choices[name].format_help() == whole.choices[name].format_help()
+
+
+def found_as(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
+    """Let installed packages bring these commands, each by a function of a module, and no others."""
+    found = [EntryPoint(name=name, value=value, group=BROUGHT) for name, value in points.items()]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
+
+
+@pytest.mark.parametrize(("name", "package"), [(name, package) for name, (package, _) in PACKAGES.items()])
+@pytest.mark.parametrize("more", [(), ("--help",), ("create", "x.store", "--json", "-")], ids=str)
+def test_a_command_of_a_package_that_is_not_there_says_what_brings_it(
+    name: str, package: str, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted truth: no package brings a command. One line and exit code 2; `veil --help` lists it with what to install."""
+    found_as(monkeypatch)
+    assert main([name, *more]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and f"pip install {package} " in said.err
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert stop.value.code == 0 and f"{name} {PACKAGES[name][1]}; not here: pip install {package}" in told
+
+
+def test_packages_bring_commands_and_replace_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Planted packages: a new command is listed, parsed and completed; one that is called like a command of veil is not."""
+    (tmp_path / "planted_brought.py").write_text(
+        "def register(commands):\n    commands.add_parser('survey').set_defaults(run=lambda _: print('surveyed') or 0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found_as(monkeypatch, survey="planted_brought:register", doctor="planted_brought:stolen")
+    assert main(["survey"]) == 0 and capsys.readouterr().out == "surveyed\n"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "survey" in capsys.readouterr().out
+    assert main(["completion", "bash"]) == 0
+    assert '"survey")' in capsys.readouterr().out
+    assert main(["doctor", "--seconds", "0"]) == 0
 
 
 def subparsers(parser: argparse.ArgumentParser) -> argparse._SubParsersAction:

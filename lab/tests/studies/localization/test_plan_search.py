@@ -87,18 +87,18 @@ def test_so_few_plans_are_all_asked_everything() -> None:
 def test_the_command_tries_plans_on_a_scene(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Oracle: a plan that sends 600 features at an epsilon of 300 of the image localizes the door; 20 features do not."""
     scene, out = door_scene(tmp_path), tmp_path / "plan.json"
-    place = ("--scene", scene, "--folds", 2, "--workers", 1, "--max-features", 1200, "--json", out)
+    place = (scene, "--folds", 2, "--workers", 1, "--max-features", 1200, "--json", out)
     asked = ("--epsilon-image", 300, "--features", 20, 600, "--word-count", 512, 500_000, "--m", 2)
-    assert main(["budget", "plan", *map(str, (*asked, *place))]) == 0
+    assert main(["evaluate", "plans", *map(str, (*place, *asked))]) == 0
     said = capsys.readouterr().out
     assert "2 plans are left out" in said and "best here: veil privatize --words BOOK --features 600" in said
     written = json.loads(out.read_text())
-    validate("budget-plan", written)
+    validate("evaluate-plans", written)
     best, worst = written["tried"]
     assert best["features"] == 600 and best["right"] >= 4 and best["astray"] == 0 and best["image_epsilon"] <= 300
     assert worst["features"] == 20 and worst["right"] == 0
     with pytest.raises(SystemExit) as stop:
-        main(["budget", "plan", *map(str, ("--epsilon-image", 300, "--folds", 1))])
+        main(["evaluate", "plans", *map(str, (scene, "--epsilon-image", 300, "--folds", 1))])
     assert stop.value.code == 2
-    assert main(["budget", "plan", *map(str, ("--epsilon-image", 300, "--word-count", 500_000, "--m", 2, *place))]) == 1
+    assert main(["evaluate", "plans", *map(str, (*place, "--epsilon-image", 300, "--word-count", 500_000, "--m", 2))]) == 1
     assert "give smaller --word-count" in capsys.readouterr().err
