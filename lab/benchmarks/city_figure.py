@@ -1,7 +1,8 @@
 """A simulated city beside real photographs: the same measurement on both, as a table and as a figure.
 
 `python lab/benchmarks/city.py --compare [--figure PNG]` calls it. Both sides go through `veil_lab.city.tracks`, which knows
-nothing of the simulation: real photographs with their reference cameras, and simulated images with their true ones, 1,000 features.
+nothing of the simulation: real photographs with their reference cameras, and simulated images with their true ones, 1,000
+features.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     python lab/benchmarks/right_matches.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
 
 Scenes are folders as `lab/benchmarks/weak.py` takes them. All features are released by the hardened default, matched in all
-pairs and mapped as `veil map` does. A row a photograph, those that the map leaves out first, tells of that photograph of the map with
-which its true geometry (of the reference's cameras) is least by chance
+pairs and mapped as `veil map` does. A row a photograph, those that the map leaves out first, tells of that photograph of the
+map with which its true geometry (of the reference's cameras) is least by chance
 
 - the matches that agree with the true geometry within 4 px, those that would if all were wrong, and all;
 - log10 of the number of geometries as good that are expected among wrong matches (veil.geometry.robust.two_view), the least

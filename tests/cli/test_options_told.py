@@ -22,12 +22,8 @@ OTHERS = {"--no-deps", "--version", "--user", "--help", "--nthreads"}
 
 def documents() -> list[Path]:
     """Pages and programs that name commands."""
-    pages = [
-        ROOT / "README.md",
-        *(path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")),
-        *(ROOT / "deploy").rglob("*"),
-        *(ROOT / "examples").rglob("*"),
-    ]
+    rooms = [path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")]
+    pages = [ROOT / "README.md", *rooms, *(ROOT / "deploy").rglob("*"), *(ROOT / "examples").rglob("*")]
     return sorted(path for path in pages if path.suffix in (".md", ".sh", ".py", ".service", ".toml"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from veil.cli import COMMANDS, _parser
+from veil.cli import BROUGHT, COMMANDS, PACKAGES, _parser, brought, main
 from worlds.heavy import HEAVY
 
 LOADED = """
