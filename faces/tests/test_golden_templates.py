@@ -18,7 +18,7 @@ from veil.space import Space
 from veil.wire import Upload, encode
 from veil_faces.collection import Faces
 from veil_faces.template import Client, TemplateScheme, decoys_digest
-from worlds.golden import require_unchanged, stream
+from worlds.pinned import require_unchanged, stream
 
 FOLDER = Path(__file__).with_name("golden")
 SECRET = Secret(b"golden secret".ljust(32, b"."))

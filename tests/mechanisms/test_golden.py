@@ -24,7 +24,7 @@ from veil.mechanisms.profile import Profile
 from veil.randomness import Secret, memoized
 from veil.space import Space
 from veil.wire import encode
-from worlds.golden import require_unchanged, stream
+from worlds.pinned import require_unchanged, stream
 
 FOLDER = Path(__file__).with_name("golden")
 SECRET = Secret(b"golden secret".ljust(32, b"."))
