@@ -1,7 +1,8 @@
 """Templates that cannot change by accident: whole ones for one secret, as veil 0.1 made them.
 
-Oracle: the files in `golden/`, written by `python faces/tests/test_golden_templates.py` and never again unless templates are
-meant to change; tests/mechanisms/test_golden.py says what is compared.
+Oracle: two of the files in tests/mechanisms/golden/, which tests of the wire read, too. They were written by
+`python faces/tests/test_golden_templates.py`, and are never written again unless templates are meant to change;
+tests/mechanisms/test_golden.py says what is compared.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from veil_faces.collection import Faces
 from veil_faces.template import Client, TemplateScheme, decoys_digest
 from worlds.pinned import require_unchanged, stream
 
-FOLDER = Path(__file__).with_name("golden")
+FOLDER = Path(__file__).parents[2] / "tests" / "mechanisms" / "golden"
 SECRET = Secret(b"golden secret".ljust(32, b"."))
 CAMERA = Camera(model="SIMPLE_RADIAL", width_px=640, height_px=480, params=(500.0, 320.0, 240.0, -0.03))
 
@@ -53,6 +54,5 @@ def test_a_template_is_what_it_was(name: str) -> None:
 
 
 if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
     for name, make in TEMPLATES.items():
         (FOLDER / f"{name}.veil").write_bytes(make())

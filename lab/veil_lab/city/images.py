@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8, UInt64
@@ -262,7 +263,7 @@ def _joined(parts: Sequence[Landmarks]) -> Landmarks:
     return Landmarks(**{n: np.concatenate([getattr(part, n) for part in parts]) for n in Landmarks.__dataclass_fields__})
 
 
-def _kept(cache, key, most, make):
+def _kept(cache: OrderedDict, key: Hashable, most: int, make: Callable[[], Any]) -> Any:
     """What `make` gives for a key, from the cache if it is there; the cache forgets what was not used for longest."""
     if key not in cache:
         cache[key] = make()
