@@ -16,8 +16,8 @@ ALL = set.union(*SHOWN.values())
 _COMMANDS = "|".join(re.escape(name) for name in sorted(SHOWN, key=len, reverse=True))
 _LINE = re.compile(rf"\b({_COMMANDS})(?![\w-])((?:\\\n|[^\n`<|#;&])*)")
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*\b")
-# Options of other programs that messages name.
-OTHERS = {"--no-deps", "--version", "--user", "--help", "--nthreads"}
+# Options of other programs that messages name, and of benchmarks.
+OTHERS = {"--no-deps", "--compare", "--version", "--user", "--help", "--nthreads"}
 
 
 def documents() -> list[Path]:
