@@ -16,7 +16,7 @@ from veil_faces.cli.networks import add_model
 from veil_faces.cli.reseal import reseal
 from veil_faces.template import COMPARISONS
 
-FACE_HELP = "photograph of one face (needs veil-faces[networks]), or descriptors (.npz, HDF5; with --face-name)"
+FACE_HELP = "a photograph of one face (it needs veil-faces[networks]), or descriptors (.npz, HDF5; see --face-name)"
 EXAMPLES = {
     "create": "  veil faces create door.store --decoys others.npz --lifting hybrid --m 4\n"
     "  veil faces create hall.store --decoys others.npz --by p2s        to identify as well\n"
