@@ -1,4 +1,4 @@
-"""The record of measured forms, and that README, docs/choose.md, the theory and `veil inspect` quote it word for word."""
+"""The record of measured forms, which README, choose.md, protects.md, the theory and `veil inspect` quote word for word."""
 
 from __future__ import annotations
 
@@ -38,9 +38,13 @@ def test_every_document_quotes_the_record() -> None:
     assert [item.form for item in forms] == [setting.name for setting in FORMS]
     validate("evaluate-forms-record", {"forms": [item.as_json() for item in forms]})
     readme, choose = (ROOT / "README.md").read_text().splitlines(), (ROOT / "docs" / "choose.md").read_text().splitlines()
+    protects = (ROOT / "docs" / "protects.md").read_text().splitlines()
     attacked = recovery_table(forms)
     assert attacked is not None
-    assert [line for line in summary_table(forms).markdown() if line not in readme] == []
+    summary = summary_table(forms).markdown()
+    assert [line for line in summary if line not in protects] == []
+    quoted = [line for line in readme if line.startswith("|")]
+    assert len(quoted) == 2 + 4 and [line for line in quoted if line not in summary] == []
     assert [line for line in [*cost_table(forms).markdown(), *attacked.markdown()] if line not in choose] == []
     told = {item.form: item.told for item in forms}
     first = " ".join((ROOT / "docs" / "theory" / "hardened.md").read_text().split("\n\n")[1].split())

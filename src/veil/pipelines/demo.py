@@ -33,7 +33,7 @@ from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.pipelines.built_maps import MappingOptions
-from veil.pipelines.demo_view import demo_view
+from veil.pipelines.demo_view import demo_view, drawn_by_attacker
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
@@ -118,9 +118,12 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
         result = DemoResult(outcomes=outcomes, strangers=strangers, tiles=tiles, lines=lines.run, extent=extent)
         with steps("inverting the public map") as bar:
             view = demo_view(outcomes, material.features, lambda name: read_rgb(material.paths[name]), bar)
+        with steps("attacking what was sent"):
+            drawn = next((rgb for outcome in outcomes if (rgb := drawn_by_attacker(outcome)) is not None), None)
         html = page(
             outcomes,
             strangers,
+            drawn=drawn,
             extent=extent,
             tiles=tiles,
             read_rgb=lambda name: read_rgb(material.paths[name]),
