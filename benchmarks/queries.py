@@ -51,11 +51,11 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, LocalizeOptions
 from veil.localization.by_words import localize_candidates
 from veil.localization.word_options import WordOptions
-from veil.matching.word_neighbors import neighbor_candidates
+from veil.matching.inverted_index import neighbor_candidates
 from veil.mechanisms.words import to_words
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from veil.randomness import seeded
 from veil.report.figures import drawn, series
 from veil.scene import MappedImage, Scene

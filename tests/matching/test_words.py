@@ -11,8 +11,8 @@ from scipy.sparse import csr_array
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
-from veil.matching.shared_words import mutual_best, shared_word_weights
-from veil.matching.word_neighbors import neighbor_candidates
+from veil.matching.inverted_index import neighbor_candidates
+from veil.matching.neighbors import mutual_best, shared_word_weights
 from veil.space import Space
 from worlds import generator, world
 from worlds.word_uploads import random_ids

@@ -29,7 +29,7 @@ from veil.localization.matched_images import MatchedImages
 from veil.localization.ranked_search import RankedSearch
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
-from veil.matching.ranked_images import RankedImages
+from veil.matching.point_index import RankedImages
 from veil.progress import Progress
 from veil.scene import Scene
 

@@ -20,8 +20,7 @@ from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.localization.by_distance import Localization, NoPose, localize
 from veil.localization.by_words import WordOptions, localize_candidates, localize_words
-from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
-from veil.matching.word_neighbors import neighbor_candidates
+from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map, neighbor_candidates
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish

@@ -10,12 +10,12 @@ from veil.forms import Form, Points, Subspaces
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.similar_images import Background
-from veil.pipelines import track_pairs
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
-from veil.pipelines.linked_images import similarities_by_matches
-from veil.pipelines.pair_choice import PairChoice, accidental_rate, clear_pairs, nearness, words_in
-from veil.pipelines.steps import silent
-from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
+from veil.pairs import tracks as tracks_module
+from veil.pairs.candidates import accidental_rate, clear_pairs, far_pairs, nearness, words_in
+from veil.pairs.choice import PairChoice
+from veil.pairs.matching import MatchingWork, matched_as_chosen, similarities_by_matches
+from veil.pairs.tracks import pairs_by_tracks, tracks_of
+from veil.progress import silent
 from worlds import generator, unit
 from worlds.random_forms import form_through, points
 
@@ -56,7 +56,7 @@ def test_tracks_have_three_images_and_one_feature_of_each() -> None:
 
 def test_tracks_end_where_the_images_of_one_task_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: of eight images in a row, groups of four see no common track."""
-    monkeypatch.setattr(track_pairs, "_TOGETHER", 4)
+    monkeypatch.setattr(tracks_module, "_TOGETHER", 4)
     forms = {name: form for name, form in two_walks().items() if name[0] == "a"}
     tracked, _ = tracks_of({name: len(form) for name, form in forms.items()}, within_walks(forms), 0.8)
     groups = {frozenset(range(4)), frozenset(range(4, 8))}

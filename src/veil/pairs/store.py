@@ -1,8 +1,10 @@
-"""Matches of pairs of images on disk, in blocks that are written once and named by what they were computed from.
+"""Pairs of images on disk: kept matches, in blocks that are written once and named by what they were computed from, and lists.
 
 A store is a folder of blocks. Each block is one file that appears whole or not at all, so that several processes may write to
 one store, and a run that was killed goes on with the blocks that it lacks (docs/theory/scale.md#blocks). Images are known by
 the digests of their features: a renamed image costs nothing, a changed one is another image.
+
+A list of pairs is text, two names a line, as hloc and COLMAP read and write them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import clear_leftovers, read_bytes, write_bytes
+from veil.files.atomic import clear_leftovers, read_bytes, write_bytes, write_text
 from veil.matching.neighbors import Matches
 
 # First bytes of a block, with the version of its format.
@@ -30,6 +32,9 @@ NAMES = "images.json"
 _STALE_S = 600.0
 # Bytes of one match: two rows, a distance and a ratio.
 _ROW = np.dtype([("left", "<u4"), ("right", "<u4"), ("distance", "<f8"), ("ratio", "<f8")])
+
+# Bytes of a list of pairs, at most: ten thousand images with a hundred partners each have a million lines.
+MOST_BYTES = 1 << 30
 
 DigestPair = tuple[str, str]
 
@@ -241,3 +246,37 @@ def require_folder(folder: Path) -> None:
         not folder.is_dir() or any(item.suffix not in (SUFFIX, ".json", ".part") for item in folder.iterdir())
     ):
         raise InputError(f"{folder} holds other files; choose an empty folder for matches, or one that veil made")
+
+
+def read_pairs(path: Path) -> list[tuple[str, str]]:
+    """The pairs of names of a list: two names a line, separated by blanks; empty lines and comments (#) are skipped.
+
+    Raises FileFormatError for a file that is missing or too large, is not text, or has a line of another form.
+    """
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise FileFormatError(f"{path} has more than {MOST_BYTES} bytes; it is no list of pairs")
+    try:
+        lines = read_bytes(path).decode().splitlines()
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{path} is not text; a list of pairs has two names of images a line") from None
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2:
+            raise FileFormatError(
+                f"{path}, line {number}: a pair is two names of images with a blank between, got {line[:80]!r}"
+            )
+        pairs.append((words[0], words[1]))
+    return pairs
+
+
+def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
+    """Write pairs of names as a list, at once or not at all.
+
+    Raises InputError if it cannot be written, or for a name with blanks, which a list cannot hold.
+    """
+    if blank := [name for pair in pairs for name in pair if len(name.split()) != 1]:
+        raise InputError(f"a list of pairs cannot name {blank[0]!r}, which has blanks; rename the image")
+    write_text(path, "".join(f"{a} {b}\n" for a, b in pairs))

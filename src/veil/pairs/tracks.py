@@ -7,7 +7,7 @@ that have too few such points are found by their features (docs/theory/scale.md#
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import numpy as np
@@ -16,14 +16,12 @@ from jaxtyping import Float32, Int64
 from veil.forms import Flat, Form, Subspaces
 from veil.mapping.lines.tracks import build_tracks, match_graph
 from veil.matching import Matches
-from veil.matching.pair_selection import BY_TRACKS, similar_pairs
 from veil.matching.point_indexing import LEAST_VIEWS, index_points
 from veil.matching.point_votes import ENTERED, similarity_by_points
 from veil.matching.similar_images import Background
+from veil.pairs.candidates import BY_TRACKS, similar_pairs
 from veil.progress import Progress
 
-# Pairs of images that stand far from each other in the order of names: they tell how many matches there are by accident.
-FAR_PAIRS = 100
 # How unusual the similarity of paired images must be, in standard deviations.
 LEAST_SIMILARITY = 3.0
 # An image with fewer features of tracks has not enough.
@@ -33,15 +31,6 @@ FEW = 50
 LOOKED_UP_SHARE, ENOUGH_VOTES = 0.5, 3
 # Images whose tracks are made together: longer tracks are cut.
 _TOGETHER = 200
-
-
-def far_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Some pairs of images half of all names apart, most of which show different things; none among few images."""
-    half = len(names) // 2
-    if half < FAR_PAIRS:
-        return []
-    rows = np.unique(np.linspace(0, half - 1, FAR_PAIRS).astype(int))
-    return [(names[row], names[row + half]) for row in rows]
 
 
 def tracks_of(
