@@ -1,4 +1,4 @@
-"""Pairs of images that are matched: which, where, and what keeps their matches.
+"""Pairs of images that are matched: their choice, their matching, and the store of their matches.
 
 A map is made from matches of pairs, and all pairs of many images are too many. The files, in the order of the work:
 

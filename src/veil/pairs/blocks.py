@@ -25,7 +25,7 @@ from veil.progress import Progress
 
 # Pairs of a block, at most and at least: seconds to a minute of one core, and few enough files.
 MOST_PAIRS, LEAST_PAIRS = 1024, 24
-# A long list is cut into about so many blocks, so that work can be shared out and a kill costs little.
+# Number of blocks into which a long list is cut, about: work can be shared out, and a kill costs little.
 BLOCKS = 64
 # Images that a block reads, at most: 64 uploads of 1,000 features are some 60 MB.
 MOST_IMAGES = 64
@@ -115,16 +115,16 @@ def compute_block(task: BlockTask) -> str:
             forms[names[name]] = form
     if missing := sorted(digest for digest, *_ in task.files if digest not in forms):
         raise InputError(f"{dict((d, p) for d, p, _ in task.files)[missing[0]]} lacks an image that it held when the run began")
-    found = match_pairs(forms, task.pairs, workers=task_threads())
-    return str(MatchStore(Path(task.folder), KIND, read=False).write(found))
+    matches = match_pairs(forms, task.pairs, workers=task_threads())
+    return str(MatchStore(Path(task.folder), KIND, read=False).write(matches))
 
 
 def _by_file(files: Sequence[tuple[str, str, str]]) -> dict[str, dict[str, str]]:
     """Digests by file and name in it."""
-    found: dict[str, dict[str, str]] = {}
+    names_in: dict[str, dict[str, str]] = {}
     for digest, path, name in files:
-        found.setdefault(path, {})[name] = digest
-    return found
+        names_in.setdefault(path, {})[name] = digest
+    return names_in
 
 
 def matched_in_blocks(
@@ -222,11 +222,11 @@ def _compute_here(
         listed = [(name_of[a], name_of[b]) for a, b in block]
         so_far = partial(_more, tell, done)
         if network is None:
-            found = match_listed({name: forms[name] for name in names}, listed, None, workers=workers, progress=so_far)
+            matches = match_listed({name: forms[name] for name in names}, listed, None, workers=workers, progress=so_far)
         else:
             held = replace(network, images={name: network.images[name] for name in names})
-            found = match_listed({}, listed, held, workers=workers, progress=so_far)
-        store.write(dict(zip(block, found.values(), strict=True)))
+            matches = match_listed({}, listed, held, workers=workers, progress=so_far)
+        store.write(dict(zip(block, matches.values(), strict=True)))
         done += len(block)
 
 
@@ -262,5 +262,5 @@ def _compute_on(
 
 def _between(stored: Mapping[DigestPair, Matches], a: str, b: str) -> Matches:
     """The stored matches of two images, the one of digest `a` on the left."""
-    found = stored[_ordered(a, b)]
-    return found if (a, b) == _ordered(a, b) else turned(found)
+    matches = stored[_ordered(a, b)]
+    return matches if (a, b) == _ordered(a, b) else turned(matches)

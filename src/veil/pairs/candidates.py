@@ -30,8 +30,8 @@ RETRIEVED, BY_TRACKS, OVERLAP = 40, 20, 10
 SEED_SHARE, SEED_WORDS = 0.25, 6
 # Number of pairs of images that stand far from each other in the order of names: they tell how many matches are accidents.
 FAR_PAIRS = 100
-# A pair of images has matched, for the choice of further pairs, if it has so many more distinctive matches than most pairs
-# have by accident, in standard deviations of a Poisson count; and a distinctive match is one that passes this ratio.
+# A pair is clear if its distinctive matches exceed those that most pairs have by accident by more than this number of standard
+# deviations of a Poisson count; a distinctive match is one that passes this ratio.
 CLEARLY, DISTINCTIVE = 5.0, 0.8
 # Pairs of a chain at most, and the weight of each further one.
 STEPS, DAMPING = 7, 0.85
@@ -63,13 +63,13 @@ def similar_pairs(
     """
     if not count >= 1:
         raise RangeError(f"count must be at least 1, got {count!r}")
-    found: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     for row, name in enumerate(names):
         scores = np.array(similarity[row], dtype=np.float64)
         scores[row] = 0.0
         best = np.argsort(-scores, kind="stable")[:count]
-        found |= {(min(name, names[other]), max(name, names[other])) for other in best if scores[other] > 0}
-    return sorted(found)
+        pairs |= {(min(name, names[other]), max(name, names[other])) for other in best if scores[other] > 0}
+    return sorted(pairs)
 
 
 def expanded_pairs(matched: Collection[tuple[str, str]], tried: Collection[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -82,14 +82,14 @@ def expanded_pairs(matched: Collection[tuple[str, str]], tried: Collection[tuple
         near[a].add(b)
         near[b].add(a)
     known = {frozenset(pair) for pair in tried}
-    found = {
+    expanded = {
         (min(a, b), max(a, b))
         for others in near.values()
         for a in others
         for b in others
         if a < b and frozenset((a, b)) not in known
     }
-    return sorted(found)
+    return sorted(expanded)
 
 
 def require_listed(pairs: Sequence[tuple[str, str]], names: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -166,7 +166,7 @@ def accidental_rate(matches: Mapping[tuple[str, str], Matches], features: Mappin
 
     It is the rate that half of the pairs do not exceed, so most of them must show different things; 0 without pairs.
     """
-    rates = [_distinctive(found) / max(1.0, math.sqrt(features[a] * features[b])) for (a, b), found in matches.items()]
+    rates = [_distinctive(own) / max(1.0, math.sqrt(features[a] * features[b])) for (a, b), own in matches.items()]
     return float(np.median(rates)) if rates else 0.0
 
 
@@ -174,11 +174,11 @@ def unusual(
     matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float
 ) -> dict[tuple[str, str], float]:
     """How many more distinctive matches each pair has than accidents give at this rate, in standard deviations."""
-    found = {}
+    deviations = {}
     for (a, b), own in matches.items():
         usual = rate * math.sqrt(features[a] * features[b])
-        found[a, b] = (_distinctive(own) - usual) / math.sqrt(usual + 1)
-    return found
+        deviations[a, b] = (_distinctive(own) - usual) / math.sqrt(usual + 1)
+    return deviations
 
 
 def clear_pairs(matches: Mapping[tuple[str, str], Matches], features: Mapping[str, int], rate: float) -> list[tuple[str, str]]:
@@ -204,8 +204,8 @@ def more_pairs(
     return expanded_pairs(clear_pairs(matches, features, rate), matches)
 
 
-def _distinctive(found: Matches) -> int:
-    return int((found.ratios <= DISTINCTIVE).sum())
+def _distinctive(matches: Matches) -> int:
+    return int((matches.ratios <= DISTINCTIVE).sum())
 
 
 class Nearness:
@@ -233,9 +233,9 @@ class Nearness:
 
     def of(self, row: int) -> Float64[np.ndarray, "images"]:
         """The nearness of each image to the one at `row` of the names; 0 where no chain leads, and for itself."""
-        found = self._total[[row]].toarray()[0]
-        found[row] = 0.0
-        return found
+        near = self._total[[row]].toarray()[0]
+        near[row] = 0.0
+        return near
 
     def pairs(self, count: int, tried: Collection[tuple[str, str]], *, most: int | None = None) -> list[tuple[str, str]]:
         """Each image with the `count` images that are nearest to it, without those tried; names of a pair are sorted.
@@ -243,14 +243,14 @@ class Nearness:
         `most` of them are kept, the nearest ones; None: all.
         """
         known = {frozenset(pair) for pair in tried}
-        found: dict[tuple[str, str], float] = {}
+        nearest: dict[tuple[str, str], float] = {}
         for row, name in enumerate(self.names):
             near = self.of(row)
             for other in np.argsort(-near, kind="stable")[:count]:
                 pair = (min(name, self.names[other]), max(name, self.names[other]))
                 if near[other] > 0 and frozenset(pair) not in known:
-                    found[pair] = max(near[other], found.get(pair, 0.0))
-        return sorted(sorted(found, key=lambda pair: (-found[pair], pair))[:most])
+                    nearest[pair] = max(near[other], nearest.get(pair, 0.0))
+        return sorted(sorted(nearest, key=lambda pair: (-nearest[pair], pair))[:most])
 
 
 def _largest(rows, most: int):  # type: ignore[no-untyped-def]

@@ -1,6 +1,6 @@
 """The choice of pairs of images that are matched: one decision, which maps of points, maps of lines and growth ask alike.
 
-Some choices depend on matches: tracks begin with a few pairs of each image, and what matches among them names others. So pairs
+Some choices depend on matches: tracks begin with a few pairs of each image, and those of them that match name others. So pairs
 are chosen in rounds (`rounds`), each of which reads the matches of those before.
 """
 
@@ -198,7 +198,7 @@ def _pairs_by_tracks(
 
 
 def described(choice: PairChoice, images: int, pairs: Sequence[Pair]) -> str:
-    """A sentence on what is going to be matched."""
+    """A sentence on the pairs that are going to be matched."""
     every = images * (images - 1) // 2
     by = {
         "all": "all of them",

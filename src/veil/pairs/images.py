@@ -25,7 +25,7 @@ class LoadedImage:
     """One image as a server's work needs it.
 
     `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the
-    N descriptors. `gravity` is what came beside positions, a unit vector down in the camera frame.
+    N descriptors. `gravity` came beside positions: a unit vector down in the camera frame.
     """
 
     camera: Camera
@@ -80,7 +80,7 @@ class FormsOf(OnDemand[LoadedImage, Form]):
 
 
 class PlacedImages(OnDemand[LoadedImage, PlacedPoints]):
-    """What LightGlue reads of images by name, each taken from its image when it is asked for.
+    """Raw descriptors and positions for LightGlue by name, each taken from its image when it is asked for.
 
     Raises InputError at once, without reading any descriptor, if one of the images is protected.
     """
@@ -93,7 +93,7 @@ class PlacedImages(OnDemand[LoadedImage, PlacedPoints]):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkMatching:
-    """LightGlue and what it reads of each image, by name."""
+    """LightGlue and the raw descriptors and positions of each image, by name."""
 
     network: LightGlue
     images: Mapping[str, PlacedPoints]

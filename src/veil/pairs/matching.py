@@ -24,17 +24,17 @@ from veil.progress import Progress, Steps
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MatchingWork:
-    """Where pairs of images are matched, and what keeps their matches.
+    """Place where pairs of images are matched, and store that keeps their matches.
 
     - `store`: keeps matches, so that a run that was killed goes on; None keeps nothing.
     - `engine`, `files`: where blocks of pairs are matched, and files from which it reads descriptors. Without them this process
       matches, as it does for fewer than `engine_from` pairs: to start processes takes seconds.
     - `unfinished`: folder of this run alone, where clusters that were mapped are kept and the mapper works; whoever made it
       removes it. None: a temporary one, and nothing is kept.
-    - `network`: LightGlue and what it reads, which then matches in place of nearest neighbors, in this process alone.
+    - `network`: LightGlue and its images, which then matches in place of nearest neighbors, in this process alone.
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
     - `matched`, `counts`: the pairs that were matched are added to it, and their numbers of matches.
-    - `tell`: called with a sentence on what is going to be matched.
+    - `tell`: called with a sentence on the pairs that are going to be matched.
     """
 
     store: MatchStore | None = None
@@ -82,7 +82,7 @@ def matched_as_chosen(
         with steps(one.step) as bar:
             matches |= _matched(forms, one.pairs, work, workers, bar)
     work.matched.extend(matches)
-    work.counts.extend(len(found) for found in matches.values())
+    work.counts.extend(len(own) for own in matches.values())
     return matches
 
 
@@ -119,11 +119,11 @@ def similarities_by_matches(
     far = {pair: matches[pair] for pair in far_pairs(names) if pair in matches}
     rate = accidental_rate(far or matches, features)
     row_of = {name: row for row, name in enumerate(names)}
-    found = np.full((len(names), len(names)), -1.0)
+    similarity = np.full((len(names), len(names)), -1.0)
     for (a, b), value in unusual(matches, features, rate).items():
-        found[row_of[a], row_of[b]] = found[row_of[b], row_of[a]] = value / (1 + abs(value))
+        similarity[row_of[a], row_of[b]] = similarity[row_of[b], row_of[a]] = value / (1 + abs(value))
     near = nearness(matches, features, rate)
     for row in range(len(names)):
         own = near.of(row)
-        found[row] = np.where(own > 0, 1 + own / (1 + own), found[row])
-    return names, found
+        similarity[row] = np.where(own > 0, 1 + own / (1 + own), similarity[row])
+    return names, similarity

@@ -45,11 +45,11 @@ def block_name(kind: str, pairs: Sequence[DigestPair]) -> str:
     return hashlib.sha256(text.encode()).hexdigest() + SUFFIX
 
 
-def encode_block(kind: str, found: Mapping[DigestPair, Matches]) -> bytes:
+def encode_block(kind: str, block: Mapping[DigestPair, Matches]) -> bytes:
     """Bytes of a block: the magic, a header with its pairs and their numbers of matches, the matches, and a checksum."""
-    header = {"kind": kind, "pairs": [[a, b, len(matches)] for (a, b), matches in found.items()]}
+    header = {"kind": kind, "pairs": [[a, b, len(matches)] for (a, b), matches in block.items()]}
     head = json.dumps(header, separators=(",", ":")).encode()
-    body = b"".join(_rows(matches).tobytes() for matches in found.values())
+    body = b"".join(_rows(matches).tobytes() for matches in block.values())
     start = MAGIC + VERSION.to_bytes(2, "little") + len(head).to_bytes(8, "little")
     data = start + head + body
     return data + hashlib.sha256(data).digest()
@@ -76,12 +76,12 @@ def decode_block(data: bytes) -> tuple[str, dict[DigestPair, Matches]]:
     header = json.loads(data[first + 8 : first + 8 + size])
     rows = np.frombuffer(data[first + 8 + size : -32], dtype=_ROW)
     ends = np.cumsum([count for _, _, count in header["pairs"]], dtype=np.int64)
-    found = {}
+    block = {}
     for (a, b, count), end in zip(header["pairs"], ends, strict=True):
         part = rows[end - count : end]
         indices = np.stack([part["left"], part["right"]], axis=1).astype(np.int64)
-        found[a, b] = Matches(indices=indices, distances=part["distance"].copy(), ratios=part["ratio"].copy())
-    return header["kind"], found
+        block[a, b] = Matches(indices=indices, distances=part["distance"].copy(), ratios=part["ratio"].copy())
+    return header["kind"], block
 
 
 class MatchStore:
@@ -109,11 +109,11 @@ class MatchStore:
         """Path of the block of these pairs, whether it is there or not."""
         return self.folder / block_name(self.kind, pairs)
 
-    def write(self, found: Mapping[DigestPair, Matches]) -> Path:
+    def write(self, block: Mapping[DigestPair, Matches]) -> Path:
         """Write the block of these pairs and matches, at once or not at all. Raises InputError if it cannot be written."""
-        path = self.path(list(found))
-        write_bytes(path, encode_block(self.kind, found))
-        self._block_of |= {frozenset(pair): path for pair in found}
+        path = self.path(list(block))
+        write_bytes(path, encode_block(self.kind, block))
+        self._block_of |= {frozenset(pair): path for pair in block}
         return path
 
     def adopt(self, path: Path) -> None:
@@ -127,12 +127,12 @@ class MatchStore:
         for pair in pairs:
             if (path := self._block_of.get(frozenset(pair))) is not None:
                 wanted.setdefault(path, []).append(pair)
-        found: dict[DigestPair, Matches] = {}
+        held: dict[DigestPair, Matches] = {}
         for path, listed in wanted.items():
             stored = decode_block(read_bytes(path))[1]
             for a, b in listed:
-                found[a, b] = stored[a, b] if (a, b) in stored else turned(stored[b, a])
-        return found
+                held[a, b] = stored[a, b] if (a, b) in stored else turned(stored[b, a])
+        return held
 
     def forget(self, digests: Collection[str]) -> int:
         """Remove all matches and names of these images; blocks that hold others beside are written again without them.
@@ -160,8 +160,8 @@ class MatchStore:
 
     def _rewritten(self, path: Path, digests: Collection[str]) -> tuple[list[frozenset[str]], Path]:
         """Write a block again without the pairs of these images, if any are left; returns those that are, and where."""
-        kind, found = decode_block(read_bytes(path))
-        kept = {pair: matches for pair, matches in found.items() if not {*pair} & set(digests)}
+        kind, block = decode_block(read_bytes(path))
+        kept = {pair: matches for pair, matches in block.items() if not {*pair} & set(digests)}
         again = self.folder / block_name(kind, list(kept))
         if kept:
             write_bytes(again, encode_block(kind, kept))
