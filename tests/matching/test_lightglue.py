@@ -77,7 +77,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     network, _, images = planted(0, ALL_LAYERS)
     whole = network.assign(*images)
     monkeypatch.setattr(attention_module, "_ATTENDING", 3)
-    monkeypatch.setattr("veil.matching.assignment._BLOCK", 10)
+    monkeypatch.setattr("veil.matching.lightglue._BLOCK", 10)
     parts = network.assign(*images)
     assert np.array_equal(parts.indices, whole.indices) and np.allclose(parts.scores, whole.scores, atol=1e-5)
 

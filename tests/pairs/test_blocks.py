@@ -12,14 +12,15 @@ from veil.engine import open_engine
 from veil.errors import InputError, TaskError
 from veil.features import Features
 from veil.files.features import write_features
-from veil.files.match_store import MatchStore
 from veil.forms import Form
 from veil.matching import Matches, match_pairs
-from veil.matching import blocks as blocks_module
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.public import publish
-from veil.pipelines import pair_matching
-from veil.pipelines.pair_matching import KIND, matched_in_blocks
+from veil.pairs import blocks as blocks_module
+from veil.pairs.blocks import KIND, matched_in_blocks
+from veil.pairs.images import ImageFiles, form_digest
+from veil.pairs.store import MatchStore, turned
+from veil.pipelines.uploads import forms_in
 from worlds.releases import taken
 
 
@@ -54,10 +55,10 @@ def ordered(forms: dict[str, Form]) -> dict[tuple[str, str], Matches]:
     """Matches pair by pair; the image whose digest is smaller stands on the left, as in a store, and is turned after."""
     found = {}
     for a, b in all_pairs(sorted(forms)):
-        turned = blocks_module.form_digest(forms[a]) > blocks_module.form_digest(forms[b])
-        pair = (b, a) if turned else (a, b)
+        is_turned = form_digest(forms[a]) > form_digest(forms[b])
+        pair = (b, a) if is_turned else (a, b)
         matches = match_pairs(forms, [pair])[pair]
-        found[a, b] = pair_matching.turned(matches) if turned else matches
+        found[a, b] = turned(matches) if is_turned else matches
     return found
 
 
@@ -130,7 +131,7 @@ def test_an_added_image_costs_its_own_pairs_alone(
         asked.extend(pairs)
         return match_pairs(given, pairs, **options)
 
-    monkeypatch.setattr(pair_matching, "match_pairs", spied)
+    monkeypatch.setattr(blocks_module, "match_pairs", spied)
     found = matched_in_blocks(forms, all_pairs(names), MatchStore(tmp_path, KIND))
     assert len(asked) == 5 and all(names[5] in pair for pair in asked) and same(found, ordered(forms))
 
@@ -141,7 +142,7 @@ def test_an_engine_writes_the_same_bytes(features: dict[str, Features], forms: d
     write_features(tmp_path / "f.h5", sorted(features.items()))
     pairs = all_pairs(sorted(forms))
     here = matched_in_blocks(forms, pairs, MatchStore(tmp_path / "here", KIND))
-    files = {name: (str(tmp_path / "f.h5"), name) for name in forms}
+    files = ImageFiles(of={name: (str(tmp_path / "f.h5"), name) for name in forms}, read=forms_in)
     with open_engine("local", workers=2) as engine:
         there = matched_in_blocks(forms, pairs, MatchStore(tmp_path / "there", KIND), engine=engine, files=files)
     assert same(here, there) and files_in(tmp_path / "here") == files_in(tmp_path / "there")
@@ -151,7 +152,7 @@ def test_files_that_changed_are_noticed(features: dict[str, Features], forms: di
     """Planted: the file holds other features than the run was given, or lacks an image; nothing is written."""
     names = sorted(forms)
     pairs = all_pairs(names)[:3]
-    files = {name: (str(tmp_path / "f.h5"), name) for name in forms}
+    files = ImageFiles(of={name: (str(tmp_path / "f.h5"), name) for name in forms}, read=forms_in)
     for stored in (
         {name: taken(features[name], np.arange(70)) for name in names},
         {name: features[name] for name in names[:1]},

@@ -7,7 +7,7 @@ that have too few such points are found by their features (docs/theory/scale.md#
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import cast
 
 import numpy as np
@@ -16,32 +16,21 @@ from jaxtyping import Float32, Int64
 from veil.forms import Flat, Form, Subspaces
 from veil.mapping.lines.tracks import build_tracks, match_graph
 from veil.matching import Matches
-from veil.matching.pair_selection import BY_TRACKS, similar_pairs
 from veil.matching.point_indexing import LEAST_VIEWS, index_points
 from veil.matching.point_votes import ENTERED, similarity_by_points
 from veil.matching.similar_images import Background
+from veil.pairs.candidates import BY_TRACKS, similar_pairs
 from veil.progress import Progress
 
-# Pairs of images that stand far from each other in the order of names: they tell how many matches there are by accident.
-FAR_PAIRS = 100
 # How unusual the similarity of paired images must be, in standard deviations.
 LEAST_SIMILARITY = 3.0
 # An image with fewer features of tracks has not enough.
 FEW = 50
-# Of an image without enough tracks this share of the features, the most distinctive, is looked up in the index of tracks; the
-# image is found if so many of them vote for one image.
+# Share of the features of an image without enough tracks, the most distinctive, that is looked up in the index of tracks; and
+# number of them that must vote for one image.
 LOOKED_UP_SHARE, ENOUGH_VOTES = 0.5, 3
 # Images whose tracks are made together: longer tracks are cut.
 _TOGETHER = 200
-
-
-def far_pairs(names: Sequence[str]) -> list[tuple[str, str]]:
-    """Some pairs of images half of all names apart, most of which show different things; none among few images."""
-    half = len(names) // 2
-    if half < FAR_PAIRS:
-        return []
-    rows = np.unique(np.linspace(0, half - 1, FAR_PAIRS).astype(int))
-    return [(names[row], names[row + half]) for row in rows]
 
 
 def tracks_of(
@@ -56,14 +45,14 @@ def tracks_of(
     names = _in_order(matches)
     group = {name: row // _TOGETHER for row, name in enumerate(names)}
     inside: dict[int, dict[tuple[str, str], Matches]] = {}
-    for (a, b), found in matches.items():
+    for (a, b), matched in matches.items():
         if group[a] == group[b]:
-            inside.setdefault(group[a], {})[a, b] = found
+            inside.setdefault(group[a], {})[a, b] = matched
     tracked, count = {}, 0
     for number, own in sorted(inside.items()):
         counts = {name: features[name] for name in names[number * _TOGETHER : (number + 1) * _TOGETHER]}
-        ratios = {pair: found.ratios for pair, found in own.items()}
-        indices = {pair: found.indices for pair, found in own.items()}
+        ratios = {pair: one.ratios for pair, one in own.items()}
+        indices = {pair: one.indices for pair, one in own.items()}
         tracks = build_tracks(match_graph(counts, indices, ratios=ratios, max_ratio=max_ratio))
         long = np.bincount(tracks.track)[tracks.track] >= LEAST_VIEWS if len(tracks) else np.empty(0, dtype=bool)
         if not long.any():
@@ -106,7 +95,7 @@ def pairs_by_tracks(
     - `forms`: points or subspaces of all images, by name; `tracked`, `tracks`: from `tracks_of`.
     - `words`, float32 (K, dim): the public dictionary in the forms' space.
     - `count`: images that each is paired with at most.
-    - `progress`: called with what is done and of how much, first of points, then of words, then of images without tracks.
+    - `progress`: called with the amount done and of all, first of points, then of words, then of images without tracks.
 
     Those without enough tracks are looked up in the index of tracks by their most distinctive features, and paired with what
     this finds; named are those for which it finds little, with these features: they may look like each other. Raises as

@@ -9,18 +9,18 @@ import pytest
 
 from veil.errors import InputError
 from veil.features import Features
-from veil.files.match_store import MatchStore
 from veil.forms import Form
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.matching.pairs import all_pairs, match_pairs, match_pairs_by_network
 from veil.mechanisms.public import publish
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
+from veil.pairs.blocks import KIND, matched_in_blocks
+from veil.pairs.choice import PairChoice
+from veil.pairs.images import NetworkMatching, PlacedImages
+from veil.pairs.matching import MatchingWork, matched_as_chosen
+from veil.pairs.store import MatchStore
 from veil.pipelines.mapping import map_images
-from veil.pipelines.network_matching import NetworkMatching, PlacedImages
-from veil.pipelines.pair_choice import PairChoice
-from veil.pipelines.pair_matching import KIND, matched_in_blocks
-from veil.pipelines.steps import silent
 from veil.pipelines.uploads import loaded
+from veil.progress import silent
 from worlds.lightglue_weights import still_weights
 from worlds.releases import released, taken
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veil.matching import match_graph
-from veil.matching.match_graph import CLEAREST, DAMPING, STEPS, Nearness
+from veil.pairs import candidates
+from veil.pairs.candidates import CLEAREST, DAMPING, STEPS, Nearness
 from worlds import generator
 
 
@@ -64,7 +64,7 @@ def test_a_chain_joins_its_ends_and_no_other_image() -> None:
 
 def test_what_is_kept_of_each_step_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each image of a full graph keeps the largest entries alone; the largest of all are those of the whole series."""
-    monkeypatch.setattr(match_graph, "KEPT", 10)
+    monkeypatch.setattr(candidates, "KEPT", 10)
     strengths, names = random_graph(60, 1200)
     found, whole = Nearness(strengths, names), dense(strengths, names)
     kept = [np.count_nonzero(found.of(row)) for row in range(len(names))]

@@ -10,18 +10,8 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.match_store import (
-    MAGIC,
-    PLAN,
-    SUFFIX,
-    DigestPair,
-    MatchStore,
-    block_name,
-    decode_block,
-    encode_block,
-    turned,
-)
 from veil.matching import Matches
+from veil.pairs.store import MAGIC, PLAN, SUFFIX, DigestPair, MatchStore, block_name, decode_block, encode_block, turned
 from worlds import generator
 
 KIND = "tests 1"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.pair_lists import read_pairs, write_pairs
+from veil.pairs.store import read_pairs, write_pairs
 
 
 def test_lists_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from veil.forms import Form, Points, Subspaces
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.matching.similar_images import Background
-from veil.pipelines import track_pairs
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
-from veil.pipelines.linked_images import similarities_by_matches
-from veil.pipelines.pair_choice import PairChoice, accidental_rate, clear_pairs, nearness, words_in
-from veil.pipelines.steps import silent
-from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
+from veil.pairs import tracks as tracks_module
+from veil.pairs.candidates import accidental_rate, clear_pairs, far_pairs, nearness, words_in
+from veil.pairs.choice import PairChoice, rounds
+from veil.pairs.matching import MatchingWork, matched_as_chosen, similarities_by_matches
+from veil.pairs.tracks import pairs_by_tracks, tracks_of
+from veil.progress import silent
 from worlds import generator, unit
 from worlds.random_forms import form_through, points
 
@@ -56,7 +56,7 @@ def test_tracks_have_three_images_and_one_feature_of_each() -> None:
 
 def test_tracks_end_where_the_images_of_one_task_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: of eight images in a row, groups of four see no common track."""
-    monkeypatch.setattr(track_pairs, "_TOGETHER", 4)
+    monkeypatch.setattr(tracks_module, "_TOGETHER", 4)
     forms = {name: form for name, form in two_walks().items() if name[0] == "a"}
     tracked, _ = tracks_of({name: len(form) for name, form in forms.items()}, within_walks(forms), 0.8)
     groups = {frozenset(range(4)), frozenset(range(4, 8))}
@@ -113,6 +113,25 @@ def test_pairs_by_tracks_are_matched_as_all_pairs_are() -> None:
     assert right <= set(found)
     for pair, matches in found.items():
         np.testing.assert_array_equal(matches.indices, every[pair].indices)
+
+
+@pytest.mark.parametrize("method", ["all", "tracks", "retrieval"])
+def test_rounds_name_no_pair_twice_and_none_of_two_old_images(method: str) -> None:
+    """Laws: rounds are disjoint. With the matches of each before the next they are the pairs of the loop, in its order.
+
+    Three images are matched already. Broken twin: a loop that keeps the matches from the choice; tracks name pairs twice then.
+    """
+    forms, old, asked = two_walks(), frozenset({"a0", "a1", "a2"}), PairChoice(method=method)
+    named: list[tuple[str, str]] = []
+    matches: dict[tuple[str, str], Matches] = {}
+    for one in rounds(forms, asked, matches, steps=silent, matched_already=old):
+        assert not {*one.pairs} & {*named} and not any({*pair} <= old for pair in one.pairs)
+        matches |= match_pairs(forms, one.pairs)
+        named += one.pairs
+    assert len(named) == len({*named}) > 70
+    assert named == [*matched_as_chosen(forms, asked, None, workers=1, steps=silent, matched_already=old)]
+    kept_from_it = [pair for one in rounds(forms, asked, {}, steps=silent, matched_already=old) for pair in one.pairs]
+    assert (len(kept_from_it) > len({*kept_from_it})) == (method == "tracks")
 
 
 def test_far_pairs_stand_half_of_the_names_apart() -> None:

@@ -1,8 +1,10 @@
-"""Matches of pairs of images on disk, in blocks that are written once and named by what they were computed from.
+"""Pairs of images on disk: kept matches, in blocks that are written once and named by what they were computed from, and lists.
 
 A store is a folder of blocks. Each block is one file that appears whole or not at all, so that several processes may write to
 one store, and a run that was killed goes on with the blocks that it lacks (docs/theory/scale.md#blocks). Images are known by
 the digests of their features: a renamed image costs nothing, a changed one is another image.
+
+A list of pairs is text, two names a line, as hloc and COLMAP read and write them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import clear_leftovers, read_bytes, write_bytes
+from veil.files.atomic import clear_leftovers, read_bytes, write_bytes, write_text
 from veil.matching.neighbors import Matches
 
 # First bytes of a block, with the version of its format.
@@ -31,6 +33,9 @@ _STALE_S = 600.0
 # Bytes of one match: two rows, a distance and a ratio.
 _ROW = np.dtype([("left", "<u4"), ("right", "<u4"), ("distance", "<f8"), ("ratio", "<f8")])
 
+# Bytes of a list of pairs, at most: ten thousand images with a hundred partners each have a million lines.
+MOST_BYTES = 1 << 30
+
 DigestPair = tuple[str, str]
 
 
@@ -40,11 +45,11 @@ def block_name(kind: str, pairs: Sequence[DigestPair]) -> str:
     return hashlib.sha256(text.encode()).hexdigest() + SUFFIX
 
 
-def encode_block(kind: str, found: Mapping[DigestPair, Matches]) -> bytes:
+def encode_block(kind: str, block: Mapping[DigestPair, Matches]) -> bytes:
     """Bytes of a block: the magic, a header with its pairs and their numbers of matches, the matches, and a checksum."""
-    header = {"kind": kind, "pairs": [[a, b, len(matches)] for (a, b), matches in found.items()]}
+    header = {"kind": kind, "pairs": [[a, b, len(matches)] for (a, b), matches in block.items()]}
     head = json.dumps(header, separators=(",", ":")).encode()
-    body = b"".join(_rows(matches).tobytes() for matches in found.values())
+    body = b"".join(_rows(matches).tobytes() for matches in block.values())
     start = MAGIC + VERSION.to_bytes(2, "little") + len(head).to_bytes(8, "little")
     data = start + head + body
     return data + hashlib.sha256(data).digest()
@@ -71,12 +76,12 @@ def decode_block(data: bytes) -> tuple[str, dict[DigestPair, Matches]]:
     header = json.loads(data[first + 8 : first + 8 + size])
     rows = np.frombuffer(data[first + 8 + size : -32], dtype=_ROW)
     ends = np.cumsum([count for _, _, count in header["pairs"]], dtype=np.int64)
-    found = {}
+    block = {}
     for (a, b, count), end in zip(header["pairs"], ends, strict=True):
         part = rows[end - count : end]
         indices = np.stack([part["left"], part["right"]], axis=1).astype(np.int64)
-        found[a, b] = Matches(indices=indices, distances=part["distance"].copy(), ratios=part["ratio"].copy())
-    return header["kind"], found
+        block[a, b] = Matches(indices=indices, distances=part["distance"].copy(), ratios=part["ratio"].copy())
+    return header["kind"], block
 
 
 class MatchStore:
@@ -104,11 +109,11 @@ class MatchStore:
         """Path of the block of these pairs, whether it is there or not."""
         return self.folder / block_name(self.kind, pairs)
 
-    def write(self, found: Mapping[DigestPair, Matches]) -> Path:
+    def write(self, block: Mapping[DigestPair, Matches]) -> Path:
         """Write the block of these pairs and matches, at once or not at all. Raises InputError if it cannot be written."""
-        path = self.path(list(found))
-        write_bytes(path, encode_block(self.kind, found))
-        self._block_of |= {frozenset(pair): path for pair in found}
+        path = self.path(list(block))
+        write_bytes(path, encode_block(self.kind, block))
+        self._block_of |= {frozenset(pair): path for pair in block}
         return path
 
     def adopt(self, path: Path) -> None:
@@ -122,12 +127,12 @@ class MatchStore:
         for pair in pairs:
             if (path := self._block_of.get(frozenset(pair))) is not None:
                 wanted.setdefault(path, []).append(pair)
-        found: dict[DigestPair, Matches] = {}
+        held: dict[DigestPair, Matches] = {}
         for path, listed in wanted.items():
             stored = decode_block(read_bytes(path))[1]
             for a, b in listed:
-                found[a, b] = stored[a, b] if (a, b) in stored else turned(stored[b, a])
-        return found
+                held[a, b] = stored[a, b] if (a, b) in stored else turned(stored[b, a])
+        return held
 
     def forget(self, digests: Collection[str]) -> int:
         """Remove all matches and names of these images; blocks that hold others beside are written again without them.
@@ -155,8 +160,8 @@ class MatchStore:
 
     def _rewritten(self, path: Path, digests: Collection[str]) -> tuple[list[frozenset[str]], Path]:
         """Write a block again without the pairs of these images, if any are left; returns those that are, and where."""
-        kind, found = decode_block(read_bytes(path))
-        kept = {pair: matches for pair, matches in found.items() if not {*pair} & set(digests)}
+        kind, block = decode_block(read_bytes(path))
+        kept = {pair: matches for pair, matches in block.items() if not {*pair} & set(digests)}
         again = self.folder / block_name(kind, list(kept))
         if kept:
             write_bytes(again, encode_block(kind, kept))
@@ -241,3 +246,37 @@ def require_folder(folder: Path) -> None:
         not folder.is_dir() or any(item.suffix not in (SUFFIX, ".json", ".part") for item in folder.iterdir())
     ):
         raise InputError(f"{folder} holds other files; choose an empty folder for matches, or one that veil made")
+
+
+def read_pairs(path: Path) -> list[tuple[str, str]]:
+    """The pairs of names of a list: two names a line, separated by blanks; empty lines and comments (#) are skipped.
+
+    Raises FileFormatError for a file that is missing or too large, is not text, or has a line of another form.
+    """
+    if path.is_file() and path.stat().st_size > MOST_BYTES:
+        raise FileFormatError(f"{path} has more than {MOST_BYTES} bytes; it is no list of pairs")
+    try:
+        lines = read_bytes(path).decode().splitlines()
+    except UnicodeDecodeError:
+        raise FileFormatError(f"{path} is not text; a list of pairs has two names of images a line") from None
+    pairs = []
+    for number, line in enumerate(lines, start=1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) != 2:
+            raise FileFormatError(
+                f"{path}, line {number}: a pair is two names of images with a blank between, got {line[:80]!r}"
+            )
+        pairs.append((words[0], words[1]))
+    return pairs
+
+
+def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
+    """Write pairs of names as a list, at once or not at all.
+
+    Raises InputError if it cannot be written, or for a name with blanks, which a list cannot hold.
+    """
+    if blank := [name for pair in pairs for name in pair if len(name.split()) != 1]:
+        raise InputError(f"a list of pairs cannot name {blank[0]!r}, which has blanks; rename the image")
+    write_text(path, "".join(f"{a} {b}\n" for a, b in pairs))
