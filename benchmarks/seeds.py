@@ -18,8 +18,8 @@ from veil.cli.evaluate.reconstruction import read_subject
 from veil.files.scenes import read_scene
 from veil.geometry.similarity import pairwise_rotation_deg
 from veil.mapping.lines import LineMapOptions
+from veil.mapping.lines.incremental import quad_batches, ranked_seeds
 from veil.mapping.lines.problem import mapping_problem
-from veil.mapping.lines.quads import quad_batches, ranked_seeds
 from veil.studies.mapping.reconstruction import Subject, line_views, subject_graph
 
 RIGHT_DEG = 0.5

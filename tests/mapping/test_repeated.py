@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veil.mapping.repeated import ambiguous_features, chosen_side, doubted_pairs, missing_around
-from veil.mapping.verified import VerifiedPair
+from veil.mapping.verification import VerifiedPair
 from worlds.streets import Street, street
 
 

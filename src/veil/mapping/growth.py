@@ -16,15 +16,14 @@ from jaxtyping import Float64
 from veil.errors import InputError
 from veil.forms import Form, Subsets
 from veil.map_check import EXPLAINED, MIN_NECK, MapCheck
-from veil.mapping.agreement import Pair, confirmed, consistent_groups, explained_shares
-from veil.mapping.check import gravity_agreement, rotation_disagreement, step_ratio, thinnest_cut
+from veil.mapping.agreement import confirmed, consistent_groups, explained_shares
+from veil.mapping.check import gravity_agreement, position_uncertainty, rotation_disagreement, step_ratio, thinnest_cut
 from veil.mapping.colmap import Colmap, Stopped
 from veil.mapping.database import add_matches, camera_ids
-from veil.mapping.images import MapImage, impossible
+from veil.mapping.images import MapImage, Pair, impossible
 from veil.mapping.options import MapOptions, pipeline_settings
 from veil.mapping.points import ATTEMPTS, IMAGES_AT_ONCE, NoMap, completed
 from veil.mapping.scenes import model_of, restricted, scene_of
-from veil.mapping.uncertainty import position_uncertainty
 from veil.mapping.verification import Verification
 from veil.matching.neighbors import Matches
 from veil.progress import Progress

@@ -15,15 +15,13 @@ from jaxtyping import Float64
 
 from veil.errors import InputError
 from veil.map_check import MIN_NECK, MapCheck
-from veil.mapping.agreement import Pair, consistent_groups, explained_shares
-from veil.mapping.check import thinnest_cut
+from veil.mapping.agreement import agreement_weights, consistent_groups, explained_shares
+from veil.mapping.check import checked, thinnest_cut
 from veil.mapping.colmap import Colmap, Stopped
-from veil.mapping.images import MapImage, impossible
+from veil.mapping.images import MapImage, Pair, impossible
 from veil.mapping.options import MapOptions, global_settings, pipeline_settings
-from veil.mapping.pair_check import agreement_weights, checked
 from veil.mapping.scenes import restricted, scene_of
-from veil.mapping.verification import Verification
-from veil.mapping.verified import VerifiedPair
+from veil.mapping.verification import Verification, VerifiedPair
 from veil.matching.neighbors import Matches
 from veil.progress import Progress
 from veil.scene import Scene

@@ -15,14 +15,13 @@ from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses
 from veil.map_check import MIN_NECK, MapCheck
-from veil.mapping.check import step_ratio, thinnest_cut
+from veil.mapping.check import position_uncertainty, step_ratio, thinnest_cut
 from veil.mapping.colmap import Colmap, Limits, Stopped
 from veil.mapping.images import MapImage
-from veil.mapping.lines.check import LineMapCheck
-from veil.mapping.lines.remaining import adjusted_scene
+from veil.mapping.lines.certainty import LineMapCheck
+from veil.mapping.lines.stored_maps import adjusted_scene
 from veil.mapping.points import IMAGES_AT_ONCE, NoMap
 from veil.mapping.scenes import model_of, restricted, scene_of
-from veil.mapping.uncertainty import position_uncertainty
 from veil.scene import Scene
 
 # Images that must see a point: two rays meet, and of lines four leave one check (LineMapOptions.min_lines).

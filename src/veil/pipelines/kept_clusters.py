@@ -11,10 +11,10 @@ import numpy as np
 from veil import __version__
 from veil.files.cluster_results import ClusterResults
 from veil.files.line_cluster_results import LineClusterResults
-from veil.mapping.clustered import ClusterTask, RunAll
+from veil.mapping.clusters.of_lines import LineClusterTask
+from veil.mapping.clusters.of_lines import RunAll as RunAllLines
+from veil.mapping.clusters.of_positions import ClusterTask, RunAll
 from veil.mapping.lines import LineMap, NoLineMap
-from veil.mapping.lines.clustered import LineClusterTask
-from veil.mapping.lines.clustered import RunAll as RunAllLines
 from veil.mapping.points import NoMap
 from veil.matching.blocks import form_digest
 from veil.scene import Scene

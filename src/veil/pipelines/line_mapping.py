@@ -13,10 +13,9 @@ from veil.files.line_cluster_results import LineClusterResults
 from veil.forms import Lines
 from veil.mapping import NoMap
 from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
-from veil.mapping.lines.incremental import extend_map
+from veil.mapping.lines.incremental import extend_map, further_maps
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, scene_of
-from veil.mapping.lines.several_models import further_maps
+from veil.mapping.lines.stored_maps import LineImage, images_of, reconstruction_of, scene_of
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
@@ -109,8 +108,8 @@ class _LineJob:
 
     def _in_clusters(self, graph: MatchGraph) -> BuiltMap | NoMap:
         """Maps by clusters, which are joined where they overlap; what is kept of a run that was killed is not mapped again."""
-        from veil.mapping.lines.clustered import RunAll, map_lines_in_clusters, one_after_another
-        from veil.mapping.view_graph import ClusterOptions
+        from veil.mapping.clusters.of_lines import RunAll, map_lines_in_clusters, one_after_another
+        from veil.mapping.clusters.view_graph import ClusterOptions
         from veil.pipelines.kept_clusters import keeping_lines
 
         images, work = self.images, self.work or MatchingWork()

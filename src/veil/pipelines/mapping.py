@@ -68,8 +68,8 @@ def map_positions(
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
-    from veil.mapping.clustered import map_in_clusters, one_after_another  # load SciPy
-    from veil.mapping.view_graph import ClusterOptions
+    from veil.mapping.clusters.of_positions import map_in_clusters, one_after_another  # load SciPy
+    from veil.mapping.clusters.view_graph import ClusterOptions
     from veil.pipelines.kept_clusters import keeping
     from veil.pipelines.located_images import with_located
 

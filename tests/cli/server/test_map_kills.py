@@ -17,7 +17,7 @@ from veil.files.kept_arrays import KeptArrays
 from veil.files.line_cluster_results import LineClusterResults
 from veil.files.map_folders import file_digests
 from veil.mapping import NoMap
-from veil.mapping.clustered import ClusterTask, one_after_another
+from veil.mapping.clusters.of_positions import ClusterTask, one_after_another
 from veil.mapping.options import MapOptions
 from veil.pipelines.kept_clusters import keeping
 from worlds import world

@@ -1,6 +1,6 @@
 """Structure-from-motion from lines alone (Geppert et al. 2020): tracks, a seed of four images, incremental mapping."""
 
-from veil.mapping.lines.check import LineMapCheck
+from veil.mapping.lines.certainty import LineMapCheck
 from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
 from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.registration import LineMapOptions

@@ -7,7 +7,7 @@ need four lines that agree, one of them not along gravity, an angle, positive de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,18 +15,41 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
-from veil.mapping.lines.check import LineMapCheck, checked
-from veil.mapping.lines.pose_hypotheses import accepted_pose, contradicted
+from veil.mapping.lines.certainty import LineMapCheck, checked
 from veil.mapping.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, of_two_halves
-from veil.mapping.lines.quad import Seed
-from veil.mapping.lines.quads import is_sure, quad_batches, ranked_seeds
-from veil.mapping.lines.reconstruction import Reconstruction, adjusted, empty_reconstruction, mapped_tracks, without_images
-from veil.mapping.lines.registration import FINAL, INTERMEDIATE, LineMapOptions, noise_px, settle, triangulate, with_image
-from veil.mapping.lines.track_merging import extend_tracks, merge_tracks
-from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks
+from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
+from veil.mapping.lines.reconstruction import (
+    Reconstruction,
+    adjusted,
+    empty_reconstruction,
+    extend_tracks,
+    mapped_tracks,
+    merge_tracks,
+    without_images,
+)
+from veil.mapping.lines.registration import (
+    FINAL,
+    INTERMEDIATE,
+    LineMapOptions,
+    accepted_pose,
+    contradicted,
+    noise_px,
+    settle,
+    triangulate,
+    with_image,
+)
+from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads, restricted
 from veil.progress import Progress
 
 FINAL_ROUNDS = 4
+Checkpoint = Callable[[Reconstruction], None]
+# A seed of `SURE_TRACKS` tracks and a fit of `SURE_FIT` is not doubted (wrong ones reached a fit of 3.4). Once `MIN_SEEDS`
+# quads gave seeds and one of them is sure, other quads are not tried; the first sure seed that takes in another image is the
+# map.
+MIN_SEEDS = 3
+SURE_TRACKS, SURE_FIT = 200, 3.5
+# Batches of quads that are tried where none of the seeds takes in another image.
+BATCHES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,9 +75,6 @@ class NoLineMap:
     """Reason why there is no map: none could be started, or its own check spoke against it."""
 
     reason: str
-
-
-Checkpoint = Callable[[Reconstruction], None]
 
 
 def map_from_lines(
@@ -175,7 +195,7 @@ def extend_map(
     """Map with further images: those of `views` that `reconstruction` has not registered yet are tried.
 
     `tracks` and `reconstruction` are those of the present map, in the numbering of `graph`, which holds the matches of all
-    images (`veil.mapping.lines.scenes.reconstruction_of`); its strong matches lengthen the tracks. The other arguments are
+    images (`veil.mapping.lines.stored_maps.reconstruction_of`); its strong matches lengthen the tracks. The other arguments are
     those of `map_from_lines`. The map is returned whatever its check says.
     """
     options = options or LineMapOptions()
@@ -314,3 +334,104 @@ def _register_next(
                 return image, found
             refusals.add(image, limits.min_lines, int(counts[image]), found)
     return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seeds:
+    """Seeds of some quads: `found` ones that chance does not explain, best first, and `weak` ones that only fit closely.
+
+    `reason` says why the last quad without a seed gave none.
+    """
+
+    found: list[tuple[Quad, Seed]]
+    weak: list[tuple[Quad, Seed]]
+    reason: str = ""
+
+
+def quad_batches(problem: MappingProblem, options: LineMapOptions) -> Iterator[list[Quad]]:
+    """Batches of quads in the order in which they are tried: first those with most tracks, then quads of other images.
+
+    The quads of a video that share most are nearly one picture; where none of them gives a map, the next hundred give none.
+    """
+    tried: list[Quad] = []
+    for _ in range(BATCHES):
+        quads = candidate_quads(
+            problem.tracks,
+            problem.aligned,
+            with_gravity=[view.lines.gravity is not None for view in problem.views],
+            limit=options.quads,
+            min_tracks=options.seed.min_tracks,
+            apart_from=tried,
+        )
+        if not quads:
+            return
+        tried += quads
+        yield quads
+
+
+def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOptions) -> Seeds:
+    """Seeds of `quads`, until `MIN_SEEDS` are found of which one is sure."""
+    found: list[tuple[Quad, Seed]] = []
+    weak: list[tuple[Quad, Seed]] = []
+    reason = ""
+    for quad in quads:
+        seed = seed_from_quad(_quad_tracks(problem, quad), options.seed)
+        if isinstance(seed, NoSeed):
+            reason = seed.reason
+            weak += [] if seed.weak is None else [(quad, seed.weak)]
+        else:
+            found.append((quad, seed))
+        if len(found) >= MIN_SEEDS and any(is_sure(item) for _, item in found):
+            break
+    return Seeds(found=sorted(found, key=lambda item: -item[1].evidence), weak=weak, reason=reason)
+
+
+def is_sure(seed: Seed) -> bool:
+    """Whether a seed has so many tracks and so good a fit that one more image that enters is confirmation enough."""
+    return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
+
+
+def _quad_tracks(problem: MappingProblem, quad: Quad) -> QuadTracks:
+    """Tracks that all four images of a quad see, and those that three of them see with aligned lines."""
+    table = problem.tracks.table(quad.images)
+    chosen = [problem.views[image].lines for image in quad.images]
+    seen = table >= 0
+    aligned = np.stack([view.aligned[table[:, v]] for v, view in enumerate(chosen)], axis=1) & seen
+    rows = np.flatnonzero(seen.all(axis=1) | (aligned.sum(axis=1) == 3))
+    coefficients = [view.coefficients[table[rows, v]].astype(np.float64) for v, view in enumerate(chosen)]
+    gravity = []
+    for view in chosen:
+        assert view.gravity is not None
+        gravity.append(view.gravity)
+    return QuadTracks(
+        lines=np.where(seen[rows][..., None], np.stack(coefficients, axis=1), 0.0),
+        aligned=aligned[rows],
+        seen=seen[rows],
+        gravity=np.array(gravity),
+        focal_px=problem.focal_px[list(quad.images)],
+    )
+
+
+def further_maps(
+    views: Mapping[str, LineView],
+    graph: MatchGraph,
+    found: LineMap,
+    *,
+    options: LineMapOptions | None = None,
+    progress: Progress | None = None,
+) -> Iterator[LineMap]:
+    """Maps of the images that the map `found` left out, one after another, until no map comes of the images that are left.
+
+    `views` and `graph` are those that `found` was made from; options and progress as in `map_from_lines`.
+    """
+    while True:
+        left = sorted(set(graph.names) - set(found.cam_from_world))
+        rest = {name: views[name] for name in left}
+        if len(rest) < 4 or all(view.lines.gravity is None for view in rest.values()):
+            return
+        graph = restricted(graph, left)
+        another = map_from_lines(rest, graph, options=options, progress=progress)
+        if isinstance(another, NoLineMap):
+            return
+        yield another
+        found = another

@@ -14,16 +14,14 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.geometry.similarity import Similarity
-from veil.mapping.joining import join
+from veil.mapping.clusters.joining import join
+from veil.mapping.clusters.pieces import Piece, homes, merged
+from veil.mapping.clusters.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
 from veil.mapping.lines.incremental import LineMap, NoLineMap, extend_map, map_from_lines
 from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.reconstruction import Reconstruction
 from veil.mapping.lines.registration import LineMapOptions
-from veil.mapping.lines.several_models import restricted
-from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
-from veil.mapping.merging import homes, merged
-from veil.mapping.pieces import Piece
-from veil.mapping.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
+from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, restricted
 from veil.progress import Progress
 
 # Images of a track that tie its images to each other, and tracks that two images must share to be tied.

@@ -12,8 +12,8 @@ import pytest
 from veil.errors import InputError
 from veil.files.line_cluster_results import LineClusterResults
 from veil.geometry.similarity import align_centers, pose_error
-from veil.mapping.lines import LineMap, LineView, MatchGraph, NoLineMap, clustered
-from veil.mapping.lines.clustered import (
+from veil.mapping.clusters import of_lines
+from veil.mapping.clusters.of_lines import (
     ClusteredLineMap,
     LineClusterTask,
     map_lines_in_clusters,
@@ -21,9 +21,10 @@ from veil.mapping.lines.clustered import (
     piece_of_lines,
     shared_tracks,
 )
+from veil.mapping.clusters.view_graph import ClusterOptions
+from veil.mapping.lines import LineMap, LineView, MatchGraph, NoLineMap
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import Tracks
-from veil.mapping.view_graph import ClusterOptions
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.kept_clusters import keeping_lines, line_cluster_key
@@ -75,7 +76,7 @@ def answers(problem: Problem) -> dict[str, tuple[LineClusterTask, Answer]]:
     return found
 
 
-def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> clustered.RunAll:
+def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> of_lines.RunAll:
     """Runs no task: gives the maps that were made of the same clusters."""
 
     def run(_: object, items: Sequence[LineClusterTask]) -> Iterator[tuple[int, Answer]]:
@@ -109,13 +110,13 @@ def test_a_joined_map_that_is_doubted_stays_in_parts(
 ) -> None:
     """A broken twin of the last adjustment: its map is refused, the clusters' maps stay, and no image is in two."""
     _, views, graph = problem
-    real = clustered.extend_map
+    real = of_lines.extend_map
 
     def doubtful(*given: object, **more: object) -> LineMap:
         found = real(*given, **more)  # type: ignore[arg-type]
         return replace(found, check=replace(found.check, close=0.1))
 
-    monkeypatch.setattr(clustered, "extend_map", doubtful)
+    monkeypatch.setattr(of_lines, "extend_map", doubtful)
     found = map_lines_in_clusters(
         views, graph, options=OPTIONS, clusters=ClusterOptions(size=10), run_all=kept_answers(answers)
     )
@@ -211,7 +212,7 @@ def test_the_pipeline_goes_on_with_kept_clusters(problem: Problem, tmp_path: Pat
     work = MatchingWork(unfinished=tmp_path)
     first = map_lines(images, options=options, work=work)
     assert isinstance(first, BuiltMap) and len(first.map.scene.images) >= 17 and first.readings is not None
-    monkeypatch.setattr(clustered, "map_from_lines", None)
+    monkeypatch.setattr(of_lines, "map_from_lines", None)
     second = map_lines(images, options=options, work=work)
     assert isinstance(second, BuiltMap)
     np.testing.assert_array_equal(first.map.scene.points, second.map.scene.points)
