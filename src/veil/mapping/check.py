@@ -296,16 +296,16 @@ def checked(
     pairs: Mapping[Pair, VerifiedPair],
     gravity: Mapping[str, Float64[np.ndarray, "3"]],
     left_out: Mapping[str, str],
+    *,
+    missing: str = TOO_FEW,
 ) -> MapCheck:
     """Check of a map of `images` by the `shares` of its pairs that it explains, and by readings of gravity.
 
-    `left_out` says why images are not in the map, where a reason is known.
+    `left_out` says why images are not in the map, where a reason is known, and `missing` is the reason of the others.
     """
     counts = {pair: len(pairs[pair].inliers) for pair in shares}
     gravity_deg, agreeing = gravity_agreement(scene, gravity)
-    missing = dict(left_out)
-    for name in sorted(images - set(scene.images) - set(missing)):
-        missing[name] = TOO_FEW
+    reasons = {**left_out, **dict.fromkeys(sorted(images - set(scene.images) - set(left_out)), missing)}
     return MapCheck(
         pairs=len(shares),
         explained_pairs=sum(share >= EXPLAINED for share in shares.values()),
@@ -317,5 +317,5 @@ def checked(
         rotation_deg=rotation_disagreement(scene, pairs),
         gravity_deg=gravity_deg,
         gravity_agreeing=agreeing,
-        left_out=missing,
+        left_out=reasons,
     )
