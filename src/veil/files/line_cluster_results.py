@@ -10,7 +10,8 @@ import numpy as np
 
 from veil.files.kept_arrays import KeptArrays
 from veil.geometry.rigid import Rigid
-from veil.mapping.lines import LineMap, LineMapCheck, NoLineMap, Tracks
+from veil.mapping import NoMap
+from veil.mapping.lines import LineMap, LineMapCheck, Tracks
 
 VERSION = 1
 
@@ -24,7 +25,7 @@ class LineClusterResults:
     def __init__(self, folder: Path) -> None:
         self._kept = KeptArrays(folder)
 
-    def get(self, key: str) -> LineMap | NoLineMap | None:
+    def get(self, key: str) -> LineMap | NoMap | None:
         """The answer for a cluster; None if it is missing or damaged."""
         arrays = self._kept.get(key)
         try:
@@ -32,14 +33,14 @@ class LineClusterResults:
         except (ValueError, LookupError, TypeError):
             return None
 
-    def put(self, key: str, answer: LineMap | NoLineMap) -> None:
+    def put(self, key: str, answer: LineMap | NoMap) -> None:
         """Keep an answer, at once or not at all. Raises InputError if it cannot be written."""
         self._kept.put(key, _arrays(answer))
 
 
-def _arrays(answer: LineMap | NoLineMap) -> dict[str, np.ndarray]:
+def _arrays(answer: LineMap | NoMap) -> dict[str, np.ndarray]:
     """Arrays that stand for an answer; `_answer` is the inverse."""
-    if isinstance(answer, NoLineMap):
+    if isinstance(answer, NoMap):
         return {"header": np.array(json.dumps({"version": VERSION, "reason": answer.reason}))}
     facts = {
         "version": VERSION,
@@ -62,12 +63,12 @@ def _arrays(answer: LineMap | NoLineMap) -> dict[str, np.ndarray]:
     }
 
 
-def _answer(arrays: Mapping[str, np.ndarray]) -> LineMap | NoLineMap | None:
+def _answer(arrays: Mapping[str, np.ndarray]) -> LineMap | NoMap | None:
     facts = json.loads(str(arrays["header"]))
     if facts["version"] != VERSION:
         return None
     if "reason" in facts:
-        return NoLineMap(facts["reason"])
+        return NoMap(facts["reason"])
     poses = zip(arrays["rotations"], arrays["translations"], strict=True)
     return LineMap(
         tracks=Tracks(

@@ -69,7 +69,7 @@ def grow_map(
         every = {**images_of(base), **images}
         beginning = FromMap(base, every, options, workdir, verification)
         mapper = Mapper(every, options, workdir, colmap, verification, beginning, progress)
-        return mapped(_Growth(mapper, beginning, images, gravity or {}, left_out), attempts=ATTEMPTS)
+        return mapped(_Growth(mapper, beginning, images, gravity or {}, left_out))
 
 
 def images_of(base: Scene) -> dict[str, MapImage]:
@@ -156,14 +156,14 @@ class _Growth:
 
     def proposed(self, attempt: int) -> Compared | Stuck | Ended[Scene | NoMap]:
         """What the mapper makes of the base and the new images that are not left out, if it adds any."""
-        if not self.names:
-            return Ended(self.given_up())
+        if attempt == ATTEMPTS or not self.names:
+            return Ended(self._none_added())
         found = self.mapper.proposed(self.names, attempt, self.left_out)
         if isinstance(found, Stuck):
             return found
         if not isinstance(found, Scene):
             return Ended(found.answer if isinstance(found, Ended) else found)
-        return self.mapper.compared(found) if set(found.images) & self.names else Ended(self.given_up())
+        return self.mapper.compared(found) if set(found.images) & self.names else Ended(self._none_added())
 
     def contradicting(self, model: Compared) -> dict[str, str]:
         """New images outside the group that most of the map's are in, or else those that few points hold to the map.
@@ -194,8 +194,7 @@ class _Growth:
         found = self.mapper.completed(model.scene)
         return replace(found, check=_together(self.base.check, check, found.images), measured_down=self.base.measured_down)
 
-    def given_up(self) -> Scene | NoMap:
-        """That none of the new images could be added."""
+    def _none_added(self) -> NoMap:
         return _none_added({**dict.fromkeys(sorted(self.new), TOO_WEAK), **self.left_out})
 
     def _hangers_on(self, scene: Scene) -> dict[str, str]:

@@ -45,16 +45,10 @@ class MapInWork(Protocol[Model, Answer]):
     def accepted(self, model: Model) -> Answer:
         """The answer for a model that nothing contradicts."""
 
-    def given_up(self) -> Answer:
-        """The answer where every attempt led to images that had to be left out."""
 
-
-def mapped(work: MapInWork[Model, Answer], *, attempts: int | None = None) -> Answer:
-    """The answer for a map in the making, after at most `attempts` proposals (None: as many as there are).
-
-    Each proposal is made without the images that stopped or contradicted those before it.
-    """
-    for attempt in itertools.count() if attempts is None else range(attempts):
+def mapped(work: MapInWork[Model, Answer]) -> Answer:
+    """The answer for a map in the making: each proposal is made without the images that stopped or contradicted the last."""
+    for attempt in itertools.count():
         model = work.proposed(attempt)
         if isinstance(model, Ended):
             return model.answer
@@ -64,4 +58,4 @@ def mapped(work: MapInWork[Model, Answer], *, attempts: int | None = None) -> An
             work.leave_out(wrong, model)
         else:
             return work.accepted(model)
-    return work.given_up()
+    raise AssertionError("proposals end with an answer")

@@ -83,11 +83,11 @@ def build_map(
         if not verification.pairs:
             return NoMap(_too_weak(len(matches)), left_out)
         mapper = Mapper(images, options, workdir, colmap, verification, FromPairs(images, options, verification), progress)
-        return mapped(_NewMap(mapper, gravity or {}, left_out), attempts=ATTEMPTS)
+        return mapped(_NewMap(mapper, gravity or {}, left_out))
 
 
 class Beginning(Protocol):
-    """The start of runs of COLMAP begins with: verified pairs alone (`FromPairs`), or a map that grows (`veil.mapping.growth.FromMap`)."""
+    """Where COLMAP's mapper begins: at verified pairs alone (`FromPairs`), or at a map (`veil.mapping.growth.FromMap`)."""
 
     @property
     def fixed(self) -> frozenset[str]:
@@ -266,8 +266,8 @@ class _NewMap:
 
     def proposed(self, attempt: int) -> Compared | Stuck | Ended[Scene | NoMap]:
         """Model of most images of the mapper's run."""
-        if len(self.names) < 2:
-            return Ended(self.given_up())
+        if attempt == ATTEMPTS or len(self.names) < 2:
+            return Ended(self.refused or NoMap("the mapper was stopped again and again", self.left_out))
         found = self.mapper.proposed(self.names, attempt, self.left_out)
         if isinstance(found, Scene):
             return self.mapper.compared(found)
@@ -298,10 +298,6 @@ class _NewMap:
         if check.doubts:
             return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         return replace(self.mapper.completed(model.scene), check=check)
-
-    def given_up(self) -> Scene | NoMap:
-        """The refusal of the last model, or that the mapper never came to one."""
-        return self.refused or NoMap("the mapper was stopped again and again", self.left_out)
 
     def _check(self, model: Compared) -> MapCheck:
         return checked(model.scene, model.shares, set(self.mapper.images), self.mapper.pairs, self.gravity, self.left_out)

@@ -14,7 +14,7 @@ from veil.files.line_cluster_results import LineClusterResults
 from veil.mapping.clusters.of_lines import LineClusterTask
 from veil.mapping.clusters.of_lines import RunAll as RunAllLines
 from veil.mapping.clusters.of_positions import ClusterTask, RunAll
-from veil.mapping.lines import LineMap, NoLineMap
+from veil.mapping.lines import LineMap
 from veil.mapping.points import NoMap
 from veil.matching.blocks import form_digest
 from veil.scene import Scene
@@ -42,11 +42,11 @@ def keeping_lines(results: LineClusterResults, run_all: RunAllLines) -> RunAllLi
     """`keeping` for clusters that are mapped from lines."""
 
     def run(
-        task: Callable[[LineClusterTask], LineMap | NoLineMap], items: Sequence[LineClusterTask]
-    ) -> Iterable[tuple[int, LineMap | NoLineMap]]:
+        task: Callable[[LineClusterTask], LineMap | NoMap], items: Sequence[LineClusterTask]
+    ) -> Iterable[tuple[int, LineMap | NoMap]]:
         keys = [line_cluster_key(item) for item in items]
         kept = [results.get(key) for key in keys]
-        found: Iterable[tuple[int, LineMap | NoLineMap, bool]] = _kept_or_run(kept, items, task, run_all)
+        found: Iterable[tuple[int, LineMap | NoMap, bool]] = _kept_or_run(kept, items, task, run_all)
         for position, answer, new in found:
             if new:
                 results.put(keys[position], answer)

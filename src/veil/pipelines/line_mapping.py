@@ -12,7 +12,7 @@ from veil.files.checkpoints import CLUSTERS, Checkpoints
 from veil.files.line_cluster_results import LineClusterResults
 from veil.forms import Lines
 from veil.mapping import NoMap
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
+from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
 from veil.mapping.lines.incremental import extend_map, further_maps
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.stored_maps import LineImage, images_of, reconstruction_of, scene_of
@@ -91,7 +91,7 @@ class _LineJob:
         if self.base is None and len(images) > self.options.cluster_size:
             return self._in_clusters(graph)
         first = self._mapped(graph)
-        if isinstance(first, NoLineMap):
+        if isinstance(first, NoMap):
             return NoMap(first.reason)
         scenes = [scene_of(first, images)]
         if self.base is None:
@@ -125,7 +125,7 @@ class _LineJob:
                 run_all=run_all,
                 progress=bar,
             )
-        if isinstance(found, NoLineMap):
+        if isinstance(found, NoMap):
             return NoMap(found.reason)
         first, *further = (scene_of(item, images) for item in found.maps)
         mapped = {name for scene in (first, *further) for name in scene.images}
@@ -164,7 +164,7 @@ class _LineJob:
             forms, self.options.pairs, self.work, workers=self.options.workers, steps=self.steps, matched_already=old
         )
 
-    def _mapped(self, graph: MatchGraph) -> LineMap | NoLineMap:
+    def _mapped(self, graph: MatchGraph) -> LineMap | NoMap:
         """The first map: the extended base, or a new map, resumed from its checkpoint."""
         views = self._views()
         with self.steps("mapping") as bar:

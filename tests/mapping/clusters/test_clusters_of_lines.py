@@ -12,6 +12,7 @@ import pytest
 from veil.errors import InputError
 from veil.files.line_cluster_results import LineClusterResults
 from veil.geometry.similarity import align_centers, pose_error
+from veil.mapping import NoMap
 from veil.mapping.clusters import of_lines
 from veil.mapping.clusters.of_lines import (
     ClusteredLineMap,
@@ -22,7 +23,7 @@ from veil.mapping.clusters.of_lines import (
     shared_tracks,
 )
 from veil.mapping.clusters.view_graph import ClusterOptions
-from veil.mapping.lines import LineMap, LineView, MatchGraph, NoLineMap
+from veil.mapping.lines import LineMap, LineView, MatchGraph
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import Tracks
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
@@ -35,7 +36,7 @@ from worlds.streets import Street, street
 
 # Fewer seeds than usual are compared, for time; a street's first will do.
 OPTIONS = LineMapOptions(quads=1)
-Answer = LineMap | NoLineMap
+Answer = LineMap | NoMap
 Problem = tuple[Street, dict[str, LineView], MatchGraph]
 
 
@@ -163,13 +164,13 @@ def test_too_few_images_and_no_ties_are_refused(problem: Problem) -> None:
         map_lines_in_clusters({}, graph_of({}, {}))
     apart = graph_of({name: len(view.lines) for name, view in views.items()}, {})
     found = map_lines_in_clusters(views, apart)
-    assert isinstance(found, NoLineMap) and "overlap" in found.reason
+    assert isinstance(found, NoMap) and "overlap" in found.reason
     blind = {
         name: replace(view, lines=replace(view.lines, gravity=None, aligned=np.zeros(len(view.lines), dtype=bool)))
         for name, view in views.items()
     }
     found = map_lines_in_clusters(blind, graph, options=OPTIONS, clusters=ClusterOptions(size=10))
-    assert isinstance(found, NoLineMap) and "gravity" in found.reason
+    assert isinstance(found, NoMap) and "gravity" in found.reason
 
 
 @pytest.mark.slow
@@ -180,13 +181,13 @@ def test_kept_maps_are_those_that_were_made(answers: dict[str, tuple[LineCluster
 
     def mapper(item: LineClusterTask) -> Answer:
         runs.append(item.options.quads)
-        return made if item.options.quads == 1 else NoLineMap("dark")
+        return made if item.options.quads == 1 else NoMap("dark")
 
     other = replace(task, options=LineMapOptions(quads=3))
     for _ in range(2):
         run_all = keeping_lines(LineClusterResults(tmp_path), one_after_another)
         found = dict(run_all(mapper, [task, other]))
-    assert runs == [1, 3] and found[1] == NoLineMap("dark")
+    assert runs == [1, 3] and found[1] == NoMap("dark")
     read = found[0]
     assert isinstance(read, LineMap) and isinstance(made, LineMap) and read.check == made.check
     one, two = piece_of_lines(read), piece_of_lines(made)

@@ -14,10 +14,11 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.geometry.similarity import Similarity
+from veil.mapping import NoMap
 from veil.mapping.clusters.joining import join
 from veil.mapping.clusters.pieces import Piece, homes, merged
 from veil.mapping.clusters.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
-from veil.mapping.lines.incremental import LineMap, NoLineMap, extend_map, map_from_lines
+from veil.mapping.lines.incremental import LineMap, extend_map, map_from_lines
 from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.reconstruction import Reconstruction
 from veil.mapping.lines.registration import LineMapOptions
@@ -39,22 +40,22 @@ class LineClusterTask:
     options: LineMapOptions
 
 
-def map_line_cluster(task: LineClusterTask) -> LineMap | NoLineMap:
+def map_line_cluster(task: LineClusterTask) -> LineMap | NoMap:
     """Map of one cluster from its lines, or why there is none."""
     try:
         return map_from_lines(task.views, task.graph, options=task.options)
     except InputError as error:  # too few of its images have gravity, say; other clusters may do
-        return NoLineMap(str(error))
+        return NoMap(str(error))
 
 
 RunAll = Callable[
-    [Callable[[LineClusterTask], "LineMap | NoLineMap"], Sequence[LineClusterTask]], "Iterable[tuple[int, LineMap | NoLineMap]]"
+    [Callable[[LineClusterTask], "LineMap | NoMap"], Sequence[LineClusterTask]], "Iterable[tuple[int, LineMap | NoMap]]"
 ]
 
 
 def one_after_another(
-    task: Callable[[LineClusterTask], LineMap | NoLineMap], items: Sequence[LineClusterTask]
-) -> Iterable[tuple[int, LineMap | NoLineMap]]:
+    task: Callable[[LineClusterTask], LineMap | NoMap], items: Sequence[LineClusterTask]
+) -> Iterable[tuple[int, LineMap | NoMap]]:
     """Positions of items with their results, in this process, one after another."""
     for position, item in enumerate(items):
         yield position, task(item)
@@ -80,7 +81,7 @@ def map_lines_in_clusters(
     clusters: ClusterOptions | None = None,
     run_all: RunAll = one_after_another,
     progress: Progress | None = None,
-) -> ClusteredLineMap | NoLineMap:
+) -> ClusteredLineMap | NoMap:
     """Maps of many images from lines, by clusters, or the reason why there is none.
 
     `views` are the images by name, `graph` their matches, `clusters` says how large clusters are and how they overlap.
@@ -95,7 +96,7 @@ def map_lines_in_clusters(
     found = overlapping_clusters(view_graph(tied, counts), clusters) if tied else []
     parts = [part for part in found if len(part.names) >= LEAST_IMAGES]
     if not parts:
-        return NoLineMap("no four images share enough tracks; take photographs with more overlap")
+        return NoMap("no four images share enough tracks; take photographs with more overlap")
     tasks = [
         LineClusterTask(
             views={name: views[name] for name in sorted(part.names)},
@@ -104,7 +105,7 @@ def map_lines_in_clusters(
         )
         for part in parts
     ]
-    answers: dict[int, LineMap | NoLineMap] = {}
+    answers: dict[int, LineMap | NoMap] = {}
     for position, answer in run_all(map_line_cluster, tasks):
         answers[position] = answer
         if progress is not None:
@@ -133,13 +134,13 @@ def _joined(
     graph: MatchGraph,
     options: LineMapOptions,
     parts: Sequence[Cluster],
-    answers: Mapping[int, LineMap | NoLineMap],
-) -> ClusteredLineMap | NoLineMap:
+    answers: Mapping[int, LineMap | NoMap],
+) -> ClusteredLineMap | NoMap:
     """Maps of all clusters that join, and of those that do not."""
     maps = {k: found for k, found in sorted(answers.items()) if isinstance(found, LineMap)}
-    reasons = [f"cluster {k + 1}: {found.reason}" for k, found in sorted(answers.items()) if isinstance(found, NoLineMap)]
+    reasons = [f"cluster {k + 1}: {found.reason}" for k, found in sorted(answers.items()) if isinstance(found, NoMap)]
     if not maps:
-        return NoLineMap("; ".join(reasons))
+        return NoMap("; ".join(reasons))
     numbers = sorted(maps)
     pieces = {k: piece_of_lines(maps[k]) for k in numbers}
     result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])

@@ -1,7 +1,7 @@
 """Structure-from-motion from lines alone (Geppert et al. 2020): tracks, a seed of four images, incremental mapping."""
 
 from veil.mapping.lines.certainty import LineMapCheck
-from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
+from veil.mapping.lines.incremental import LineMap, map_from_lines
 from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
@@ -12,7 +12,6 @@ __all__ = [
     "LineMapOptions",
     "LineView",
     "MatchGraph",
-    "NoLineMap",
     "Tracks",
     "build_tracks",
     "map_from_lines",

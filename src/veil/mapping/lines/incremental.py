@@ -39,6 +39,8 @@ from veil.mapping.lines.registration import (
     with_image,
 )
 from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads, restricted
+from veil.mapping.loop import mapped
+from veil.mapping.points import NoMap
 from veil.progress import Progress
 
 FINAL_ROUNDS = 4
@@ -70,13 +72,6 @@ class LineMap:
     check: LineMapCheck
 
 
-@dataclass(frozen=True)
-class NoLineMap:
-    """Reason why there is no map: none could be started, or its own check spoke against it."""
-
-    reason: str
-
-
 def map_from_lines(
     views: Mapping[str, LineView],
     graph: MatchGraph,
@@ -85,7 +80,7 @@ def map_from_lines(
     resume: Reconstruction | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
-) -> LineMap | NoLineMap:
+) -> LineMap | NoMap:
     """Map of as many images as agree, or the reason why there is none.
 
     A map that its own check cannot tell from a wrong one is refused, and so are convergent and parallel lines.
@@ -99,7 +94,7 @@ def map_from_lines(
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if halves := of_two_halves(views):
-        return NoLineMap(HALVES.format(", ".join(halves[:3])))
+        return NoMap(HALVES.format(", ".join(halves[:3])))
     if all(view.lines.gravity is None for view in views.values()):
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
     problem = mapping_problem(views, graph)
@@ -117,13 +112,13 @@ def map_from_lines(
         if trials.extended:
             break
     if not tried:
-        return NoLineMap("no four images with gravity share enough tracks; take photographs with more overlap")
+        return NoMap("no four images with gravity share enough tracks; take photographs with more overlap")
     if trials.best is None:
         # Such a reconstruction, once resumed, could not be told from one of a seed beyond chance, so no checkpoint is written.
         trials.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
         least = max(options.min_weak_images, options.min_weak_share * len(views))
         if trials.best is None or trials.best.images < least:
-            return NoLineMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
+            return NoMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
     best = trials.best
     return _unless_doubtful(_finished(problem, best.reconstruction, best.refused, best.quad, options))
 
@@ -168,12 +163,12 @@ class _SeedTrials:
                 break
 
 
-def _unless_doubtful(found: LineMap) -> LineMap | NoLineMap:
+def _unless_doubtful(found: LineMap) -> LineMap | NoMap:
     """Map `found`, or its doubts as the reason for none if its own check speaks against it."""
     if not found.check.doubts:
         return found
     images = len(found.cam_from_world)
-    return NoLineMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
+    return NoMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
 
 
 def _size(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[int, int]:
@@ -248,45 +243,62 @@ def _register_images(
     progress: Progress | None,
 ) -> tuple[Reconstruction, dict[str, str]]:
     """Reconstruction with every image registered that can be, one by one, and the reason for each refused one, by name."""
-    refusals = _Refusals()
-    last_global = int(reconstruction.registered.sum())
-    start = reconstruction.registered.copy()
-    while True:
-        found = _register_next(problem, reconstruction, options, refusals)
-        if found is not None:
-            count = int(reconstruction.registered.sum()) + 1
-            everything = count >= options.global_ratio * last_global
-            last_global = count if everything else last_global
-            reconstruction = with_image(problem, reconstruction, *found, everything=everything, options=options)
-            if checkpoint is not None:
-                checkpoint(reconstruction)
-            if progress is not None:
-                progress(count, len(problem.views))
-        elif (smaller := _without_contradicted(problem, reconstruction, start, options, refusals)) is not None:
-            reconstruction = smaller
-        else:
-            break
-    left = np.flatnonzero(~reconstruction.registered)
-    return reconstruction, {
-        problem.tracks.names[image]: refusals.reasons.get(int(image), "sees no point of the map") for image in left
-    }
+    return mapped(_Registrations(problem, reconstruction, options, checkpoint, progress))
 
 
-def _without_contradicted(
-    problem: MappingProblem,
-    reconstruction: Reconstruction,
-    start: Bool[np.ndarray, "images"],
-    options: LineMapOptions,
-    refusals: _Refusals,
-) -> Reconstruction | None:
-    """Reconstruction without the images that contradict it by now, settled; None if none does. Images of `start` stay."""
-    wrong = {image: reason for image, reason in contradicted(problem, reconstruction, options).items() if not start[image]}
-    if not wrong:
-        return None
-    smaller = without_images(problem, reconstruction, wrong)
-    for image, reason in wrong.items():
-        refusals.bar(image, reason)
-    return settle(problem, smaller, smaller.registered, options)
+class _Registrations:
+    """A map from lines in the making: the images that are registered, and why others were refused.
+
+    Images that it began with stay.
+    """
+
+    def __init__(
+        self,
+        problem: MappingProblem,
+        reconstruction: Reconstruction,
+        options: LineMapOptions,
+        checkpoint: Checkpoint | None,
+        progress: Progress | None,
+    ) -> None:
+        self.problem, self.reconstruction, self.options = problem, reconstruction, options
+        self.checkpoint, self.progress = checkpoint, progress
+        self.refusals = _Refusals()
+        self.last_global = int(reconstruction.registered.sum())
+        self.start = reconstruction.registered.copy()
+
+    def proposed(self, attempt: int) -> Reconstruction:
+        """Reconstruction with one image more at a time, adjusted with it, until none can be registered."""
+        while (found := _register_next(self.problem, self.reconstruction, self.options, self.refusals)) is not None:
+            count = int(self.reconstruction.registered.sum()) + 1
+            everything = count >= self.options.global_ratio * self.last_global
+            self.last_global = count if everything else self.last_global
+            self.reconstruction = with_image(
+                self.problem, self.reconstruction, *found, everything=everything, options=self.options
+            )
+            if self.checkpoint is not None:
+                self.checkpoint(self.reconstruction)
+            if self.progress is not None:
+                self.progress(count, len(self.problem.views))
+        return self.reconstruction
+
+    def contradicting(self, model: Reconstruction) -> dict[str, str]:
+        """Registered images that contradict the reconstruction by now."""
+        wrong = contradicted(self.problem, model, self.options)
+        return {self.problem.tracks.names[image]: reason for image, reason in wrong.items() if not self.start[image]}
+
+    def leave_out(self, wrong: Mapping[str, str], model: Reconstruction | None) -> None:
+        """Refuse images for good, and settle the reconstruction without them."""
+        number = {name: image for image, name in enumerate(self.problem.tracks.names)}
+        for name, reason in wrong.items():
+            self.refusals.bar(number[name], reason)
+        smaller = without_images(self.problem, self.reconstruction, [number[name] for name in wrong])
+        self.reconstruction = settle(self.problem, smaller, smaller.registered, self.options)
+
+    def accepted(self, model: Reconstruction) -> tuple[Reconstruction, dict[str, str]]:
+        """The reconstruction, and the reason for each image that is not in it, by name."""
+        names, reasons = self.problem.tracks.names, self.refusals.reasons
+        left = np.flatnonzero(~model.registered).tolist()
+        return model, {names[image]: reasons.get(image, "sees no point of the map") for image in left}
 
 
 class _Refusals:
@@ -431,7 +443,7 @@ def further_maps(
             return
         graph = restricted(graph, left)
         another = map_from_lines(rest, graph, options=options, progress=progress)
-        if isinstance(another, NoLineMap):
+        if isinstance(another, NoMap):
             return
         yield another
         found = another

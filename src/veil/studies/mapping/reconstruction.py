@@ -29,7 +29,6 @@ from veil.mapping.lines import (
     LineMapOptions,
     LineView,
     MatchGraph,
-    NoLineMap,
     map_from_lines,
     match_graph,
 )
@@ -159,7 +158,7 @@ def map_lines(
         aligned_share=float(np.mean([view.lines.aligned.mean() for view in views.values()])),
         seconds=seconds,
     )
-    if isinstance(found, NoLineMap):
+    if isinstance(found, NoMap):
         return replace(base, reason=found.reason)
     problem = mapping_problem(views, graph, found.tracks)
     reconstruction = _reconstruction(problem, found)
