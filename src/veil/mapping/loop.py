@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 Model = TypeVar("Model")
 Answer = TypeVar("Answer")
@@ -30,6 +30,7 @@ class Stuck:
     reason: str
 
 
+@runtime_checkable
 class MapInWork(Protocol[Model, Answer]):
     """A map in the making: its images, those that were left out so far, and the steps that `mapped` repeats."""
 

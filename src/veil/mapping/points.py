@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float64
@@ -86,6 +86,7 @@ def build_map(
         return mapped(_NewMap(mapper, gravity or {}, left_out))
 
 
+@runtime_checkable
 class Beginning(Protocol):
     """Where COLMAP's mapper begins: at verified pairs alone (`FromPairs`), or at a map (`veil.mapping.growth.FromMap`)."""
 

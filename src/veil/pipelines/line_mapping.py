@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.checkpoints import CLUSTERS, Checkpoints
-from veil.files.line_cluster_results import LineClusterResults
+from veil.files.checkpoints import Checkpoints
+from veil.files.cluster_results import OF_LINES
 from veil.forms import Lines
 from veil.mapping import NoMap
 from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
@@ -108,21 +108,18 @@ class _LineJob:
 
     def _in_clusters(self, graph: MatchGraph) -> BuiltMap | NoMap:
         """Maps by clusters, which are joined where they overlap; what is kept of a run that was killed is not mapped again."""
-        from veil.mapping.clusters.of_lines import RunAll, map_lines_in_clusters, one_after_another
+        from veil.mapping.clusters.of_lines import map_lines_in_clusters
         from veil.mapping.clusters.view_graph import ClusterOptions
-        from veil.pipelines.kept_clusters import keeping_lines
+        from veil.pipelines.kept_clusters import line_cluster_key, running
 
-        images, work = self.images, self.work or MatchingWork()
-        run_all: RunAll = one_after_another if work.engine is None else work.engine.map
-        if work.unfinished is not None:
-            run_all = keeping_lines(LineClusterResults(work.unfinished / CLUSTERS), run_all)
+        images = self.images
         with self.steps("mapping") as bar:
             found = map_lines_in_clusters(
                 self._views(),
                 graph,
                 options=self.settings,
                 clusters=ClusterOptions(size=self.options.cluster_size),
-                run_all=run_all,
+                run_all=running(self.work, OF_LINES, line_cluster_key),
                 progress=bar,
             )
         if isinstance(found, NoMap):

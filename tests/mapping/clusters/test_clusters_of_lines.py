@@ -10,25 +10,19 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil.files.line_cluster_results import LineClusterResults
+from veil.files.cluster_results import OF_LINES, ClusterResults
 from veil.geometry.similarity import align_centers, pose_error
 from veil.mapping import NoMap
 from veil.mapping.clusters import of_lines
-from veil.mapping.clusters.of_lines import (
-    ClusteredLineMap,
-    LineClusterTask,
-    map_lines_in_clusters,
-    one_after_another,
-    piece_of_lines,
-    shared_tracks,
-)
+from veil.mapping.clusters.joined_maps import ClusteredMap, RunAll, one_after_another
+from veil.mapping.clusters.of_lines import LineClusterTask, map_lines_in_clusters, piece_of_lines, shared_tracks
 from veil.mapping.clusters.view_graph import ClusterOptions
 from veil.mapping.lines import LineMap, LineView, MatchGraph
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import Tracks
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.chosen_matches import MatchingWork
-from veil.pipelines.kept_clusters import keeping_lines, line_cluster_key
+from veil.pipelines.kept_clusters import keeping, line_cluster_key
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.uploads import LoadedImage
 from worlds.line_worlds import graph_of, line_images_of, views_of
@@ -71,13 +65,13 @@ def answers(problem: Problem) -> dict[str, tuple[LineClusterTask, Answer]]:
     joined = map_lines_in_clusters(
         views, graph, options=OPTIONS, clusters=ClusterOptions(size=10), run_all=run, progress=lambda *done: calls.append(done)
     )
-    assert isinstance(joined, ClusteredLineMap) and calls == [(k + 1, len(found)) for k in range(len(found))]
+    assert isinstance(joined, ClusteredMap) and calls == [(k + 1, len(found)) for k in range(len(found))]
     found["all"] = next(iter(found.values()))[0], joined.maps[0]
     assert len(joined.maps) == 1 and len(joined.clusters) == len(found) - 1 >= 2
     return found
 
 
-def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> of_lines.RunAll:
+def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> RunAll[LineClusterTask, Answer]:
     """Runs no task: gives the maps that were made of the same clusters."""
 
     def run(_: object, items: Sequence[LineClusterTask]) -> Iterator[tuple[int, Answer]]:
@@ -121,7 +115,7 @@ def test_a_joined_map_that_is_doubted_stays_in_parts(
     found = map_lines_in_clusters(
         views, graph, options=OPTIONS, clusters=ClusterOptions(size=10), run_all=kept_answers(answers)
     )
-    assert isinstance(found, ClusteredLineMap) and len(found.maps) >= 2
+    assert isinstance(found, ClusteredMap) and len(found.maps) >= 2
     names = [name for item in found.maps for name in item.cam_from_world]
     assert len(names) == len(set(names)) >= 14
     assert any("cannot be trusted" in reason for reason in found.reasons)
@@ -141,7 +135,7 @@ def test_places_that_share_no_track_give_several_maps() -> None:
     found = map_lines_in_clusters(
         {**views, **other_views}, graph_of(counts, matches), options=OPTIONS, clusters=ClusterOptions(size=13)
     )
-    assert isinstance(found, ClusteredLineMap) and len(found.maps) == 2
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
     assert sorted({name[0] for name in item.cam_from_world} == {"x"} for item in found.maps) == [False, True]
 
 
@@ -185,7 +179,7 @@ def test_kept_maps_are_those_that_were_made(answers: dict[str, tuple[LineCluster
 
     other = replace(task, options=LineMapOptions(quads=3))
     for _ in range(2):
-        run_all = keeping_lines(LineClusterResults(tmp_path), one_after_another)
+        run_all = keeping(ClusterResults(tmp_path, OF_LINES), one_after_another, line_cluster_key)
         found = dict(run_all(mapper, [task, other]))
     assert runs == [1, 3] and found[1] == NoMap("dark")
     read = found[0]

@@ -6,8 +6,8 @@ The answer is that of `veil.mapping.points.build_map`: one map, or several with 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +17,9 @@ from veil.errors import InputError
 from veil.geometry.camera import Camera, as_colmap
 from veil.mapping.agreement import agreement_weights, consistent_groups, explained_shares
 from veil.mapping.check import checked
-from veil.mapping.clusters.joining import join
-from veil.mapping.clusters.pieces import Piece, homes, merged, piece_of
-from veil.mapping.clusters.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
+from veil.mapping.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
+from veil.mapping.clusters.pieces import Piece, merged, piece_of
+from veil.mapping.clusters.view_graph import Cluster, ClusterOptions
 from veil.mapping.colmap import Colmap, Stopped
 from veil.mapping.images import MapImage, Pair, impossible
 from veil.mapping.options import MapOptions
@@ -53,17 +53,6 @@ def map_cluster(task: ClusterTask) -> Scene | NoMap:
     return build_map(task.images, task.matches, workdir=task.workdir, options=task.options)
 
 
-RunAll = Callable[[Callable[[ClusterTask], "Scene | NoMap"], Sequence[ClusterTask]], "Iterable[tuple[int, Scene | NoMap]]"]
-
-
-def one_after_another(
-    task: Callable[[ClusterTask], Scene | NoMap], items: Sequence[ClusterTask]
-) -> Iterable[tuple[int, Scene | NoMap]]:
-    """Positions of items with their results, in this process, one after another."""
-    for position, item in enumerate(items):
-        yield position, task(item)
-
-
 def map_in_clusters(
     images: Mapping[str, MapImage],
     matches: Mapping[Pair, Matches],
@@ -72,9 +61,9 @@ def map_in_clusters(
     options: MapOptions | None = None,
     clusters: ClusterOptions | None = None,
     gravity: Mapping[str, Float64[np.ndarray, "3"]] | None = None,
-    run_all: RunAll = one_after_another,
+    run_all: RunAll[ClusterTask, Scene | NoMap] = one_after_another,
     progress: Progress | None = None,
-) -> ClusteredMap | NoMap:
+) -> ClusteredMap[Scene] | NoMap:
     """Maps of many images from their matches, by clusters, or the reason why there is none.
 
     Arguments are those of `veil.mapping.points.build_map`. `clusters` says how large clusters are and how they overlap.
@@ -95,7 +84,9 @@ def map_in_clusters(
     return _several(images, whole, job, workdir)
 
 
-def _several(images: Mapping[str, MapImage], whole: Scene | NoMap | None, job: _Job, workdir: Path) -> ClusteredMap | NoMap:
+def _several(
+    images: Mapping[str, MapImage], whole: Scene | NoMap | None, job: _Job, workdir: Path
+) -> ClusteredMap[Scene] | NoMap:
     """Maps of all images: `whole`, if they were mapped together, and maps of what is left, as long as any come of it.
 
     A cluster gives one map even where its images show several places, so that what is left of it is tried again.
@@ -103,7 +94,7 @@ def _several(images: Mapping[str, MapImage], whole: Scene | NoMap | None, job: _
     scenes = [whole] if isinstance(whole, Scene) else []
     reasons = [f"all images together gave no map: {whole.reason}"] if isinstance(whole, NoMap) else []
     least, rounds = min(job.options.min_model_images, len(images)), 0
-    first: ClusteredMap | NoMap | None = None
+    first: ClusteredMap[Scene] | NoMap | None = None
     verified: set[Pair] = set()
     while rounds < ROUNDS:
         mapped = {name for scene in scenes for name in scene.images}
@@ -117,7 +108,7 @@ def _several(images: Mapping[str, MapImage], whole: Scene | NoMap | None, job: _
         verified |= pairs
         if isinstance(found, NoMap):
             break
-        scenes += [found.scene, *found.further]
+        scenes += found.maps
         reasons += found.reasons if rounds == 1 else [f"of the images that were left, {reason}" for reason in found.reasons]
     if not scenes:
         return whole if isinstance(whole, NoMap) else first if isinstance(first, NoMap) else NoMap("no cluster gave a map")
@@ -125,7 +116,7 @@ def _several(images: Mapping[str, MapImage], whole: Scene | NoMap | None, job: _
     scenes[0] = _told(scenes, whole)
     reasons += _apart(scenes, verified, None if whole is None else frozenset(_mapped_by(whole)))
     clusters = first.clusters if isinstance(first, ClusteredMap) and whole is None else ()
-    return ClusteredMap(scene=scenes[0], further=tuple(scenes[1:]), reasons=tuple(reasons), clusters=clusters)
+    return ClusteredMap(maps=tuple(scenes), reasons=tuple(reasons), clusters=clusters)
 
 
 def _mapped_by(whole: Scene | NoMap) -> Iterable[str]:
@@ -167,12 +158,12 @@ class _Job:
     options: MapOptions
     clusters: ClusterOptions
     gravity: Mapping[str, Float64[np.ndarray, "3"]]
-    run_all: RunAll
+    run_all: RunAll[ClusterTask, Scene | NoMap]
     progress: Progress | None
 
     def cut(
         self, images: Mapping[str, MapImage], workdir: Path, least_parts: int = 1
-    ) -> tuple[ClusteredMap | NoMap, Set[Pair]]:
+    ) -> tuple[ClusteredMap[Scene] | NoMap, Set[Pair]]:
         """Maps of some images by clusters, and the verified pairs; images without a path of these are mapped apart.
 
         Nothing is mapped if there are fewer than `least_parts` clusters and no pair is doubted.
@@ -188,21 +179,15 @@ class _Job:
             doubted = doubted_pairs(images, verification.pairs)
             verification.forget(doubted)
             counts = {pair: len(found.inliers) for pair, found in verification.pairs.items()}
-            verified = {name for pair in counts for name in pair}
-            if not verified:
+            if not counts:
                 return NoMap(f"none of {len(matches)} pairs of images is verified", left_out), frozenset()
-            found = overlapping_clusters(view_graph(verified, counts), self.clusters)
-            parts = [part for part in found if len(part.names) >= min(self.options.min_model_images, len(images))]
+            parts = cut(counts, self.clusters, min(self.options.min_model_images, len(images)))
             if len(parts) < least_parts and not doubted:
                 return NoMap("all images hang together", left_out), counts.keys()
             tasks = [_task(k, part, images, matches, counts, self.options, workdir) for k, part in enumerate(parts)]
-            answers: dict[int, Scene | NoMap] = {}
-            for position, answer in self.run_all(map_cluster, tasks):
-                answers[position] = answer
-                if self.progress is not None:
-                    self.progress(len(answers), len(tasks))
-            work = ClusterMaps(images, self.options, workdir, colmap, verification, self.gravity, left_out, parts, answers)
-            return work.joined(), counts.keys()
+            answers = answers_of(self.run_all, map_cluster, tasks, self.progress)
+            work = _ClusterScenes(images, self.options, workdir, colmap, verification, self.gravity, left_out)
+            return joined(work, parts, answers), counts.keys()
 
 
 def _task(
@@ -226,25 +211,9 @@ def _task(
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClusteredMap:
-    """Map of the most images, and further ones that do not join it.
-
-    - `scene`: the map of most images.
-    - `further`: maps of the other images, the largest first; no image is in two maps.
-    - `reasons`: sentences that say why parts do not join, and why clusters have no map.
-    - `clusters`: the images of each cluster, the numbers of which (from 1) the reasons name; one if nothing was cut.
-    """
-
-    scene: Scene
-    further: tuple[Scene, ...] = ()
-    reasons: tuple[str, ...] = ()
-    clusters: tuple[Cluster, ...] = field(default=())
-
-
 @dataclass(frozen=True, eq=False)
-class ClusterMaps:
-    """Maps of clusters to be joined: what they were made from, and the `answers`, by the numbers of `parts` from 0."""
+class _ClusterScenes:
+    """Maps of positions of clusters, to be joined: what they were made from."""
 
     images: Mapping[str, MapImage]
     options: MapOptions
@@ -253,57 +222,50 @@ class ClusterMaps:
     verification: Verification
     gravity: Mapping[str, Float64[np.ndarray, "3"]]
     left_out: Mapping[str, str]
-    parts: Sequence[Cluster]
-    answers: Mapping[int, Scene | NoMap]
 
-    def joined(self) -> ClusteredMap | NoMap:
-        """Map of all clusters that join, further ones, and reasons."""
-        keypoints = {name: image.keypoints for name, image in self.images.items()}
-        maps = {k: found for k, found in sorted(self.answers.items()) if isinstance(found, Scene)}
-        reasons = [f"cluster {k + 1}: {a.reason}" for k, a in sorted(self.answers.items()) if isinstance(a, NoMap)]
-        if not maps:
-            return NoMap(reasons[0] if reasons else "no cluster gave a map", self.left_out)
-        numbers = sorted(maps)
-        pieces = {k: piece_of(maps[k], keypoints) for k in numbers}
-        result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])
-        reasons += [result.reasons[edge] for edge in sorted(result.reasons)]
-        home = homes(pieces, {name: k for k, part in enumerate(self.parts) for name in part.core})
-        scenes: list[Scene] = []
-        for count, joint in enumerate(result.joints):
-            placed = {numbers[k]: pieces[numbers[k]].moved(way) for k, way in joint.world_from_piece.items()}
-            own = {name: k for name, k in home.items() if k in placed}
-            if len(own) < min(self.options.min_model_images, len(self.images)):
-                continue
-            scenes += self._models(count, placed, own, maps, reasons)
-        if not scenes:
-            return NoMap("; ".join(reasons) or "no model is left", self.left_out)
-        scenes.sort(key=lambda scene: (-len(scene.images), min(scene.images)))
-        return ClusteredMap(scene=scenes[0], further=tuple(scenes[1:]), reasons=tuple(reasons), clusters=tuple(self.parts))
+    @property
+    def least(self) -> int:
+        """Number of images that a map must have."""
+        return min(self.options.min_model_images, len(self.images))
 
-    def _models(
-        self, count: int, placed: Mapping[int, Piece], own: Mapping[str, int], maps: Mapping[int, Scene], reasons: list[str]
-    ) -> list[Scene]:
-        """Checked maps of a group of pieces: one, or more where its images contradict each other."""
-        if len(placed) == 1:
-            only = restricted(maps[next(iter(placed))], frozenset(own))
-            found: Scene | None = only
-        else:
-            piece = merged(placed, own)
-            found = self._adjusted(count, piece, {name: maps[k].images[name].camera for name, k in own.items()}, reasons)
-        if found is None:
+    def names(self, found: Scene) -> Collection[str]:
+        """Names of the images of a map."""
+        return found.images
+
+    def piece(self, found: Scene) -> Piece:
+        """The map as a piece, by the numbers of all features of its images."""
+        return piece_of(found, {name: self.images[name].keypoints for name in found.images})
+
+    def apart(self, maps: list[Scene]) -> list[Scene]:
+        """The maps as they are: each image has one home, and so one map."""
+        return maps
+
+    def together(self, group: Group[Scene], reasons: list[str]) -> list[Scene]:
+        """Checked maps of a group: one, or more where its images contradict each other."""
+        own = {name: k for name, k in group.home.items() if k in group.placed}
+        if len(own) < self.least:
             return []
-        shares = explained_shares(found, self.images, self.verification.pairs)
-        groups = consistent_groups(found.images, agreement_weights(shares, self.verification.pairs))
-        least, scenes = min(self.options.min_model_images, len(self.images)), []
+        if len(group.placed) == 1:
+            found = restricted(group.maps[next(iter(group.placed))], frozenset(own))
+        else:
+            cameras = {name: group.maps[k].images[name].camera for name, k in own.items()}
+            found = self._adjusted(group.number, merged(group.placed, own), cameras, reasons)
+        return [] if found is None else self._models(found, reasons)
+
+    def _models(self, found: Scene, reasons: list[str]) -> list[Scene]:
+        """Checked maps of the groups of images of a scene that stay together."""
+        pairs = self.verification.pairs
+        groups = consistent_groups(found.images, agreement_weights(explained_shares(found, self.images, pairs), pairs))
+        scenes = []
         for group in groups:
             part = found if len(groups) == 1 else restricted(found, group)
-            if len(group) < least or part is None:
+            if len(group) < self.least or part is None:
                 continue
-            shares = explained_shares(part, self.images, self.verification.pairs)
             left_out = dict(self.left_out)
             if len(groups) > 1:
                 left_out |= dict.fromkeys(sorted(set(found.images) - group), "it contradicts its pairs with the others")
-            check = checked(part, shares, set(found.images), self.verification.pairs, self.gravity, left_out)
+            shares = explained_shares(part, self.images, pairs)
+            check = checked(part, shares, set(found.images), pairs, self.gravity, left_out)
             if check.doubts:
                 reasons.append(f"a joined map of {len(group)} images cannot be trusted: {'; '.join(check.doubts)}")
             else:
