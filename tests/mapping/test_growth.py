@@ -13,7 +13,7 @@ from veil.forms import Form
 from veil.map_check import MapCheck
 from veil.mapping import MapImage, NoMap, growth
 from veil.mapping.growth import grow_map
-from veil.mapping.scenes import restricted
+from veil.mapping.scenes import images_of, restricted
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.scene import Scene
@@ -39,7 +39,7 @@ def base_of(scene: Scene) -> Scene:
 
 
 def grown(base: Scene, new: dict[str, MapImage], workdir: Path) -> Scene | NoMap:
-    forms = {name: image.form for name, image in {**growth.images_of(base), **new}.items()}
+    forms = {name: image.form for name, image in {**images_of(base), **new}.items()}
     pairs = [pair for pair in all_pairs(sorted(forms)) if {*pair} & set(new)]
     return grow_map(base, new, match_pairs(forms, pairs), workdir=workdir)
 

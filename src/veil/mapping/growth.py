@@ -25,7 +25,7 @@ from veil.mapping.images import MapImage, Pair, impossible
 from veil.mapping.loop import Ended, Stuck, mapped
 from veil.mapping.options import MapOptions, pipeline_settings
 from veil.mapping.points import ATTEMPTS, CONTRADICTS, Compared, Mapper, NoMap
-from veil.mapping.scenes import model_of, restricted, scene_of
+from veil.mapping.scenes import images_of, model_of, restricted, scene_of
 from veil.mapping.verification import Verification
 from veil.matching.neighbors import Matches
 from veil.progress import Progress
@@ -70,11 +70,6 @@ def grow_map(
         beginning = FromMap(base, every, options, workdir, verification)
         mapper = Mapper(every, options, workdir, colmap, verification, beginning, progress)
         return mapped(_Growth(mapper, beginning, images, gravity or {}, left_out))
-
-
-def images_of(base: Scene) -> dict[str, MapImage]:
-    """Images of a map of positions, by name, with the features that the map has of them."""
-    return {n: MapImage(camera=i.camera, keypoints=i.keypoints, form=i.form) for n, i in base.images.items()}
 
 
 def require_addable(base: Scene, images: Mapping[str, MapImage]) -> None:

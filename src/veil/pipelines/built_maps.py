@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veil.map_check import MapCheck
+from veil.map_check import LineMapCheck, MapCheck
 from veil.mapping.check import ReadingsCheck, checked_readings
-from veil.mapping.lines.certainty import LineMapCheck
 from veil.pipelines.maps import Map
 from veil.pipelines.pair_choice import PairChoice
 from veil.scene import Scene

@@ -11,7 +11,8 @@ from veil.errors import InputError
 from veil.files.checkpoints import working_folder
 from veil.forms import Form, Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
-from veil.mapping.growth import grow_map, images_of, require_addable
+from veil.mapping.growth import grow_map, require_addable
+from veil.mapping.scenes import images_of
 from veil.matching.lightglue import LightGlue
 from veil.matching.pair_selection import BY_TRACKS
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of

@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 
 @runtime_checkable
-class Cluster(Protocol):
+class WithImages(Protocol):
     """A cluster to map: its images by name."""
 
     @property
@@ -29,7 +29,7 @@ class Cluster(Protocol):
         """The images, as the kind of its map takes them."""
 
 
-Item = TypeVar("Item", bound=Cluster)
+Item = TypeVar("Item", bound=WithImages)
 
 
 def running(work: MatchingWork | None, kept_as: KeptAs[Any, Answer], key: Callable[[Item], str]) -> RunAll[Item, Answer]:

@@ -1,1 +1,4 @@
-"""Maps of many images by clusters: the cut (`view_graph`), and how maps of the parts are joined (`pieces`, `joining`)."""
+"""Maps of many images by clusters: the cut (`view_graph`), and how maps of the parts are joined (`pieces`, `joining`).
+
+`joined_maps` runs and joins clusters of any kind; `of_positions` and `of_lines` say what is particular to theirs.
+"""

@@ -15,7 +15,8 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
-from veil.mapping.lines.certainty import LineMapCheck, checked
+from veil.map_check import LineMapCheck
+from veil.mapping.lines.certainty import checked
 from veil.mapping.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, of_two_halves
 from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
 from veil.mapping.lines.reconstruction import (

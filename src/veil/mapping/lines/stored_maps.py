@@ -12,7 +12,8 @@ from veil.errors import InputError
 from veil.forms import Form, Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
-from veil.mapping.lines.certainty import LineMapCheck, checked
+from veil.map_check import LineMapCheck
+from veil.mapping.lines.certainty import checked
 from veil.mapping.lines.incremental import LineMap
 from veil.mapping.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.mapping.lines.reconstruction import Reconstruction, adjusted, line_distances
