@@ -24,7 +24,7 @@ from veil.mapping.database import add_matches, camera_ids
 from veil.mapping.images import MapImage, Pair, impossible
 from veil.mapping.loop import Ended, Stuck, mapped
 from veil.mapping.options import MapOptions, pipeline_settings
-from veil.mapping.points import ATTEMPTS, CONTRADICTS, Compared, Mapper, NoMap
+from veil.mapping.points import ATTEMPTS, CONTRADICTS, Mapper, NoMap, Proposal
 from veil.mapping.scenes import images_of, model_of, restricted, scene_of
 from veil.mapping.verification import Verification
 from veil.matching.neighbors import Matches
@@ -149,7 +149,7 @@ class _Growth:
         self.names = set(new)
         self.counts = {pair: float(len(features)) for pair, features in beginning.common.items()}
 
-    def proposed(self, attempt: int) -> Compared | Stuck | Ended[Scene | NoMap]:
+    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap]:
         """What the mapper makes of the base and the new images that are not left out, if it adds any."""
         if attempt == ATTEMPTS or not self.names:
             return Ended(self._none_added())
@@ -160,7 +160,7 @@ class _Growth:
             return Ended(found.answer if isinstance(found, Ended) else found)
         return self.mapper.compared(found) if set(found.images) & self.names else Ended(self._none_added())
 
-    def contradicting(self, model: Compared) -> dict[str, str]:
+    def contradicting(self, model: Proposal) -> dict[str, str]:
         """New images outside the group that most of the map's are in, or else those that few points hold to the map.
 
         Pairs with new images weigh as in a new map, those of the map by its common points.
@@ -171,12 +171,12 @@ class _Growth:
         wrong = (set(model.scene.images) & self.names) - main
         return dict.fromkeys(sorted(wrong), CONTRADICTS) if wrong else self._hangers_on(model.scene)
 
-    def leave_out(self, wrong: Mapping[str, str], model: Compared | None) -> None:
+    def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
         """Take new images out of the next run."""
         self.left_out |= wrong
         self.names -= wrong.keys()
 
-    def accepted(self, model: Compared) -> Scene | NoMap:
+    def accepted(self, model: Proposal) -> Scene | NoMap:
         """The map that grew, completed, with the record of both; or the doubts about what was added.
 
         The check is by the pairs of the new images alone.

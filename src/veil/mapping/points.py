@@ -133,7 +133,7 @@ class FromPairs:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Compared:
+class Proposal:
     """Scene that the mapper proposes, and the share of the matches of each verified pair that it explains."""
 
     scene: Scene
@@ -178,9 +178,9 @@ class Mapper:
             return Ended(NoMap(f"the mapper was stopped: {scene.reason}", left_out))
         return Stuck(self._culprit(scene, names), f"the mapper was stopped at it: {scene.reason}")
 
-    def compared(self, scene: Scene) -> Compared:
+    def compared(self, scene: Scene) -> Proposal:
         """The scene with the shares of its pairs' matches that it explains."""
-        return Compared(scene=scene, shares=explained_shares(scene, self.images, self.pairs))
+        return Proposal(scene=scene, shares=explained_shares(scene, self.images, self.pairs))
 
     def completed(self, scene: Scene) -> Scene:
         """The scene of the last model with points from matches that the ratio dropped, where they agree with its poses."""
@@ -265,7 +265,7 @@ class _NewMap:
         self.names = set(mapper.images)
         self.refused: NoMap | None = None
 
-    def proposed(self, attempt: int) -> Compared | Stuck | Ended[Scene | NoMap]:
+    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap]:
         """Model of most images of the mapper's run."""
         if attempt == ATTEMPTS or len(self.names) < 2:
             return Ended(self.refused or NoMap("the mapper was stopped again and again", self.left_out))
@@ -276,21 +276,21 @@ class _NewMap:
             return found
         return Ended(found.answer if isinstance(found, Ended) else self.refused or replace(found, left_out=self.left_out))
 
-    def contradicting(self, model: Compared) -> dict[str, str]:
+    def contradicting(self, model: Proposal) -> dict[str, str]:
         """Images outside the largest group of those that stay together, if it is large enough for a map."""
         groups = consistent_groups(model.scene.images, agreement_weights(model.shares, self.mapper.pairs))
         if len(groups) < 2 or len(groups[0]) < self.mapper.least_images:
             return {}
         return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
 
-    def leave_out(self, wrong: Mapping[str, str], model: Compared | None) -> None:
+    def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
         """Take images out of the next run; the check of a refused model is kept, as nothing better may come."""
         self.left_out |= wrong
         self.names -= wrong.keys()
         if model is not None:
             self.refused = NoMap("the images contradict each other", self.left_out, self._check(model))
 
-    def accepted(self, model: Compared) -> Scene | NoMap:
+    def accepted(self, model: Proposal) -> Scene | NoMap:
         """The map without what hangs on it by few points, completed; or the doubts of its check."""
         kept = self._without_hangers_on(model.scene)
         if kept is not model.scene:
@@ -300,7 +300,7 @@ class _NewMap:
             return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         return replace(self.mapper.completed(model.scene), check=check)
 
-    def _check(self, model: Compared) -> MapCheck:
+    def _check(self, model: Proposal) -> MapCheck:
         return checked(model.scene, model.shares, set(self.mapper.images), self.mapper.pairs, self.gravity, self.left_out)
 
     def _without_hangers_on(self, scene: Scene) -> Scene:
