@@ -175,7 +175,7 @@ def noise_px(problem: MappingProblem, reconstruction: Reconstruction) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Sighting:
+class SeenPoints:
     """Lines of one image that should pass through the projections of points of the map.
 
     Row r of `resection` is observation `rows[r]` of the mapping problem. `down` is gravity in the camera and in the map (unit
@@ -198,7 +198,7 @@ class Candidate:
 
 
 def candidate_poses(
-    seen: Sighting, sources: list[Int64[np.ndarray, "_"]], *, limit_px: float, sigma_deg: float, seed: int
+    seen: SeenPoints, sources: list[Int64[np.ndarray, "_"]], *, limit_px: float, sigma_deg: float, seed: int
 ) -> list[Candidate]:
     """Distinct poses for the lines of `seen`, the best supported first.
 
@@ -291,7 +291,7 @@ def same_pose(a: Rigid, b: Rigid, depth: float) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class LineEvidence:
     """Evidence for a pose, from all points of the image or from those that it shares with one other image.
 
     `log10_nfa` is log10 of the number of false alarms (docs/theory/lines.md, Eq. 11), the least over these sets of points,
@@ -363,7 +363,7 @@ def contradicted(problem: MappingProblem, reconstruction: Reconstruction, option
 
 def sighting(
     problem: MappingProblem, reconstruction: Reconstruction, image: int
-) -> tuple[Sighting, list[Int64[np.ndarray, "_"]]]:
+) -> tuple[SeenPoints, list[Int64[np.ndarray, "_"]]]:
     """Lines of an image (index) with the points that it sees, and for each of its nearest neighbors the rows that it shares."""
     tracks = problem.tracks
     rows = np.flatnonzero((tracks.image == image) & mapped_tracks(problem, reconstruction)[tracks.track])
@@ -372,7 +372,9 @@ def sighting(
     return _sighting(problem, reconstruction, image, rows), neighbors(problem, reconstruction, image, rows)
 
 
-def _sighting(problem: MappingProblem, reconstruction: Reconstruction, image: int, rows: Int64[np.ndarray, "rows"]) -> Sighting:
+def _sighting(
+    problem: MappingProblem, reconstruction: Reconstruction, image: int, rows: Int64[np.ndarray, "rows"]
+) -> SeenPoints:
     known = upright(problem, reconstruction)
     resection = LineResection(
         lines=problem.lines[rows],
@@ -383,7 +385,7 @@ def _sighting(problem: MappingProblem, reconstruction: Reconstruction, image: in
     )
     read = known is not None and np.isfinite(problem.gravity[image]).all()
     down = (problem.gravity[image], known.down_world) if known is not None and read else None
-    return Sighting(image=image, rows=rows, resection=resection, down=down)
+    return SeenPoints(image=image, rows=rows, resection=resection, down=down)
 
 
 def neighbors(
@@ -404,11 +406,11 @@ def neighbors(
 
 def evidence(
     problem: MappingProblem,
-    seen: Sighting,
+    seen: SeenPoints,
     sources: list[Int64[np.ndarray, "_"]],
     candidate: Candidate,
     options: LineMapOptions,
-) -> Evidence:
+) -> LineEvidence:
     """Evidence for a candidate, from all points or those of one neighbor; chance may choose among these sets, too."""
     agreement = max(
         line_agreement(problem.views[seen.image].camera, options.resection_error_px),
@@ -421,7 +423,7 @@ def evidence(
     ]
     log10_nfa, share = min(weights)
     count = int(candidate.inliers.sum())
-    return Evidence(
+    return LineEvidence(
         log10_nfa=log10_nfa + math.log10(len(sets)),
         share=share,
         inliers=count,
