@@ -44,11 +44,12 @@ from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.report.viewer.page import page as viewer_page
 from veil.scene import Scene
-from veil.studies.localization.form_answers import demo_variants
-from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, run_variants
-from veil.studies.localization.tile_exits import ExitStudy, exit_study
-from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 from veil.tiles.cutting import CutOptions
+from veil.trials.form_answers import demo_variants
+from veil.trials.held_out import HeldOutSetup, Outcome, Query, run_variants
+from veil.trials.line_maps import Subject, line_views, map_lines
+from veil.trials.reconstruction_run import Run
+from veil.trials.tile_exits import ExitStudy, exit_study
 from veil.wire import decode
 
 VIEW = "view.html"

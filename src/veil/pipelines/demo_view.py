@@ -15,8 +15,8 @@ from veil.pipelines.viewing import inverted, shown_query
 from veil.progress import Progress, ignore_progress
 from veil.report.viewer.content import Known, View, view_of_scene
 from veil.scene import Scene
-from veil.studies.localization.form_answers import Variant
-from veil.studies.localization.held_out import Outcome
+from veil.trials.form_answers import Variant
+from veil.trials.held_out import Outcome
 from veil.wire import decode
 
 

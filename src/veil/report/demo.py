@@ -18,12 +18,12 @@ from veil.localization.by_distance import Localization
 from veil.mapping.lines import LineView
 from veil.report import pictures
 from veil.report.demo_forms import four_ways
-from veil.report.reconstruction import maps_figure
+from veil.report.maps_from_above import maps_figure
 from veil.scene import Scene
-from veil.studies.localization.form_answers import Variant
-from veil.studies.localization.held_out import DELTA, Outcome
-from veil.studies.localization.tile_exits import ExitStudy
-from veil.studies.mapping.reconstruction import Run
+from veil.trials.form_answers import Variant
+from veil.trials.held_out import DELTA, Outcome
+from veil.trials.reconstruction_run import Run
+from veil.trials.tile_exits import ExitStudy
 
 ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 
