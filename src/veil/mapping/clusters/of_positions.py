@@ -19,12 +19,12 @@ from veil.mapping.agreement import agreement_weights, consistent_groups, explain
 from veil.mapping.check import checked
 from veil.mapping.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
 from veil.mapping.clusters.pieces import Piece, merged, piece_of
+from veil.mapping.clusters.repeated import doubted_pairs
 from veil.mapping.clusters.view_graph import Cluster, ClusterOptions
 from veil.mapping.colmap import Colmap, Stopped
 from veil.mapping.images import MapImage, Pair, impossible
 from veil.mapping.options import MapOptions
 from veil.mapping.points import IMAGES_AT_ONCE, NoMap, build_map
-from veil.mapping.repeated import doubted_pairs
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.verification import Verification
 from veil.matching.neighbors import Matches

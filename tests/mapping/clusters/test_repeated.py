@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veil.mapping.repeated import ambiguous_features, chosen_side, doubted_pairs, missing_around
+from veil.mapping.clusters.repeated import ambiguous_features, chosen_side, doubted_pairs, missing_around
 from veil.mapping.verification import VerifiedPair
 from worlds.streets import Street, street
 
