@@ -20,9 +20,8 @@ from veil.errors import InputError, Remedy, VeilError, remedies_of, sentence
 ROOT = Path(__file__).parents[2]
 PACKAGES = [path for path in (ROOT / "src/veil", ROOT / "faces/veil_faces", ROOT / "lab/veil_lab") if path.is_dir()]
 FLAG = re.compile(r"(?<![\w-])--[a-z]")
-COMMAND = re.compile(
-    r"(`|: |run )veil (" + "|".join({name.split()[0] for name in (*veil.cli.COMMANDS, *veil.cli.PACKAGES)}) + r")\b"
-)
+NAMES = {name.split()[0] for name in (*veil.cli.COMMANDS, *veil.cli.PACKAGES)}
+COMMAND = re.compile(rf"(`|: |run )veil ({'|'.join(NAMES)})\b")
 
 
 def modules() -> Iterator[tuple[Path, ast.Module]]:
