@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.map_check import MIN_NECK, MapCheck
 from veil.mapping.agreement import agreement_weights, consistent_groups, explained_shares
 from veil.mapping.check import checked, thinnest_cut
@@ -40,7 +40,8 @@ CONTRADICTS = "the map contradicts its pairs with the other images"
 class NoMap:
     """The answer where no map could be built.
 
-    - `reason`: a sentence that says why, and what may help.
+    - `reason`: a sentence that says why.
+    - `remedy`: what may help, any one of them; empty where nothing is known to.
     - `left_out`: by image name, why single images could not be mapped.
     - `check`: numbers that speak against a map that was built and refused; None if there was none.
     """
@@ -48,6 +49,7 @@ class NoMap:
     reason: str
     left_out: Mapping[str, str] = field(default_factory=dict)
     check: MapCheck | None = None
+    remedy: tuple[Remedy, ...] = ()
 
 
 def build_map(
@@ -81,7 +83,7 @@ def build_map(
         if stopped is not None:
             return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
         if not verification.pairs:
-            return NoMap(_too_weak(len(matches)), left_out)
+            return _too_weak(len(matches), left_out)
         mapper = Mapper(images, options, workdir, colmap, verification, FromPairs(images, options, verification), progress)
         return mapped(_NewMap(mapper, gravity or {}, left_out))
 
@@ -125,10 +127,10 @@ class FromPairs:
         models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
         models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
         if not models:
-            return NoMap(_too_weak(len(self.verification.pairs)))
+            return _too_weak(len(self.verification.pairs))
         folder, best = max(models.items(), key=lambda item: (item[1].num_reg_images(), item[1].num_points3D()))
         if best.num_reg_images() < min(self.options.min_model_images, len(self.images)):
-            return NoMap(_too_weak(len(self.verification.pairs)))
+            return _too_weak(len(self.verification.pairs))
         return folder, scene_of(best, self.images)
 
 
@@ -316,8 +318,15 @@ class _NewMap:
         return scene
 
 
-def _too_weak(pairs: int) -> str:
-    return (
-        f"none of {pairs} pairs of images gave enough matches for a start; take photographs with more overlap, extract with "
-        "--first-octave -1, or lift to a smaller m; words need a larger epsilon to map than to localize"
+def _too_weak(pairs: int, left_out: Mapping[str, str] | None = None) -> NoMap:
+    """The answer where no two images gave enough matches for a start."""
+    return NoMap(
+        f"none of {pairs} pairs of images gave enough matches for a start",
+        left_out or {},
+        remedy=(
+            Remedy("give", "photographs with more overlap"),
+            Remedy("give", "SiftOptions.first_octave", "-1"),
+            Remedy("lower", "Profile.m"),
+            Remedy("raise", "HideInWords.epsilon"),
+        ),
     )

@@ -92,7 +92,7 @@ class _LineJob:
             return self._in_clusters(graph)
         first = self._mapped(graph)
         if isinstance(first, NoMap):
-            return NoMap(first.reason)
+            return NoMap(first.reason, remedy=first.remedy)
         scenes = [scene_of(first, images)]
         if self.base is None:
             with self.steps("mapping the rest") as bar:
@@ -123,7 +123,7 @@ class _LineJob:
                 progress=bar,
             )
         if isinstance(found, NoMap):
-            return NoMap(found.reason)
+            return NoMap(found.reason, remedy=found.remedy)
         first, *further = (scene_of(item, images) for item in found.maps)
         mapped = {name for scene in (first, *further) for name in scene.images}
         refused = {name: reason for item in found.maps for name, reason in item.refused.items()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.files.checkpoints import working_folder
 from veil.files.cluster_results import OF_POSITIONS
@@ -79,7 +79,10 @@ def map_positions(
     placed = {}
     for name, image in images.items():
         if isinstance(image.positions, Lines):
-            raise InputError(f"{name} hides its positions and others do not; map them apart, or release all with --lines")
+            raise InputError(
+                f"{name} hides its positions and others do not",
+                remedy=(Remedy("give", "images of one kind"), Remedy("give", "Protection.lines")),
+            )
         placed[name] = map_image(image)
     if len(placed) < 2:
         raise InputError(f"a map needs at least two images, got {len(placed)}")

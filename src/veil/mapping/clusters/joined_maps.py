@@ -114,7 +114,8 @@ def joined(
         else:
             maps[number] = answer
     if not maps:
-        return NoMap("; ".join(reasons) or "no cluster gave a map", work.left_out)
+        remedy = tuple(dict.fromkeys(item for a in answers.values() if isinstance(a, NoMap) for item in a.remedy))
+        return NoMap("; ".join(reasons) or "no cluster gave a map", work.left_out, remedy=remedy)
     numbers = list(maps)
     pieces = {k: work.piece(found) for k, found in maps.items()}
     result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])

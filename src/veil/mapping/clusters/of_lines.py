@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.mapping import NoMap
 from veil.mapping.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
 from veil.mapping.clusters.pieces import Piece, homes, merged
@@ -44,7 +44,7 @@ def map_line_cluster(task: LineClusterTask) -> LineMap | NoMap:
     try:
         return map_from_lines(task.images, task.graph, options=task.options)
     except InputError as error:  # too few of its images have gravity, say; other clusters may do
-        return NoMap(str(error))
+        return NoMap(error.cause, remedy=error.remedy)
 
 
 def map_lines_in_clusters(
@@ -68,7 +68,7 @@ def map_lines_in_clusters(
     counts = shared_tracks(build_tracks(graph))
     parts = cut(counts, clusters, LEAST_IMAGES)
     if not parts:
-        return NoMap("no four images share enough tracks; take photographs with more overlap")
+        return NoMap("no four images share enough tracks", remedy=(Remedy("give", "photographs with more overlap"),))
     tasks = [
         LineClusterTask(
             images={name: views[name] for name in sorted(part.names)},

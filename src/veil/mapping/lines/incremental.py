@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.geometry.rigid import Rigid
 from veil.map_check import LineMapCheck
 from veil.mapping.lines.certainty import checked
@@ -95,9 +95,11 @@ def map_from_lines(
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if halves := of_two_halves(views):
-        return NoMap(HALVES.format(", ".join(halves[:3])))
+        return NoMap(HALVES.format(", ".join(halves[:3])), remedy=(Remedy("give", "HideInLines.options"),))
     if all(view.lines.gravity is None for view in views.values()):
-        raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
+        raise InputError(
+            "no image has gravity, which the seed needs of four images of a place", remedy=Remedy("give", "HideInLines.gravity")
+        )
     problem = mapping_problem(views, graph)
     if resume is not None:
         return _unless_doubtful(
@@ -113,7 +115,8 @@ def map_from_lines(
         if trials.extended:
             break
     if not tried:
-        return NoMap("no four images with gravity share enough tracks; take photographs with more overlap")
+        more = (Remedy("give", "photographs with more overlap"),)
+        return NoMap("no four images with gravity share enough tracks", remedy=more)
     if trials.best is None:
         # Such a reconstruction, once resumed, could not be told from one of a seed beyond chance, so no checkpoint is written.
         trials.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
