@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from veil.attacks.time_budget import TimeBudget
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding
-from veil.audit.on_pictures import Reconstruction
+from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import Breach, Rule
 from veil.audit.verdict import NOT_TESTED, Verdict
 
@@ -28,7 +28,7 @@ class Outcome:
     facts: Mapping[str, object]
     findings: Sequence[Finding]
     not_looked_at: Mapping[str, str]
-    pictures: Sequence[Reconstruction]
+    pictures: Sequence[DrawnPicture]
     epsilons: Mapping[str, float]
     delta: float
     measured: EpsilonBound | None

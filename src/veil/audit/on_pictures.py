@@ -32,7 +32,7 @@ PICTURE_WORK = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reconstruction:
+class DrawnPicture:
     """Picture of one release, drawn from what `attack` recovered.
 
     `features` is the number of pixels of the sparse map that hold a feature. `quality` is None without the photograph.
@@ -64,7 +64,7 @@ def reconstructions(
     photograph: UInt8[np.ndarray, "_ _ 3"] | None = None,
     time: TimeBudget | None = None,
     progress: StepProgress = ignore_steps,
-) -> list[Reconstruction]:
+) -> list[DrawnPicture]:
     """Pictures of one release: of the raw features, of what attacks recovered, and by direct inversion of the release.
 
     `inverters` holds a network for each kind of map: "raw" for the first two, the kind of the form for the last. At most
@@ -84,7 +84,7 @@ def reconstructions(
         count.begin(f"{item.name} picture", PICTURE_WORK)
         rgb = inverters[sparse.kind].invert([sparse])[0]
         measured = None if original is None else quality(original, rgb)
-        pictures.append(Reconstruction(release=item.name, attack=attack, features=len(sparse), rgb=rgb, quality=measured))
+        pictures.append(DrawnPicture(release=item.name, attack=attack, features=len(sparse), rgb=rgb, quality=measured))
     return pictures
 
 

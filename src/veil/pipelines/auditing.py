@@ -18,7 +18,7 @@ from veil.attacks.time_budget import AUDIT_SECONDS, TimeBudget
 from veil.audit.audit_result import Outcome
 from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.ground_truth import Truth, find_truth
-from veil.audit.on_pictures import Reconstruction, reconstructions
+from veil.audit.on_pictures import DrawnPicture, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
 from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
@@ -43,7 +43,7 @@ ReadPhotograph = Callable[[str], np.ndarray | None]
 
 
 @runtime_checkable
-class Steps(Protocol):
+class AuditSteps(Protocol):
     """Type of what shows progress: `steps("attacking")` is a context whose value is called as each step begins.
 
     It is called with the step's name, the work that was done before it, and the work of all steps.
@@ -118,7 +118,7 @@ def run_audit(
     ledger: Path | None = None,
     facts: Mapping[str, object] | None = None,
     engine: Engine | None = None,
-    steps: Steps = silent,
+    steps: AuditSteps = silent,
 ) -> Audit:
     """Attack one's own releases with every known attack, and report what each recovers (docs/theory/audit.md).
 
@@ -136,7 +136,7 @@ def run_audit(
     - `facts`: entries about the release that are copied into the record.
     - `engine`: attacks several releases at a time, in processes or on a cluster; by default one after another in this process.
       Each then has an equal part of the time. Pictures are drawn in this process.
-    - `steps`: shows progress, see `Steps`.
+    - `steps`: shows progress, see `AuditSteps`.
 
     Raises InputError for no releases, or releases of several kinds, a database that does not fit them, or originals of other
     photographs.
@@ -154,7 +154,7 @@ def run_audit(
     spent = epsilons(releases.values(), DELTA) | _session(ledger)
     left = max(options.seconds - allowed.used_seconds, PICTURES_SHARE * options.seconds)
     rest = TimeBudget(left, turns=max(1, pictured), shares=TIME_SHARES)
-    pictures: list[Reconstruction] = []
+    pictures: list[DrawnPicture] = []
     with steps("pictures") as tell:
         count = StepCount(tell, len(examined[:pictured]))
         for item in examined[:pictured]:
@@ -208,7 +208,7 @@ def _remarks(
 
 
 def _truths(
-    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: Steps
+    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: AuditSteps
 ) -> dict[str, Truth]:
     """The originals behind each release, by its name. Raises InputError if a release is of another photograph."""
     truths = {}

@@ -19,7 +19,7 @@ from veil.features import Features
 from veil.files.atomic import write_bytes, write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import HELD_OUT as HELD_OUT
-from veil.files.examples import Example, lund_door, other_place
+from veil.files.examples import ExamplePlace, lund_door, other_place
 from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.files.vocabularies import write_vocabulary
@@ -139,7 +139,7 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
 class _Material:
     """The demo's photographs as features, and where each picture lies."""
 
-    example: Example
+    example: ExamplePlace
     features: dict[str, Features]
     strangers: dict[str, Features]
     gravity: dict[str, np.ndarray]
@@ -215,7 +215,7 @@ def _from_lines(material: _Material, workers: int, steps: Steps) -> LineMapSecti
     return LineMapSection(run=found, reference=material.example.poses, name=shown, view=view)
 
 
-def _extent(example: Example) -> float:
+def _extent(example: ExamplePlace) -> float:
     """Diagonal of the box around the reference cameras: the only scale that the reference fixes."""
     centers = np.array([pose.center for pose in example.poses.values()])
     return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))

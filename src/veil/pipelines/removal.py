@@ -53,7 +53,7 @@ def forgetting(folder: Path | str) -> Forget:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Receipt:
+class RemovalReceipt:
     """Record of a removal: what went, and which files were written. It holds no descriptor, position or line.
 
     - `map`: folder of the map that was given.
@@ -114,7 +114,7 @@ class Receipt:
 
 def remove_from_map(
     folder: Path | str, names: Collection[str], *, output: Path | str | None = None, forget: Forget | None = None
-) -> Receipt | NoMap:
+) -> RemovalReceipt | NoMap:
     """Remove images from a map, or say why no map would be left; then nothing is written.
 
     - `folder`: a map that `veil map` wrote.
@@ -169,7 +169,7 @@ def remove_from_map(
         replace_models(folder, left)
     else:
         write_models(new, left)
-    return Receipt(
+    return RemovalReceipt(
         map=folder,
         output=new or folder,
         removals=tuple(removals),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
-from veil.audit.on_pictures import Reconstruction
+from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
 from veil.audit.run import Examined
 from veil.cli.common import (
@@ -278,7 +278,7 @@ def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
 
 
 def _shown(
-    examined: list[Examined], originals: Originals | None, reconstructed: list[Reconstruction], most: int = 6
+    examined: list[Examined], originals: Originals | None, reconstructed: list[DrawnPicture], most: int = 6
 ) -> list[Shown]:
     """Pictures of the first `most` releases for the report."""
     shown = []
