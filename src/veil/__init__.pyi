@@ -25,10 +25,16 @@ from veil.geometry.gravity import Gravity as Gravity
 from veil.geometry.gravity import NoGravity as NoGravity
 
 # Protection and release
+from veil.files.client import Entry as Entry
+from veil.files.client import Ledger as Ledger
 from veil.ldp.budget import Budget as Budget
+from veil.ldp.budget import Charge as Charge
 from veil.ldp.composition import basic_epsilon as basic_epsilon
 from veil.ldp.composition import composed_epsilon as composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
+from veil.mechanisms.lines import ConvergentOptions as ConvergentOptions
+from veil.mechanisms.lines import LineOptions as LineOptions
+from veil.mechanisms.lines import ParallelOptions as ParallelOptions
 from veil.mechanisms.profile import Profile as Profile
 from veil.mechanisms.profile import hardened as hardened
 from veil.mechanisms.profile import paper as paper
@@ -51,6 +57,7 @@ from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
 from veil.ldp.guarantee import LocalDP as LocalDP
 from veil.ldp.guarantee import NoProof as NoProof
 from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
+from veil.pipelines.uploads import LoadedImage as LoadedImage
 from veil.pipelines.uploads import read_messages as read_messages
 from veil.wire.codec import decode as decode
 from veil.wire.codec import encode as encode
@@ -64,6 +71,7 @@ from veil.codebooks.codebook import Provenance as Provenance
 from veil.codebooks.compression import Pca as Pca
 from veil.codebooks.decoys import DecoyPool as DecoyPool
 from veil.codebooks.dictionary import Dictionary as Dictionary
+from veil.codebooks.eight_bits import EightBitWords as EightBitWords
 from veil.files.codebooks import bundled_codebook as bundled_codebook
 from veil.files.codebooks import read_codebook as read_codebook
 from veil.files.codebooks import write_codebook as write_codebook
@@ -75,9 +83,11 @@ from veil.mapping.lines.check import LineMapCheck as LineMapCheck
 from veil.mapping.points import NoMap as NoMap
 from veil.pipelines.built_maps import BuiltMap as BuiltMap
 from veil.pipelines.built_maps import MappingOptions as MappingOptions
+from veil.pipelines.chosen_matches import MatchingWork as MatchingWork
 from veil.pipelines.mapping import map_images as map_images
 from veil.pipelines.maps import Map as Map
 from veil.pipelines.pair_choice import PairChoice as PairChoice
+from veil.pipelines.steps import Steps as Steps
 from veil.scene import MappedImage as MappedImage
 from veil.scene import Scene as Scene
 
@@ -125,6 +135,7 @@ from veil.wire.receipts import Receipt as Receipt
 
 # The audit
 from veil.attacks.attack import Attack as Attack
+from veil.attacks.distribution.learned_model import LearnedModel as LearnedModel
 from veil.attacks.registry import ATTACKS as ATTACKS
 from veil.audit.audit_result import Outcome as Outcome
 from veil.audit.epsilon import EpsilonBound as EpsilonBound
@@ -137,15 +148,20 @@ from veil.audit.policy import Breach as Breach
 from veil.audit.policy import Rule as Rule
 from veil.audit.policy import parse_rule as parse_rule
 from veil.audit.verdict import Verdict as Verdict
+from veil.files.learned_models import read_learned_model as read_learned_model
+from veil.inversion.maps import Inverts as Inverts
 from veil.inversion.quality import Quality as Quality
 from veil.pipelines.attacker import Attacker as Attacker
 from veil.pipelines.auditing import Audit as Audit
 from veil.pipelines.auditing import AuditOptions as AuditOptions
+from veil.pipelines.auditing import AuditSteps as AuditSteps
+from veil.pipelines.auditing import load_inverters as load_inverters
 from veil.pipelines.auditing import run_audit as run_audit
 
 # Engines
 from veil.engine import open_engine as open_engine
 from veil.engine.protocol import Engine as Engine
+from veil.engine.protocol import Shared as Shared
 
 # Errors
 from veil.errors import FileFormatError as FileFormatError

@@ -43,6 +43,8 @@ class Attack:
     - `run`: runs it on a `Target` and returns an `Attempt`; raises CannotRun (or another VeilError) with the reason why it
       cannot be run there.
     - `time_share`: its part of an audit's processor time (0: it compares all features with each other and is not cut).
+
+    Not public: `run`.
     """
 
     name: str

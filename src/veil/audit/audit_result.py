@@ -16,12 +16,16 @@ from veil.audit.verdict import NOT_TESTED, Verdict
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """Result of an audit: findings, pictures, epsilons, verdict and broken rules of the releases in `messages`.
+    """Result of an audit of the releases in `messages`.
 
+    `findings` are those of the attacks, `pictures` what was drawn of the releases, `verdict` sums both up, and `breaches` are
+    those of the `rules`. `have_originals` tells whether the originals were given.
     `facts` describe the releases. `not_looked_at` gives, by attack, why attacks on other kinds of release had nothing to look
     at. `epsilons` (by unit, at `delta`) are those that words carry, and that of the ledger's session; `measured` is the lower
     bound that runs of their mechanism show. `time` and `picture_time` hold what the attacks, and those behind the pictures,
     were allowed and took.
+
+    Not public: `time`, `picture_time`.
     """
 
     messages: Sequence[str]

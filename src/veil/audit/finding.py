@@ -41,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Within:
-    """Share of features whose estimate is less than `limit` from the truth, in units of descriptors or in pixels."""
+    """The `share` of features whose estimate is less than `limit` from the truth, in units of descriptors or in pixels."""
 
     limit: float
     share: Share
@@ -49,7 +49,10 @@ class Within:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Score:
-    """Comparison of an attack's estimates with the originals. Undecided features count as not recovered in every share.
+    """Comparison of an attack's estimates with the originals.
+
+    `exact`, `within` and `identified` are shares by how near an estimate is, `mean_distance` and `median_distance` are of those
+    that were made. Undecided features count as not recovered in every share.
 
     Distances are those of descriptors in the space that was lifted, or pixels for positions (`unit` "px"). `recovered` is the
     share that counts in verdicts and policies: features within 0.1 (5 px) of the truth, or whose right word was named.
@@ -79,7 +82,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Finding:
-    """Result of one attack over all audited releases.
+    """Result of one `attack` over all audited releases; rules may name its `family`, too.
 
     `assumes` says what the attacker needs besides the release; `hypothetical` marks an oracle, which nobody has and which
     counts in no verdict. `skipped` says why the attack was not run, or "". Of `wanted` features `features` were attacked: fewer

@@ -33,7 +33,7 @@ PICTURE_WORK = 0.5
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnPicture:
-    """Picture of one release, drawn from what `attack` recovered.
+    """Picture `rgb` of one `release`, drawn from what `attack` recovered.
 
     `features` is the number of pixels of the sparse map that hold a feature. `quality` is None without the photograph.
     """

@@ -75,7 +75,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Breach:
-    """Breach of a rule, with the reason `why`.
+    """Breach of `rule`, with the reason `why`.
 
     A rule that could not be judged counts as broken, too, or a policy could pass by running nothing.
     """

@@ -24,7 +24,7 @@ NOT_TESTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Verdict of an audit: a grade, its reason in one sentence (`headline`), and further sentences."""
+    """Verdict of an audit: a `grade`, its reason in one sentence (`headline`), and further `sentences`."""
 
     grade: Grade
     headline: str

@@ -16,7 +16,7 @@ from veil.localization.by_distance import NoPose
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteMap:
-    """A map of a server: `id`, `name`, whether it holds images, and `facts`, all that the server says of it."""
+    """A map of a server: `id`, `name`, whether it holds images (`mapped`), and `facts`, all that the server says of it."""
 
     id: str
     name: str
@@ -46,7 +46,13 @@ class Accepted:
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """How far a job is: `state` ("queued", "running", "done", "failed", "cancelled"), its step, and what came of it."""
+    """State of a job of a server.
+
+    - `id`: its name.
+    - `state`: "queued", "running", "done", "failed" or "cancelled".
+    - `step`: its present step, of which `done` of `total` parts are done.
+    - `result`: what came of it, as JSON values.
+    """
 
     id: str
     state: str

@@ -20,13 +20,18 @@ Kind = Literal["centroids", "descriptors"]
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """The origin of a codebook: enough to judge its license and to refuse one's own photographs as decoys."""
+    """The origin of a codebook: enough to judge its license and to refuse one's own photographs as decoys.
+
+    - `source`, `license`: where the photographs come from, and their license.
+    - `image_count`, `descriptor_count`: number of photographs, and of their descriptors.
+    - `image_digests`: first 8 bytes (hex) of each photograph's digest.
+    """
 
     source: str
     license: str
     image_count: int
     descriptor_count: int
-    image_digests: tuple[str, ...] = ()  # first 8 bytes (hex) of each source picture's digest
+    image_digests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +50,8 @@ class Codebook:
 
     Raises InputError for fewer than two words and for words that are zero or not finite, RangeError for
     impossible `slices`.
+
+    Not public: `compression`.
     """
 
     kind: ClassVar[Kind]

@@ -20,7 +20,11 @@ VARIANCE_KEPT = 0.867
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pca:
-    """A public linear compression: x -> axes @ (x - mean), rows of `axes` orthonormal, largest variance first."""
+    """A public linear compression: x -> axes @ (x - mean).
+
+    - `mean`, float32 (dim,): of the descriptors that it was fitted to.
+    - `axes`, float32 (reduced, dim): orthonormal rows, largest variance first.
+    """
 
     mean: Float32[np.ndarray, "dim"]
     axes: Float32[np.ndarray, "reduced dim"]

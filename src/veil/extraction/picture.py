@@ -39,8 +39,13 @@ class Picture:
     rgb: UInt8[np.ndarray, "height width 3"] | None = None
 
 
-def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object], camera: Camera | None) -> Picture:
-    """The `Picture` of upright RGB pixels; `exif` is the Exif IFD, `camera`, if given, overrides what it says.
+def picture(
+    rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object] | None = None, camera: Camera | None = None
+) -> Picture:
+    """The `Picture` of upright pixels `rgb`, such as a frame of a video.
+
+    - `exif`: the Exif IFD, from which the focal length is read; without it the focal length is a guess.
+    - `camera`: intrinsics in pixels of this image, in place of what `exif` says.
 
     Raises InputError if the image is too small to hold a feature, the camera is for another size, or its intrinsics are
     impossible (RangeError).
@@ -59,7 +64,7 @@ def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object]
         gray[top : top + _ROWS] = (rows.astype(np.float32) @ _LUMA + 0.5).astype(np.uint8)
         digest.update(rows.data)
     if camera is None:
-        camera = guessed(width, height, focal_px=focal_from_exif(exif, width, height))
+        camera = guessed(width, height, focal_px=focal_from_exif(exif or {}, width, height))
     return Picture(gray=gray, camera=checked_camera(camera), digest=digest.digest(), rgb=rgb)
 
 

@@ -112,6 +112,8 @@ class Ledger:
 
     `path` is its file, `is_new` whether it was made now. Raises FileFormatError if the file is no ledger, is damaged or belongs
     to another user, InputError if `folder` cannot hold one.
+
+    Not public: `require_secret`, `record`.
     """
 
     def __init__(self, folder: Path) -> None:

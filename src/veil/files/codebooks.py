@@ -125,7 +125,7 @@ def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
 
 
 def bundled_codebook(descriptor: str = "sift") -> Codebook:
-    """The bundled codebook of a descriptor: public centroids with the PCA of the hardened profile.
+    """The bundled codebook of a `descriptor`: public centroids with the PCA of the hardened profile.
 
     Of a descriptor that none is bundled for, that of SIFT (L2): whoever uses it is told that it does not fit.
     """

@@ -86,7 +86,8 @@ def holds_gravity(path: Path) -> bool:
 def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:
     """Write the table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
 
-    It is of photographs, so the file is for its owner alone. Raises InputError for names that the table cannot hold.
+    `path` is its file (.csv), `readings` are by image name. The file is of photographs, and for its owner alone. Raises
+    InputError for names that the table cannot hold.
     """
     require_names(readings)
     buffer = io.StringIO()

@@ -45,7 +45,7 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
 
 
 def read_learned_model(path: Path) -> LearnedModel:
-    """Read networks that `write_learned_model` wrote. Raises FileFormatError for any other file."""
+    """The networks of attacks in the file `path`, which `veil attacks train` wrote. Raises FileFormatError for another file."""
     try:
         require_filled(path)
         with np.load(path, allow_pickle=False) as stored:

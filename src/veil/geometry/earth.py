@@ -56,6 +56,8 @@ def geodetic_of_ecef(points: Float64[np.ndarray, "*batch 3"]) -> Float64[np.ndar
 class EarthFrame:
     """A frame whose origin is a place and whose axes point east, north and up there (a local tangent plane, in meters).
 
+    - `latitude_deg`, `longitude_deg`, `height_m`: the place on WGS 84, in degrees and in meters above the ellipsoid.
+
     Raises RangeError for a place that is none.
     """
 

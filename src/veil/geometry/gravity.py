@@ -29,6 +29,9 @@ _CAM_FROM_DEVICE = {
 class Gravity:
     """Down in the camera frame as a unit vector, and its standard deviation about the worse axis if that is known.
 
+    - `direction`, float64 (3,): of any length when it is given, of length 1 from then on.
+    - `sigma_deg`: in degrees; None if it is unknown.
+
     Raises InputError for an unusable direction, RangeError for a spread that is not positive and finite.
     """
 

@@ -14,7 +14,11 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Similarity:
-    """A similarity, x_b = scale * rotation @ x_a + translation, in any number of dimensions."""
+    """A similarity, x_b = scale * rotation @ x_a + translation, in any number of dimensions.
+
+    - `scale`: units of frame b in a unit of frame a.
+    - `rotation`, float64 (dim, dim), and `translation`, float64 (dim,), in units of frame b.
+    """
 
     scale: float
     rotation: Float64[np.ndarray, "dim dim"]

@@ -98,6 +98,8 @@ class LightGlue:
     - `family`: the descriptors that it was trained for, such as "aliked", or None for weights that veil does not know.
     - `projection`, `frequencies`, `layers`: its weights.
     - `options`: when it stops, and which matches it tells.
+
+    Not public: its members.
     """
 
     digest: str

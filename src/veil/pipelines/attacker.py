@@ -41,6 +41,8 @@ class Attacker:
     - `where`: a map of the place.
     - `model`: networks of `veil attacks train`; None: the bundled ones, where they are for the release's space.
     - `seed`: of what is learned from the photographs.
+
+    Not public: `knowledge`, `own_descriptors`.
     """
 
     codebook: Codebook | None = None

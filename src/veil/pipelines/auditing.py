@@ -26,7 +26,9 @@ from veil.engine import Engine
 from veil.errors import RangeError
 from veil.features import Features
 from veil.files.client import LEDGER, read_ledger
+from veil.files.inverters import bundled_inverter, read_weights
 from veil.forms import Subsets
+from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
@@ -84,14 +86,14 @@ class AuditOptions:
         if not self.seconds > 0:
             raise RangeError(f"seconds must be positive (inf: no limit), got {self.seconds!r}")
 
-    @property
-    def effort(self) -> Effort:
-        """Number of features, seed and threads of the attacks: the features asked for, else as many as the rules need."""
-        usual = Effort(seed=self.seed, threads=self.threads)
-        if self.features is not None:
-            return replace(usual, features=self.features)
-        every, structural = least_features(self.rules, LIFTED), least_features(self.rules, STRUCTURAL)
-        return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
+
+def _effort(options: AuditOptions) -> Effort:
+    """Number of features, seed and threads of the attacks: the features asked for, else as many as the rules need."""
+    usual = Effort(seed=options.seed, threads=options.threads)
+    if options.features is not None:
+        return replace(usual, features=options.features)
+    every, structural = least_features(options.rules, LIFTED), least_features(options.rules, STRUCTURAL)
+    return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,10 +103,21 @@ class Audit:
     - `outcome`: findings with their intervals, verdict, broken rules, epsilons and pictures; `outcome.as_json()` is the record
       of docs/reference/json.md.
     - `examined`: each release with every attack that was tried on it and, with the originals, the truth about its features.
+
+    Not public: `examined`.
     """
 
     outcome: Outcome
     examined: Sequence[Examined]
+
+
+def load_inverters(*weights: Path | str) -> dict[Kind, Inverts]:
+    """The networks that draw pictures for `run_audit`, by what they read: the bundled one for raw SIFT, and those of files.
+
+    `weights` are files that `veil inversion train` wrote. Raises FileFormatError for another file.
+    """
+    given = [read_weights(Path(path)) for path in weights]
+    return {item.kind: PlainInverter(item) for item in (bundled_inverter(), *given)}
 
 
 def run_audit(
@@ -144,7 +157,7 @@ def run_audit(
     options, attacker = options or AuditOptions(), attacker or Attacker()
     knowledge = attacker.knowledge(list(releases.values()))
     truths = {} if originals is None else _truths(releases, originals, knowledge, steps)
-    effort, pictured = options.effort, options.pictured if networks else 0
+    effort, pictured = _effort(options), options.pictured if networks else 0
     allowed = TimeBudget(options.seconds * (1 - PICTURES_SHARE), turns=len(releases), shares=TIME_SHARES)
     with steps("attacking") as tell:
         examined = examine(

@@ -54,6 +54,8 @@ class MatchingWork:
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
     - `matched`, `counts`: the pairs that were matched are added to it, and their numbers of matches.
     - `tell`: called with a sentence on what is going to be matched.
+
+    Not public: `store`, `files`, `engine_from`, `network`, `matched`, `counts`.
     """
 
     store: MatchStore | None = None

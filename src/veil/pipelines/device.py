@@ -26,6 +26,8 @@ class DeviceRelease:
     - `released_as`: name of the release in the ledger, hex digits and dashes; only who has the secret can link it to the image.
     - `made`: the upload with facts that stay on the device, such as its epsilon.
     - `notes`: sentences that the user should read.
+
+    Not public: `made`.
     """
 
     message: bytes

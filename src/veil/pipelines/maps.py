@@ -34,6 +34,8 @@ class Map:
 
     Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary. The index for queries
     by distance is found there too, and otherwise made by `with_point_index` alone: small maps need none.
+
+    Not public: `index_for`, `point_index`, `with_point_index`, `ranked_images`.
     """
 
     scene: Scene

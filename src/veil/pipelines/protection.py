@@ -73,6 +73,8 @@ class HideInSubspaces:
     - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own
       (`veil codebook build --decoy-pool`).
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
+
+    Not public: `make`.
     """
 
     profile: Profile | None = None
@@ -160,6 +162,8 @@ class HideInWords:
     - `allow_private_dictionary`: accepts a dictionary made from one's own photographs, which is refused otherwise.
 
     A release checks them: RangeError for an epsilon, m, delta or number of features outside its range.
+
+    Not public: `make`.
     """
 
     epsilon: float
@@ -251,6 +255,8 @@ class Protection:
       positions; None: it is not sent. Lines have their own. No guarantee covers it (docs/theory/words_upright.md).
 
     Raises InputError for gravity with lines, or for one that no camera has.
+
+    Not public: `make`, `positions_key`.
     """
 
     descriptors: HideInSubspaces | HideInWords

@@ -106,7 +106,10 @@ class CutReport:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CutMap:
-    """A map's tiles: the manifest, a record a tile (the tile and its proof), and what was left out."""
+    """A map's tiles: the `manifest`, `records` (each a tile with its proof), and a `report` of what was left out.
+
+    Not public: `manifest`.
+    """
 
     manifest: Manifest
     records: UInt8[np.ndarray, "tiles size"]

@@ -58,6 +58,8 @@ class Fetched:
     - `refused`: what was wrong with wanted tiles, by index, also where a kept one could stand in. Tell the user, and never the
       server: whoever changed a tile would learn whether this device wanted it.
     - `asked`: number of records that were asked for; 0 offline.
+
+    Not public: `tiles`.
     """
 
     tiles: tuple[Tile, ...]
@@ -71,6 +73,8 @@ class TileFetcher:
     Dummies are uniformly random among the other tiles, from the operating system's generator. All that is fetched and proved is
     kept in the cache. It stands in for wanted tiles that come back changed, and changes nothing in what is asked for. With
     `offline` nothing is sent at all, whatever is kept, and wanted tiles that are not kept are refused.
+
+    Not public: its members.
     """
 
     def __init__(

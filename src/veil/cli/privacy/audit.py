@@ -39,11 +39,8 @@ from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import home
 from veil.files.codebooks import read_codebook
-from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.learned_models import read_learned_model
 from veil.files.tiles import holds_tiles
-from veil.inversion.forward import PlainInverter
-from veil.inversion.maps import Inverts, Kind
 from veil.pipelines.attacker import Attacker
 from veil.pipelines.auditing import AuditOptions, run_audit
 from veil.pipelines.maps import Map
@@ -206,7 +203,7 @@ def _audit(arguments: argparse.Namespace) -> int:
             originals=originals.features if originals else None,
             attacker=attacker,
             options=options,
-            networks=_inverters(arguments),
+            networks=load_inverters(*arguments.inverter) if arguments.pictures else {},
             read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
             ledger=arguments.ledger or home(),
             facts=_facts(releases, arguments.release),
@@ -267,14 +264,6 @@ def _facts(releases: Mapping[str, Message], path: Path) -> dict:
         features = sum(len(message) for message in releases.values())
         facts = {"releases": f"{len(releases)}, {features} features in all; the first of them:"} | facts
     return facts
-
-
-def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
-    """Inversion networks by what they read: the bundled one for raw descriptors, unless --inverter gives another such one."""
-    if not arguments.pictures:
-        return {}
-    given = [read_weights(path) for path in arguments.inverter]
-    return {weights.kind: PlainInverter(weights) for weights in [bundled_inverter(), *given]}
 
 
 def _shown(

@@ -34,12 +34,16 @@ ROUNDS = 4  # of local optimization after each new best pose
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedOptions:
-    """Settings of the grouped search, whose iterations are samples. Raises RangeError for values out of range.
+    """Options of the search among groups of candidates, whose iterations are samples.
 
-    The search ends, after `min_iterations` at least and `max_iterations` at most, when with probability `confidence` one sample
-    has held inliers only; or after `max_seconds` of the processor, of all threads together. Other work of the machine does not
-    count, nor do the first samples, which may compile code. With `max_seconds` results depend on how fast the processor is, so
-    it is None by default.
+    - `confidence`: the search ends when with this probability one sample has held inliers only.
+    - `min_iterations`, `max_iterations`: the least and the largest number of samples.
+    - `max_seconds`: the search ends after this time of the processor, of all threads together; None: no limit. Other work of
+      the machine does not count, nor do the first samples, which may compile code. With a limit results depend on how fast the
+      processor is.
+    - `seed`: of the samples.
+
+    Raises RangeError for values out of range.
     """
 
     confidence: float = 0.9999
