@@ -15,6 +15,7 @@ from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.geometry.views import MapViews, map_views
 from veil.map_check import MapCheck
+from veil.one_line import one_line
 from veil.space import Space
 
 
@@ -37,6 +38,8 @@ class MappedImage:
     form: Form
     lines: Lines | None = None
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if self.lines is not None and len(self.lines) != len(self.keypoints):
             raise InputError(f"image {self.name!r}: {len(self.lines)} lines for {len(self.keypoints)} observations")
@@ -53,7 +56,9 @@ class Scene:
 
     `mean_reprojection_error_px` is the mean distance of keypoints to the projections of their points, in pixels. World
     coordinates have an arbitrary scale unless the images' poses were metric. `measured_down` is gravity in the world (unit
-    vector) where it was given apart from the images' lines. `check` says how sure a map of positions was when it was built. Raises InputError for a map without images or points, or with points that are not finite.
+    vector) where it was given apart from the images' lines. `check` says how sure a map of positions was when it was built.
+
+    Raises InputError for a map without images or points, or with points that are not finite.
 
     Not public: `views`.
     """
@@ -63,6 +68,8 @@ class Scene:
     mean_reprojection_error_px: float
     measured_down: Float64[np.ndarray, "3"] | None = None
     check: MapCheck | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not self.images or len(self.points) == 0:

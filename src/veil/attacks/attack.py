@@ -16,6 +16,7 @@ from jaxtyping import Int64
 from veil.attacks.claims import CannotRun, Claim, Estimates, Lists, NamedWords
 from veil.attacks.target import Target
 from veil.errors import VeilError
+from veil.one_line import one_line
 
 Family = Literal["structural", "distribution", "intersection", "repeat", "views", "matches", "positions", "order", "words"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -55,6 +56,8 @@ class Attack:
     modules: tuple[str, ...]
     run: Callable[[Target], Attempt]
     time_share: float = 0.0
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from veil.audit.finding import Finding
 from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import Breach, Rule
 from veil.audit.verdict import NOT_TESTED, Verdict
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,6 +43,8 @@ class Outcome:
     have_originals: bool
     time: TimeBudget
     picture_time: TimeBudget
+
+    __repr__ = one_line
 
     @property
     def told_time(self) -> tuple[str, ...]:

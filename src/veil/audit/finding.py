@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.attacks.attack import Family
+from veil.one_line import one_line
 
 ErrorUnit = Literal["descriptor", "px", "word"]
 # Distance to the truth within which a descriptor is exact, and the distances of the literature's tables.
@@ -30,6 +31,8 @@ class Share:
     low: float
     high: float
 
+    __repr__ = one_line
+
     @property
     def value(self) -> float:
         """Share as a number between 0 and 1; 0 if `total` is 0."""
@@ -45,6 +48,8 @@ class Within:
 
     limit: float
     share: Share
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,6 +75,8 @@ class Score:
     identified: Share | None
     false_certificates: int
     errors: Float64[np.ndarray, "_"]
+
+    __repr__ = one_line
 
     @property
     def shares(self) -> dict[str, Share]:
@@ -106,6 +113,8 @@ class Finding:
     skipped: str = ""
     notes: tuple[str, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
+
+    __repr__ = one_line
 
     @property
     def cut_short(self) -> bool:

@@ -19,6 +19,7 @@ from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
 from veil.inversion.quality import Quality, quality, quality_facts
 from veil.mechanisms.public import publish
+from veil.one_line import one_line
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.space import Space
 from veil.wire.message import Upload
@@ -43,6 +44,8 @@ class DrawnPicture:
     features: int
     rgb: UInt8[np.ndarray, "256 256 3"]
     quality: Quality | None
+
+    __repr__ = one_line
 
     def as_json(self) -> dict:
         """Stable JSON record, as docs/reference/json.md describes it, without the picture."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX, Finding
+from veil.one_line import one_line
 
 Grade = Literal["broken", "leaks", "nothing found"]
 # Least share of recovered features from which a release is called broken, or leaking.
@@ -29,6 +30,8 @@ class Verdict:
     grade: Grade
     headline: str
     sentences: tuple[str, ...]
+
+    __repr__ = one_line
 
     def __str__(self) -> str:
         return f"{self.grade.upper()}: {self.headline}"

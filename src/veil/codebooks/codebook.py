@@ -13,6 +13,7 @@ from jaxtyping import Float32, Int64, UInt8
 
 from veil.codebooks.compression import Compression, Pca
 from veil.errors import InputError, RangeError
+from veil.one_line import one_line
 from veil.space import Normalization, Space
 
 Kind = Literal["centroids", "descriptors"]
@@ -32,6 +33,8 @@ class Provenance:
     image_count: int
     descriptor_count: int
     image_digests: tuple[str, ...] = ()
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,6 +65,8 @@ class Codebook:
     pca: Pca | None
     dither_steps: float
     provenance: Provenance
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         assert type(self) is not Codebook, "make a Dictionary or a DecoyPool"

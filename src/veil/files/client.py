@@ -18,6 +18,7 @@ from veil.files.ledger_file import connected, has_table, open_or_make
 from veil.files.secret import MadeUnder, read_or_make
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
+from veil.one_line import one_line
 from veil.randomness import Secret
 
 LEDGER, SECRET = "ledger.sqlite", "secret"
@@ -87,6 +88,8 @@ class Entry:
     fresh: bool
     released_at: float = 0.0
     mechanism: SubsetMechanism | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not _ALIAS.fullmatch(self.released_as):

@@ -11,6 +11,7 @@ from pathlib import Path
 from veil.files.colmap_text import read_cameras, read_images
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.one_line import one_line
 
 # Photographs of `lund_door` that demos localize on maps of the others.
 HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
@@ -30,6 +31,8 @@ class ExamplePlace:
     camera: Camera
     poses: dict[str, Rigid]
     held_out: tuple[str, ...] = HELD_OUT
+
+    __repr__ = one_line
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 # COLMAP's model name -> number of parameters, in COLMAP's order. Models whose focal length veil cannot read are absent.
 MODELS = {
@@ -25,7 +26,7 @@ MODELS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Camera:
     """Camera intrinsics: a COLMAP model with its parameters, and the image size.
 
@@ -45,6 +46,8 @@ class Camera:
     height_px: int
     params: tuple[float, ...]
     focal_is_known: bool = True
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:

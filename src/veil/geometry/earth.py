@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 # NGA.STND.0036, World Geodetic System 1984, Table 3.1: semi-major axis in meters and flattening.
 SEMI_MAJOR_M, FLATTENING = 6378137.0, 1 / 298.257223563
@@ -64,6 +65,8 @@ class EarthFrame:
     latitude_deg: float
     longitude_deg: float
     height_m: float
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         require_places(np.array([[self.latitude_deg, self.longitude_deg, self.height_m]]))

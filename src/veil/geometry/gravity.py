@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError, RangeError
+from veil.one_line import one_line
 
 # Spread of iPhone readings, with the phone in a hand, about the gravity of a reconstruction (docs/theory/gravity.md, Eq. 3).
 SENSOR_SIGMA_DEG = 1.5
@@ -25,7 +26,7 @@ _CAM_FROM_DEVICE = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Gravity:
     """Down in the camera frame as a unit vector, and its standard deviation about the worse axis if that is known.
 
@@ -38,6 +39,8 @@ class Gravity:
     direction: Float64[np.ndarray, "3"]
     sigma_deg: float | None = None
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", checked_gravity(self.direction))
         if self.sigma_deg is not None and not 0 < self.sigma_deg < math.inf:
@@ -49,6 +52,8 @@ class NoGravity:
     """Answer without gravity: `reason` says why there is none, and what may help."""
 
     reason: str
+
+    __repr__ = one_line
 
 
 def checked_gravity(direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3"]:

@@ -10,6 +10,7 @@ from jaxtyping import Float64
 
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,6 +24,8 @@ class Similarity:
     scale: float
     rotation: Float64[np.ndarray, "dim dim"]
     translation: Float64[np.ndarray, "dim"]
+
+    __repr__ = one_line
 
     def apply(self, points: Float64[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch dim"]:
         """Points of frame a in coordinates of frame b."""

@@ -10,6 +10,7 @@ from jaxtyping import Float64
 
 from veil.geometry.gravity_consensus import GravityConsensus, agree_on_down
 from veil.geometry.rigid import Rigid
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,6 +27,8 @@ class ReadingsCheck:
     agreeing: int = 0
     wrong_deg: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+
+    __repr__ = one_line
 
 
 def checked_readings(cam_from_world: Mapping[str, Rigid], down_in_cam: Mapping[str, Float64[np.ndarray, "3"]]) -> ReadingsCheck:

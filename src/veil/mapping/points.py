@@ -25,6 +25,7 @@ from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.verification import Verification
 from veil.mapping.verified import VerifiedPair
 from veil.matching.neighbors import Matches
+from veil.one_line import one_line
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -46,6 +47,8 @@ class NoMap:
     reason: str
     left_out: Mapping[str, str] = field(default_factory=dict)
     check: MapCheck | None = None
+
+    __repr__ = one_line
 
 
 def build_map(

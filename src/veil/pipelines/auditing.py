@@ -32,6 +32,7 @@ from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
+from veil.one_line import one_line
 from veil.pipelines.attacker import Attacker
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.wire.message import Message
@@ -82,6 +83,8 @@ class AuditOptions:
     rules: Sequence[Rule] = ()
     attacks: Sequence[Attack] = ATTACKS
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if not self.seconds > 0:
             raise RangeError(f"seconds must be positive (inf: no limit), got {self.seconds!r}")
@@ -109,6 +112,8 @@ class Audit:
 
     outcome: Outcome
     examined: Sequence[Examined]
+
+    __repr__ = one_line
 
 
 def load_inverters(*weights: Path | str) -> dict[Kind, Inverts]:

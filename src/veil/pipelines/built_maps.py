@@ -10,6 +10,7 @@ import numpy as np
 from veil.map_check import MapCheck
 from veil.mapping.gravity import ReadingsCheck, checked_readings
 from veil.mapping.lines.check import LineMapCheck
+from veil.one_line import one_line
 from veil.pipelines.maps import Map
 from veil.pipelines.pair_choice import PairChoice
 from veil.scene import Scene
@@ -42,6 +43,8 @@ class MappingOptions:
     gravity_sigma_deg: float = 0.5
     locate: bool = False
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BuiltMap:
@@ -61,6 +64,8 @@ class BuiltMap:
     readings: ReadingsCheck | None = None
     further: tuple[Map, ...] = ()
     reasons: tuple[str, ...] = ()
+
+    __repr__ = one_line
 
 
 def readings_of(scene: Scene, gravity: Mapping[str, np.ndarray]) -> ReadingsCheck:

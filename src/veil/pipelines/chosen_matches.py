@@ -16,6 +16,7 @@ from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches, match_pairs
 from veil.matching.pair_selection import BY_TRACKS
 from veil.matching.pairs import match_pairs_by_network
+from veil.one_line import one_line
 from veil.pipelines.images_on_demand import sizes_in, types_in
 from veil.pipelines.network_matching import NetworkMatching
 from veil.pipelines.pair_choice import (
@@ -68,6 +69,8 @@ class MatchingWork:
     matched: list[tuple[str, str]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     tell: Callable[[str], None] = lambda sentence: None
+
+    __repr__ = one_line
 
     @property
     def with_matches(self) -> int:

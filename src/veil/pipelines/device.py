@@ -13,6 +13,7 @@ from veil.features import Features
 from veil.files.client import Entry, Ledger, home, load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
+from veil.one_line import one_line
 from veil.pipelines.protection import HideInSubspaces, HideInWords, Made, Protection
 from veil.wire import encode
 from veil.wire.message import Message
@@ -34,6 +35,8 @@ class DeviceRelease:
     released_as: str
     made: Made
     notes: tuple[str, ...] = ()
+
+    __repr__ = one_line
 
     @property
     def upload(self) -> Message:

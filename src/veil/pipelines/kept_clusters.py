@@ -11,6 +11,7 @@ import numpy as np
 from veil import __version__
 from veil.files.cluster_results import ClusterResults
 from veil.files.line_cluster_results import LineClusterResults
+from veil.geometry.camera import Camera
 from veil.mapping.clustered import ClusterTask, RunAll
 from veil.mapping.lines import LineMap, NoLineMap
 from veil.mapping.lines.clustered import LineClusterTask
@@ -76,7 +77,7 @@ def cluster_key(task: ClusterTask) -> str:
     """SHA-256 (hex) of all that the map of a cluster depends on: images, matches, options, and veil's version."""
     hasher = _Hasher(f"cluster 1 {__version__} {task.options!r}")
     for name, image in task.images.items():
-        hasher.add(f"{name!r} {image.camera!r} {form_digest(image.form)}", image.keypoints)
+        hasher.add(f"{name!r} {_text(image.camera)} {form_digest(image.form)}", image.keypoints)
     for pair, found in task.matches.items():
         hasher.add(repr(pair), found.indices, found.distances, found.ratios)
     return hasher.hex()
@@ -107,3 +108,8 @@ class _Hasher:
 
     def hex(self) -> str:
         return self._hasher.hexdigest()
+
+
+def _text(camera: Camera) -> str:
+    """A camera as keys of kept results have it."""
+    return f"Camera({', '.join(f'{name}={value!r}' for name, value in vars(camera).items())})"

@@ -18,6 +18,7 @@ from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.point_index import PointIndex
 from veil.matching.point_indexing import index_points
 from veil.matching.ranked_images import RankedImages, ranked_images
+from veil.one_line import line
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -42,6 +43,10 @@ class Map:
     folder: Path | None = None
     _indexes: dict[str, InvertedIndex] = field(default_factory=dict, init=False, repr=False)
     _point_indexes: list[PointIndex | None] = field(default_factory=list, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        shown = {"images": len(self.scene.images), "points": len(self.scene.points), "form": type(self.form).__name__}
+        return line(self, [*shown.items(), *([] if self.folder is None else [("folder", self.folder)])])
 
     @staticmethod
     def read(folder: Path | str) -> Map:

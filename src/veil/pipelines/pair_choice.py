@@ -22,6 +22,7 @@ from veil.matching.pair_selection import RETRIEVED, expanded_pairs, require_list
 from veil.matching.pairs import all_pairs
 from veil.matching.retrieval import words_in_common
 from veil.matching.similar_images import ACCIDENTS, Background, SubspaceIndex, usual_votes, votes_for
+from veil.one_line import one_line
 from veil.pipelines.images_on_demand import types_in
 from veil.progress import Progress
 
@@ -48,6 +49,8 @@ class PairChoice:
     listed: tuple[tuple[str, str], ...] = ()
     count: int | None = None
     automatic: bool = False
+
+    __repr__ = one_line
 
 
 def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoice:

@@ -24,6 +24,7 @@ from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile, hardened
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import Selection, usual_selection
+from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.wire.message import Message, Upload
 
@@ -81,6 +82,8 @@ class HideInSubspaces:
     codebook: Codebook | None = None
     decoys: Codebook | None = None
     selection: Selection | None = None
+
+    __repr__ = one_line
 
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
         """The upload of one image, drawn from `source`.
@@ -150,7 +153,7 @@ def _require_enough(decoys: Codebook, draws: int) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class HideInWords:
     """Protection that sends each descriptor as a random subset of a public dictionary's words (Pittaluga and Zhuang 2023).
 
@@ -172,6 +175,8 @@ class HideInWords:
     features_sent: int | None = None
     delta: float = DELTA
     allow_private_dictionary: bool = False
+
+    __repr__ = one_line
 
     @cached_property
     def book(self) -> Codebook:
@@ -245,7 +250,7 @@ def positions_alone(features_sent: int | None = POSITIONS_SENT) -> HideInWords:
     return HideInWords(epsilon=0.0, m=1, features_sent=features_sent)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Protection:
     """The protection of a photograph: what is sent in place of its descriptors and positions.
 
@@ -262,6 +267,8 @@ class Protection:
     descriptors: HideInSubspaces | HideInWords
     lines: HideInLines | None = None
     gravity: Float64[np.ndarray, "3"] | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.gravity is None:

@@ -13,6 +13,7 @@ from veil.files.maps import read_map
 from veil.files.tiles import read_manifest, read_records, write_tiles
 from veil.geometry.georeference import Georeference
 from veil.localization.by_distance import Localization, NoPose
+from veil.one_line import one_line
 from veil.progress import Progress
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
@@ -33,6 +34,8 @@ class TileAnswer:
     found: Localization | NoPose
     fetched: Fetched
     wanted: Sequence[int]
+
+    __repr__ = one_line
 
 
 def cut_map(

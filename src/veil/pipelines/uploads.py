@@ -18,6 +18,7 @@ from veil.forms import Form, Lines, Subsets
 from veil.geometry.camera import Camera
 from veil.matching.blocks import form_digest
 from veil.mechanisms.public import publish
+from veil.one_line import one_line
 from veil.wire import LineUpload, Message, decode
 
 # Least share of messages of one kind with which the others count as strays that are left out; below it the folder is a mistake.
@@ -36,6 +37,8 @@ class LoadedImage:
     positions: np.ndarray | Lines
     form: Form
     gravity: np.ndarray | None = None
+
+    __repr__ = one_line
 
     @property
     def features(self) -> int:

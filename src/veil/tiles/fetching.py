@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from veil.errors import InputError, RangeError, WireError
+from veil.one_line import one_line
 from veil.tiles import merkle
 from veil.tiles.exits import Exit
 from veil.tiles.manifest import Manifest
@@ -65,6 +66,8 @@ class Fetched:
     tiles: tuple[Tile, ...]
     refused: Mapping[int, str]
     asked: int
+
+    __repr__ = one_line
 
 
 class TileFetcher:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.positions.pair_network import PairNetwork
 from veil.errors import InputError
+from veil.one_line import one_line
 from veil.space import Space
 
 
@@ -42,6 +43,8 @@ class LearnedModel:
     density: DensityNetwork
     pairs: PairNetwork
     training: Training = field(default_factory=Training)
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.density.space != self.pairs.space:

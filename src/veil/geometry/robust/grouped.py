@@ -22,6 +22,7 @@ from veil.errors import RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped_search import FIRST_GROUPS, SMALLEST_POOL, Groups, best_candidates, search
 from veil.geometry.robust.ransac import locally_optimized, samples_needed
+from veil.one_line import one_line
 from veil.progress import Progress
 from veil.threads import shared
 
@@ -51,6 +52,8 @@ class GroupedOptions:
     max_iterations: int = 200_000
     max_seconds: float | None = None
     seed: int = 0
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float64
 from veil.geometry.bundle.adjustment import LineProblem, camera_information
 from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.reconstruction import Reconstruction, line_distances, mapped_tracks, upright
+from veil.one_line import one_line
 
 # Readings of gravity disagree if they are off by more degrees than this; at least this share must agree.
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
@@ -43,6 +44,8 @@ class LineMapCheck:
     gravity_deg: float | None
     gravity_agreeing: float | None
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    __repr__ = one_line
 
     def as_json(self) -> dict[str, Any]:
         """JSON record of the check, as docs/reference/json.md describes it."""
