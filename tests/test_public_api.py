@@ -9,8 +9,10 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,3 +243,45 @@ def test_a_message_hides_what_it_should(door: dict[str, Features]) -> None:
     assert isinstance(lifted, veil.Upload) and isinstance(lifted.form.guarantee, veil.NoProof)
     assert isinstance(words.form.guarantee, veil.LocalDP) and words.form.guarantee.epsilon == 3.0
     assert veil.encode(words) == second.message
+
+
+def doors() -> list[tuple[str, Callable[..., Any], str]]:
+    """Public functions and constructors that take a path: name, callable, and the parameter."""
+    found = []
+    for name in NAMES:
+        value = getattr(veil, name)
+        if inspect.isfunction(value):
+            members = [(name, value)]
+        elif inspect.isclass(value) and not issubclass(value, Exception):
+            own = [key for key in vars(value) if key == "__init__" or not key.startswith("_")]
+            # A record is given what a door has read; its own fields are no door.
+            members = [(f"{name}.{key}", getattr(value, key)) for key in own if inspect.isfunction(getattr(value, key))]
+            members = [item for item in members if not (dataclasses.is_dataclass(value) and item[0].endswith("__init__"))]
+        else:
+            continue
+        for told, function in members:
+            for parameter in inspect.signature(function).parameters.values():
+                if re.search(r"\bPath\b", str(parameter.annotation)):
+                    found.append((told, function, parameter.name))
+    return found
+
+
+def test_every_door_takes_a_path_as_text(tmp_path: Path) -> None:
+    """The signatures say so. What is not there is refused alike for both, by veil's own error, where a path is all it takes."""
+    assert len(doors()) >= 15
+    texts = {f"{told} {name}": str(inspect.signature(function).parameters[name].annotation) for told, function, name in doors()}
+    assert [door for door, text in texts.items() if "str" not in text] == []
+    tried = 0
+    for told, function, name in doors():
+        needed = [item.name for item in inspect.signature(function).parameters.values() if item.default is item.empty]
+        if needed != [name] or inspect.signature(function).parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+            continue
+        refusals = []
+        for path in (tmp_path / "nothing", str(tmp_path / "nothing")):
+            with pytest.raises(veil.VeilError) as refused:
+                result = function(path)
+                list(result)  # a generator opens its file at the first item
+            refusals.append((type(refused.value), str(refused.value)))
+        assert refusals[0] == refusals[1], told
+        tried += 1
+    assert tried >= 5

@@ -119,8 +119,8 @@ class Ledger:
     Not public: `require_secret`, `record`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / LEDGER
+    def __init__(self, folder: Path | str) -> None:
+        self.path = Path(folder) / LEDGER
         self.is_new = open_or_make(self.path)
 
     def require_secret(self, secret: Secret, *, replace_lost: bool = False) -> None:

@@ -133,7 +133,7 @@ def run_audit(
     options: AuditOptions | None = None,
     networks: Mapping[Kind, Inverts] | None = None,
     read_photograph: ReadPhotograph = lambda name: None,
-    ledger: Path | None = None,
+    ledger: Path | str | None = None,
     facts: Mapping[str, object] | None = None,
     engine: Engine | None = None,
     steps: AuditSteps = silent,
@@ -169,7 +169,7 @@ def run_audit(
             releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, engine=engine, progress=tell
         )
     measured_findings = findings(examined, knowledge.codebook)
-    spent = epsilons(releases.values(), DELTA) | _session(ledger)
+    spent = epsilons(releases.values(), DELTA) | _session(None if ledger is None else Path(ledger))
     left = max(options.seconds - allowed.used_seconds, PICTURES_SHARE * options.seconds)
     rest = TimeBudget(left, turns=max(1, pictured), shares=TIME_SHARES)
     pictures: list[DrawnPicture] = []

@@ -39,8 +39,8 @@ class TileAnswer:
 
 
 def cut_map(
-    source: Path,
-    target: Path,
+    source: Path | str,
+    target: Path | str,
     options: CutOptions | None = None,
     *,
     place: Georeference | None = None,
@@ -58,12 +58,12 @@ def cut_map(
 
     Raises FileFormatError for a damaged map, InputError for a map of private forms, and if the new folder holds something.
     """
-    made = cut(read_map(source), options, place=place, progress=progress)
-    write_tiles(target, made)
+    made = cut(read_map(Path(source)), options, place=place, progress=progress)
+    write_tiles(Path(target), made)
     return made
 
 
-def fetcher_of(folder: Path, *, cache: TileCache | None = None, offline: bool = False) -> TileFetcher:
+def fetcher_of(folder: Path | str, *, cache: TileCache | None = None, offline: bool = False) -> TileFetcher:
     """A fetcher for the tiles of a folder, which are all read at the first fetch.
 
     - `folder`: what `cut_map` wrote, or a copy of it.
@@ -72,6 +72,7 @@ def fetcher_of(folder: Path, *, cache: TileCache | None = None, offline: bool = 
 
     Raises FileFormatError for a damaged folder.
     """
+    folder = Path(folder)
     manifest = read_manifest(folder)
     return TileFetcher(manifest, Region(read=lambda: read_records(folder, manifest)), cache=cache, offline=offline)
 

@@ -29,8 +29,8 @@ CLEAR_MAJORITY = 0.75
 class LoadedImage:
     """One image as a server's work needs it.
 
-    `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the
-    N descriptors. `gravity` is what came beside positions, a unit vector down in the camera frame.
+    `camera` is its camera. `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them;
+    `form` holds the N descriptors. `gravity` is what came beside positions, a unit vector down in the camera frame.
     """
 
     camera: Camera
