@@ -32,6 +32,9 @@ from veil.ldp.budget import Charge as Charge
 from veil.ldp.composition import basic_epsilon as basic_epsilon
 from veil.ldp.composition import composed_epsilon as composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
+from veil.ldp.planning import PlannedPlace as PlannedPlace
+from veil.ldp.planning import ReleasePlan as ReleasePlan
+from veil.ldp.planning import plan_release as plan_release
 from veil.mechanisms.lines import ConvergentOptions as ConvergentOptions
 from veil.mechanisms.lines import LineOptions as LineOptions
 from veil.mechanisms.lines import ParallelOptions as ParallelOptions
@@ -84,10 +87,16 @@ from veil.mapping.points import NoMap as NoMap
 from veil.pipelines.built_maps import BuiltMap as BuiltMap
 from veil.pipelines.built_maps import MappingOptions as MappingOptions
 from veil.pipelines.chosen_matches import MatchingWork as MatchingWork
+from veil.pipelines.growth import grow_map as grow_map
 from veil.pipelines.mapping import map_images as map_images
+from veil.mapping.plans import MapPlan as MapPlan
 from veil.pipelines.maps import Map as Map
 from veil.pipelines.pair_choice import PairChoice as PairChoice
 from veil.pipelines.steps import Steps as Steps
+from veil.pipelines.removal import RemovalReceipt as RemovalReceipt
+from veil.pipelines.removal import forgetting as forgetting
+from veil.pipelines.removal import remove_from_map as remove_from_map
+from veil.pipelines.unit_costs import plan_map as plan_map
 from veil.scene import MappedImage as MappedImage
 from veil.scene import Scene as Scene
 
@@ -105,13 +114,27 @@ from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
 from veil.matching.neighbors import MatchOptions as MatchOptions
 from veil.pipelines.localization import localize as localize
 
+# Pictures of maps
+from veil.files.map_exports import export_map as export_map
+from veil.pipelines.viewing import ViewOptions as ViewOptions
+from veil.pipelines.viewing import ViewedMap as ViewedMap
+from veil.pipelines.viewing import view_map as view_map
+from veil.report.viewer.content import ViewLimits as ViewLimits
+
 # A map's place on Earth
+from veil.files.places import read_place as read_place
+from veil.files.places import read_positions as read_positions
+from veil.files.places import write_place as write_place
 from veil.geometry.earth import EarthFrame as EarthFrame
 from veil.geometry.georeference import Georeference as Georeference
 from veil.geometry.similarity import Similarity as Similarity
+from veil.pipelines.placing import align_map as align_map
+from veil.pipelines.placing import placed_names as placed_names
 
 # Private tiles
 from veil.client.tile_access import open_tiles as open_tiles
+from veil.pipelines.tile_costs import TilePlan as TilePlan
+from veil.pipelines.tile_costs import plan_tiles as plan_tiles
 from veil.pipelines.tiles import TileAnswer as TileAnswer
 from veil.pipelines.tiles import cut_map as cut_map
 from veil.pipelines.tiles import fetcher_of as fetcher_of
@@ -123,6 +146,8 @@ from veil.tiles.device import TileOptions as TileOptions
 from veil.tiles.fetching import Fetched as Fetched
 from veil.tiles.fetching import TileCache as TileCache
 from veil.tiles.fetching import TileFetcher as TileFetcher
+from veil.tiles.plans import ExitPlan as ExitPlan
+from veil.tiles.plans import TileNumbers as TileNumbers
 
 # A server
 from veil.client.answers import Accepted as Accepted

@@ -12,7 +12,7 @@ from veil.geometry.camera import guessed
 from veil.geometry.gravity import Gravity
 from veil.geometry.rigid import Rigid
 from veil.geometry.vanishing_point import Vertical
-from veil.ldp.planning import planned
+from veil.ldp.planning import plan_release
 from veil.report.attributes import draw_attributes
 from veil.report.curves import draw_accuracy, draw_descriptors
 from veil.report.defenses import draw_defenses
@@ -247,7 +247,7 @@ def _localization(path: Path) -> None:
 
 
 def _plans(path: Path) -> None:
-    plans = planned(
+    plans = plan_release(
         image_epsilon=200.0, delta=1e-6, features=(50, 100, 200, 500, 1000, 2000), words=(16384,), subset_sizes=(2,)
     )
     draw_plans(path, plans, image_epsilon=200.0, needed=12)

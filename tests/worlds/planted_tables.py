@@ -43,7 +43,7 @@ from veil.cli.server import plan, serve, suspects, tile_plan
 from veil.distances.measure import Rate
 from veil.faces.identification import GallerySize
 from veil.files.measured_forms import bundled_measured_forms
-from veil.ldp.planning import planned
+from veil.ldp.planning import plan_release
 from veil.mapping.plans import MapPlan
 from veil.report import measured_forms
 from veil.report.tables import Table
@@ -191,7 +191,7 @@ def run() -> Any:
 def machine_tables() -> dict[str, Callable[[], Table]]:
     """Tables of commands about this machine, and of plans."""
     backends = [{"backend": "reference", "serves": False, "detail": "numba 0.62 on 2 of 2 cores, AVX-512, " * 3}]
-    plans = planned(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])
+    plans = plan_release(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])
     tried = SimpleNamespace(plan=plans[0], row=planted(UprightRow, setting=upright_setting()), finished=False)
     spread = dict.fromkeys(("mean", "p5", "median", "p95"), 0.123)
     record = {"pool": 123_456, "to_nearest_word": spread, "to_nearest_other": spread, "to_random": spread}

@@ -27,7 +27,7 @@ from veil.files.map_exports import GRAY, export_map
 from veil.files.map_folders import model_folders
 from veil.pipelines.maps import Map
 from veil.pipelines.viewing import ViewedMap, ViewOptions, told_further, view_audit, view_map
-from veil.report.viewer.content import Limits, View
+from veil.report.viewer.content import View, ViewLimits
 from veil.report.viewer.packing import photograph_colors
 from veil.report.viewer.page import Page, page
 
@@ -87,7 +87,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --images")
     parser.add_argument("--title", help="title of the page (default: the name of the map's folder)")
-    limits = Limits()
+    limits = ViewLimits()
     parser.add_argument(
         "--most-points",
         type=at_least(1),
@@ -108,7 +108,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _view(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    limits = Limits(points=arguments.most_points, pictures=arguments.most_pictures)
+    limits = ViewLimits(points=arguments.most_points, pictures=arguments.most_pictures)
     if is_audit_page(arguments.map):
         _refuse_for_audits(arguments)
         _write(arguments, page(view_audit(arguments.map), limits), None)
@@ -133,7 +133,7 @@ def _view(arguments: argparse.Namespace) -> int:
     if arguments.export:
         _export(arguments, where, viewed.view)
     else:
-        _write(arguments, page(viewed.view, limits), viewed)
+        _write(arguments, viewed.page, viewed)
     return EXIT_OK
 
 

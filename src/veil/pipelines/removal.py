@@ -23,6 +23,7 @@ from veil.files.maps import read_map, require_vacant
 from veil.files.match_store import MatchStore, require_folder
 from veil.mapping import NoMap
 from veil.mapping.removal import Removal, named_in, remove_images, require_named
+from veil.one_line import one_line
 from veil.pipelines.pair_matching import KIND
 
 # Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.
@@ -30,9 +31,9 @@ Forget = Callable[[Collection[str]], int]
 
 
 def forgetting(folder: Path | str) -> Forget:
-    """What takes kept matches along (`veil map --matches FOLDER`) when `remove_from_map` removes images, by their names.
+    """Callable that takes kept matches along when `remove_from_map` removes images, by their names.
 
-    Raises InputError if the folder is no store of matches, or does not say whose matches it keeps.
+    `folder` is what `veil map --matches` was given. Raises InputError if the folder is no store of matches, or does not say whose matches it keeps.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -65,6 +66,8 @@ class RemovalReceipt:
     - `dropped`: indexes that were made from the old map and are not in the new one.
     - `kept_pairs`: pairs of images whose kept matches were removed; None if no store of matches was named.
     - `before`, `after`: SHA-256 (hex) of every file, by its path in the folder.
+
+    Not public: `removals`.
     """
 
     map: Path
@@ -78,6 +81,8 @@ class RemovalReceipt:
     kept_pairs: int | None
     before: Mapping[str, str]
     after: Mapping[str, str]
+
+    __repr__ = one_line
 
     @property
     def in_place(self) -> bool:

@@ -23,7 +23,7 @@ from veil.cli.common import (
 )
 from veil.errors import InputError
 from veil.ldp.budget import outward
-from veil.ldp.planning import Place, Plan, planned
+from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
 from veil.localization.by_distance import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
 from veil.report.tables import Name, Table, fixed, numbers
@@ -73,7 +73,7 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--map-features",
         type=at_least(1),
-        default=Place().map_features,
+        default=PlannedPlace().map_features,
         metavar="F",
         help="features of the map (default %(default)s)",
     )
@@ -103,13 +103,13 @@ def register(actions) -> None:  # type: ignore[no-untyped-def]
 
 def _plan(arguments: argparse.Namespace) -> int:
     tried = arguments.scene is not None
-    plans = planned(
+    plans = plan_release(
         image_epsilon=arguments.epsilon_image,
         delta=arguments.delta,
         features=sorted(set(arguments.features or (TRIED_FEATURES if tried else FEATURES))),
         words=sorted(set(arguments.word_count or (TRIED_WORDS if tried else WORDS))),
         subset_sizes=sorted(set(arguments.m or (TRIED_SUBSET_SIZES if tried else SUBSET_SIZES))),
-        place=Place(map_features=arguments.map_features),
+        place=PlannedPlace(map_features=arguments.map_features),
     )
     facts: dict = {"epsilon_image": arguments.epsilon_image, "delta": arguments.delta, "map_features": arguments.map_features}
     facts["plans"] = [_plan_facts(plan) for plan in plans]
@@ -130,7 +130,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tried(arguments: argparse.Namespace, plans: list[Plan]) -> list[TriedPlan]:
+def _tried(arguments: argparse.Namespace, plans: list[ReleasePlan]) -> list[TriedPlan]:
     """The plans after they were tried on the photographs of `--scene`."""
     from veil.cli.evaluate.upright import Job, extent_of, run_jobs, scene_folds
     from veil.files.scenes import read_scene
@@ -166,7 +166,7 @@ def _tried(arguments: argparse.Namespace, plans: list[Plan]) -> list[TriedPlan]:
     )
 
 
-def plan_table(plans: Sequence[Plan]) -> Table:
+def plan_table(plans: Sequence[ReleasePlan]) -> Table:
     """The table of plans, the best one first."""
     law = "K", "m", "features", "epsilon", "p(true)", "p/m", "epsilon of image"
     return Table(
@@ -209,7 +209,7 @@ def tried_table(results: Sequence[TriedPlan]) -> Table:
     )
 
 
-def _law(plan: Plan) -> tuple[str, str, str, str]:
+def _law(plan: ReleasePlan) -> tuple[str, str, str, str]:
     """K, m, features and epsilon of a plan."""
     law = plan.mechanism
     return str(law.dictionary_size), str(law.m), str(plan.features), fixed(law.epsilon, 3)
@@ -228,7 +228,7 @@ def _say_tried(arguments: argparse.Namespace, results: list[TriedPlan]) -> None:
     )
 
 
-def _advice(plans: list[Plan]) -> list[str]:
+def _advice(plans: list[ReleasePlan]) -> list[str]:
     """Sentences for people: what the table means, and what it does not take into account."""
     best = plans[0]
     said = [
@@ -248,7 +248,7 @@ def _advice(plans: list[Plan]) -> list[str]:
     return said
 
 
-def _plan_facts(plan: Plan) -> dict:
+def _plan_facts(plan: ReleasePlan) -> dict:
     return {
         "words": plan.mechanism.dictionary_size,
         "m": plan.mechanism.m,
