@@ -7,8 +7,8 @@ from dataclasses import fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
-# Characters of a line at most, and of one field.
-WIDTH, FIELD = 120, 48
+# Characters at most of a line, of a field, and of a field that is a text.
+WIDTH, FIELD, TEXT = 120, 48, 84
 
 
 def one_line(record: Any) -> str:
@@ -41,7 +41,7 @@ def brief(value: Any) -> str:
         return f"{len(value)} bytes"
     if isinstance(value, str | PurePath):
         text = repr(str(value))
-        return text if len(text) <= FIELD else f"{text[: FIELD - 4]}...{text[-1]}"
+        return text if len(text) <= TEXT else f"{text[: TEXT - 4]}...{text[-1]}"
     if isinstance(value, Mapping):
         return f"{len(value)} by name" if value else "{}"
     if isinstance(value, Sequence):

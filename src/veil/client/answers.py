@@ -94,8 +94,9 @@ class RemotePose:
     map_version: int
 
     def __repr__(self) -> str:
-        shown = {"center": self.center, "heading": self.heading, "deviation": self.center_deviation, "inliers": self.inliers}
-        return line(self, shown.items())
+        deviation = self.center_deviation
+        known = {} if deviation is None else {"deviation": float(f"{deviation:.2g}")}
+        return line(self, {"center": self.center, "heading": self.heading.round(2), **known, "inliers": self.inliers}.items())
 
     @property
     def center(self) -> Float64[np.ndarray, "3"]:

@@ -59,6 +59,16 @@ class Camera:
         if not all(math.isfinite(p) for p in self.params) or not min(self.params[: self.focal_count]) > 0:
             raise RangeError(f"camera parameters must be finite with a positive focal length, got {self.params!r}")
 
+    @staticmethod
+    def parse(text: str, width_px: int, height_px: int) -> Camera:
+        """The camera that `MODEL,p1,p2,...` names, as the command line writes it, for images of this size in pixels.
+
+        Raises InputError for another text, RangeError for intrinsics that no photograph can have.
+        """
+        from veil.geometry.intrinsics import parse  # which knows cameras
+
+        return parse(text, width_px, height_px)
+
     @property
     def focal_count(self) -> int:
         """Number of focal lengths of the model: one for radial models and SIMPLE_PINHOLE, two (fx and fy) for the others."""

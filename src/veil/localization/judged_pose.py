@@ -91,9 +91,10 @@ class Localization:
     log10_nfa: float
 
     def __repr__(self) -> str:
-        shown = {"center": self.center, "heading": self.heading, "deviation": self.center_deviation}
-        shown |= {"deviation_deg": self.turn_deviation_deg, "inliers": self.inliers}
-        return line(self, shown.items())
+        deviation = self.center_deviation
+        known = {} if deviation is None else {"deviation": float(f"{deviation:.2g}")}
+        known |= {"deviation_deg": float(f"{self.turn_deviation_deg:.2g}"), "inliers": self.inliers}
+        return line(self, {"center": self.center, "heading": self.heading.round(2), **known}.items())
 
     @property
     def inliers(self) -> int:

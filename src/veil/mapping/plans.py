@@ -77,8 +77,9 @@ class MapSize:
 class MapPlan:
     """Plan of a map: `pairs` of images, seconds of one core of each step, bytes, and `days` on the given machines.
 
-    The steps are `retrieval_s`, `matching_s` and `mapping_s`. `disk_bytes` hold uploads and matches. `memory_bytes` is of the process that runs the command, `worker_bytes` of each worker. `network_bytes` go from where the
-    uploads lie to workers that are elsewhere.
+    The steps are `retrieval_s`, `matching_s` and `mapping_s`. `memory_bytes` is of the process that runs the command,
+    `worker_bytes` of each worker. `disk_bytes` hold uploads and matches. `network_bytes` go from where the uploads lie to
+    workers that are elsewhere.
     """
 
     pairs: int

@@ -39,6 +39,11 @@ class DeviceRelease:
     __repr__ = one_line
 
     @property
+    def image_epsilon(self) -> float | None:
+        """Epsilon of the whole image at the protection's delta; None for subspaces, of which nothing is proved."""
+        return self.made.image_epsilon
+
+    @property
     def upload(self) -> Message:
         """The content of the message as a record, `Upload` or `LineUpload`."""
         return self.made.upload

@@ -33,7 +33,8 @@ Forget = Callable[[Collection[str]], int]
 def forgetting(folder: Path | str) -> Forget:
     """Callable that takes kept matches along when `remove_from_map` removes images, by their names.
 
-    `folder` is what `veil map --matches` was given. Raises InputError if the folder is no store of matches, or does not say whose matches it keeps.
+    `folder` is what `veil map --matches` was given. Raises InputError if it is no store of matches, or does not say whose
+    matches it keeps.
     """
     folder = Path(folder)
     if not folder.is_dir():
