@@ -23,6 +23,8 @@ from veil.files.gravity import read_gravity as read_gravity
 from veil.files.gravity import write_gravity as write_gravity
 from veil.geometry.gravity import Gravity as Gravity
 from veil.geometry.gravity import NoGravity as NoGravity
+from veil.pipelines.gravity import GravityAnswer as GravityAnswer
+from veil.pipelines.gravity import measure_gravity as measure_gravity
 
 # Protection and release
 from veil.files.client import Entry as Entry
