@@ -62,7 +62,7 @@ from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
 from veil.ldp.guarantee import LocalDP as LocalDP
 from veil.ldp.guarantee import NoProof as NoProof
 from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
-from veil.pipelines.uploads import LoadedImage as LoadedImage
+from veil.pairs.images import LoadedImage as LoadedImage
 from veil.pipelines.uploads import read_messages as read_messages
 from veil.wire.codec import decode as decode
 from veil.wire.codec import encode as encode
@@ -88,13 +88,13 @@ from veil.mapping.lines.check import LineMapCheck as LineMapCheck
 from veil.mapping.points import NoMap as NoMap
 from veil.pipelines.built_maps import BuiltMap as BuiltMap
 from veil.pipelines.built_maps import MappingOptions as MappingOptions
-from veil.pipelines.chosen_matches import MatchingWork as MatchingWork
+from veil.pairs.matching import MatchingWork as MatchingWork
 from veil.pipelines.growth import grow_map as grow_map
 from veil.pipelines.mapping import map_images as map_images
 from veil.mapping.plans import MapPlan as MapPlan
 from veil.pipelines.maps import Map as Map
-from veil.pipelines.pair_choice import PairChoice as PairChoice
-from veil.pipelines.steps import Steps as Steps
+from veil.pairs.choice import PairChoice as PairChoice
+from veil.progress import Steps as Steps
 from veil.pipelines.removal import RemovalReceipt as RemovalReceipt
 from veil.pipelines.removal import forgetting as forgetting
 from veil.pipelines.removal import remove_from_map as remove_from_map

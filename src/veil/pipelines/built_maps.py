@@ -11,8 +11,8 @@ from veil.map_check import MapCheck
 from veil.mapping.gravity import ReadingsCheck, checked_readings
 from veil.mapping.lines.check import LineMapCheck
 from veil.one_line import one_line
+from veil.pairs.choice import PairChoice
 from veil.pipelines.maps import Map
-from veil.pipelines.pair_choice import PairChoice
 from veil.scene import Scene
 
 

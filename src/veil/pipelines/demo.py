@@ -33,22 +33,23 @@ from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.pipelines.built_maps import MappingOptions
-from veil.pipelines.demo_view import demo_view
+from veil.pipelines.demo_view import demo_view, drawn_by_attacker
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInWords, Protection
-from veil.pipelines.steps import Steps, silent
+from veil.progress import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.report.viewer.page import page as viewer_page
 from veil.scene import Scene
-from veil.studies.localization.form_answers import demo_variants
-from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, run_variants
-from veil.studies.localization.tile_exits import ExitStudy, exit_study
-from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 from veil.tiles.cutting import CutOptions
+from veil.trials.form_answers import demo_variants
+from veil.trials.held_out import HeldOutSetup, Query, TrialOutcome, run_variants
+from veil.trials.line_maps import Subject, line_views, map_lines
+from veil.trials.reconstruction_run import Run
+from veil.trials.tile_exits import ExitStudy, exit_study
 from veil.wire import decode
 
 VIEW = "view.html"
@@ -73,8 +74,8 @@ class DemoResult:
     from lines alone, and the diagonal of the box around the reference cameras (`extent`), which is the only scale that there
     is."""
 
-    outcomes: tuple[Outcome, ...]
-    strangers: tuple[Outcome, ...]
+    outcomes: tuple[TrialOutcome, ...]
+    strangers: tuple[TrialOutcome, ...]
     tiles: ExitStudy
     lines: Run
     extent: float
@@ -117,9 +118,12 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
         result = DemoResult(outcomes=outcomes, strangers=strangers, tiles=tiles, lines=lines.run, extent=extent)
         with steps("inverting the public map") as bar:
             view = demo_view(outcomes, material.features, lambda name: read_rgb(material.paths[name]), bar)
+        with steps("attacking what was sent"):
+            drawn = next((rgb for outcome in outcomes if (rgb := drawn_by_attacker(outcome)) is not None), None)
         html = page(
             outcomes,
             strangers,
+            drawn=drawn,
             extent=extent,
             tiles=tiles,
             read_rgb=lambda name: read_rgb(material.paths[name]),
@@ -169,7 +173,9 @@ def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps) -> Ite
         yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
 
 
-def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
+def _outcomes(
+    setup: HeldOutSetup, material: _Material, steps: Steps
+) -> tuple[tuple[TrialOutcome, ...], tuple[TrialOutcome, ...]]:
     """Outcomes of the held-out photographs and of the strangers."""
     queries = [
         Query(name=n, features=material.features[n], reference=material.example.poses[n], gravity=material.gravity.get(n))
@@ -178,7 +184,7 @@ def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[t
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
     variants = demo_variants(len(setup.codebook))
     total = len(variants) * (len(queries) + len(others))
-    done: list[Outcome] = []
+    done: list[TrialOutcome] = []
     with steps("localizing in every form") as bar:
         for outcome in run_variants(setup, [*queries, *others], variants):
             done.append(outcome)
@@ -187,7 +193,7 @@ def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[t
     return known, tuple(outcome for outcome in done if outcome.query.reference is None)
 
 
-def _from_tiles(outcomes: Sequence[Outcome], material: _Material, steps: Steps) -> ExitStudy:
+def _from_tiles(outcomes: Sequence[TrialOutcome], material: _Material, steps: Steps) -> ExitStudy:
     """The same photographs, localized on the device in tiles of the public map, by each exit."""
     raw = [outcome for outcome in outcomes if outcome.variant.profile is None and outcome.variant.mechanism is None]
     scene = raw[0].scene
@@ -289,7 +295,7 @@ def rehearse_words(features: Features, where: Map) -> Localization | NoPose:
     return localize(decode(message), where)
 
 
-def _write_releases(folder: Path, outcomes: Sequence[Outcome], material: _Material) -> None:
+def _write_releases(folder: Path, outcomes: Sequence[TrialOutcome], material: _Material) -> None:
     """What was sent of the held-out photographs to the public map, form by form, and their features, which stay."""
     for outcome in outcomes:
         variant = outcome.variant

@@ -20,7 +20,7 @@ from veil.geometry.vanishing_point import Vertical, VerticalOptions
 from veil.geometry.vanishing_point_support import Support, support_of
 from veil.one_line import one_line
 from veil.pipelines.photographs import is_calibrated, with_camera
-from veil.pipelines.steps import Steps, silent
+from veil.progress import Steps, silent
 
 # Largest standard deviation of edges that are not exact enough for an answer, but show wrong readings and the sense of axes.
 CHECK_SIGMA_DEG = 12.0

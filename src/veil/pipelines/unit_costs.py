@@ -12,16 +12,16 @@ from veil.files.codebooks import bundled_codebook
 from veil.forms import Points, Subspaces, canonical, lifted_guarantee
 from veil.mapping.plans import MapPlan, MapSize, UnitCosts, planned_map
 from veil.matching import match
-from veil.matching.pair_selection import BY_TRACKS, RETRIEVED
 from veil.matching.similar_images import LISTED, Background, SubspaceIndex, votes_for
-from veil.pipelines.pair_choice import pair_choice
+from veil.pairs.candidates import BY_TRACKS, RETRIEVED
+from veil.pairs.choice import pair_choice
 from veil.threads import cores
 
 # Features of the images that are matched for the measurement, and images that retrieval compares.
 FEATURES, IMAGES = 500, 6
 # One word in so many is used where retrieval's comparisons are measured.
 EACH_WORD = 64
-# Seconds of one core for each image of 1,000 features, to verify, map and adjust: `benchmarks/clusters.py` on planted streets.
+# Seconds of one core for each image of 1,000 features, to verify, map and adjust: `lab/benchmarks/clusters.py`, on streets.
 MAP_S = 0.5
 
 

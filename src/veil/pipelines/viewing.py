@@ -23,12 +23,12 @@ from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
 from veil.localization.by_distance import Localization, NoPose
 from veil.one_line import one_line
+from veil.pairs.images import LoadedImage
 from veil.pipelines.device_views import known_images
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
-from veil.pipelines.steps import Steps, silent
-from veil.pipelines.uploads import LoadedImage, queries
-from veil.progress import Progress
+from veil.pipelines.uploads import queries
+from veil.progress import Progress, Steps, silent
 from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly
 from veil.report.viewer.page import Page, page

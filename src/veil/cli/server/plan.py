@@ -6,8 +6,8 @@ import argparse
 
 from veil.cli.common import add_command, add_json, at_least, keep_old_name, say_table, write_json
 from veil.errors import InputError
-from veil.mapping.plans import MapPlan
-from veil.matching.pair_selection import BY_TRACKS, RETRIEVED
+from veil.mapping.plans import MapPlan, planned_map
+from veil.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
 
 EXAMPLES = """\
@@ -55,13 +55,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from veil.pipelines.pair_choice import pair_choice
-    from veil.pipelines.unit_costs import plan_map
+    from veil.pairs.choice import pair_choice
 
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
     method = pair_choice(arguments.pairs, arguments.image_count).method
-    plan = plan_map(
+    plan = planned_map(
         arguments.image_count,
         features=arguments.features,
         pairs=arguments.pairs,
