@@ -47,7 +47,7 @@ def test_the_table_of_names_is_the_stub_that_type_checkers_read() -> None:
     assert all(alias.asname == alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
     assert dir(veil) == sorted(veil.__all__)
     with pytest.raises(AttributeError, match=r"psychic.*veil\.__all__"):
-        veil.psychic  # noqa: B018
+        veil.psychic  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -284,7 +284,7 @@ def test_a_message_hides_what_it_should(door: dict[str, Features]) -> None:
 
 def doors() -> list[tuple[str, Callable[..., Any], str]]:
     """Public functions and constructors that take a path: name, callable, and the parameter."""
-    found = []
+    found: list[tuple[str, Callable[..., Any], str]] = []
     for name in NAMES:
         value = getattr(veil, name)
         if inspect.isfunction(value):

@@ -80,6 +80,7 @@ from veil.codebooks.eight_bits import EightBitWords as EightBitWords
 from veil.files.codebooks import bundled_codebook as bundled_codebook
 from veil.files.codebooks import read_codebook as read_codebook
 from veil.files.codebooks import write_codebook as write_codebook
+from veil.pipelines.descriptor_books import build_codebook as build_codebook
 
 # Maps
 from veil.map_check import MapCheck as MapCheck
@@ -199,3 +200,5 @@ from veil.errors import VeilError as VeilError
 from veil.errors import WireError as WireError
 
 __version__: str
+__all__: list[str]
+_HOMES: dict[str, str]

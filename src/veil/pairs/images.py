@@ -25,8 +25,8 @@ ReadForms = Callable[[Path, Collection[str]], Iterable[tuple[str, Form]]]
 class LoadedImage:
     """One image as a server's work needs it.
 
-    `camera` is its camera. `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the
-    N descriptors. `gravity` came beside positions: a unit vector down in the camera frame.
+    `camera` is its camera. `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them;
+    `form` holds the N descriptors. `gravity` came beside positions: a unit vector down in the camera frame.
     """
 
     camera: Camera

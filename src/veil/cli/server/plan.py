@@ -6,7 +6,7 @@ import argparse
 
 from veil.cli.common import add_command, add_json, at_least, keep_old_name, say_table, write_json
 from veil.errors import InputError
-from veil.mapping.plans import MapPlan, planned_map
+from veil.mapping.plans import MapPlan
 from veil.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
 
@@ -60,7 +60,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
     method = pair_choice(arguments.pairs, arguments.image_count).method
-    plan = planned_map(
+    plan = plan_map(
         arguments.image_count,
         features=arguments.features,
         pairs=arguments.pairs,
