@@ -35,7 +35,7 @@ BULKY: list[Any] = [
 
 def made(cls: type, shift: int) -> Any:
     """An instance with bulky values in its fields, past the checks of its constructor; shapes and poses are as they must be."""
-    record = object.__new__(cls)
+    record: Any = object.__new__(cls)
     for number, item in enumerate(dataclasses.fields(cls)):
         object.__setattr__(record, item.name, BULKY[(number + shift) % len(BULKY)])
     pose = veil.Rigid(np.eye(3), np.array([1.23456789e3, -2e-7, 3.0]))

@@ -104,9 +104,9 @@ def shown_by(home: Home) -> Iterator[tuple[str, Home]]:
             if base.__module__.startswith("veil"):
                 yield from _members(base, hidden)
     elif not inspect.isclass(value):
-        node = defined(module)[name]
-        assert not isinstance(node, tuple)
-        yield from ((name, found) for found in types_in(node, module))
+        alias = defined(module)[name]
+        assert not isinstance(alias, tuple)
+        yield from ((name, found) for found in types_in(alias, module))
 
 
 def _members(cls: type, hidden: set[str]) -> Iterator[tuple[str, Home]]:

@@ -152,13 +152,12 @@ def build_codebook(
         assert kind is not None
         return train_words(rows, words, method=kind, iterations=iterations, seed=seed, on_words=progress)
 
-    clusters = None if decoy_pool else clustered
     return assembled(
         training.sample(),
         training,
         space,
         words,
-        clusters,
+        None if decoy_pool else clustered,
         is_flat=kind == "flat",
         slices=slices,
         seed=seed,

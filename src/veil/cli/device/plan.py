@@ -18,7 +18,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.ldp.budget import outward
-from veil.ldp.planning import PlannedPlace, ReleasePlan
+from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
 from veil.localization.by_distance import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
 from veil.report.tables import Table, fixed, numbers
