@@ -323,3 +323,19 @@ def test_every_door_takes_a_path_as_text(tmp_path: Path) -> None:
         assert refusals[0] == refusals[1], told
         tried += 1
     assert tried >= 5
+
+
+def test_every_command_has_its_python_name_or_is_said_to_have_none() -> None:
+    """Oracle: the headings of cli.md, which a test of its own compares with the parsers; and the table of public names."""
+    page = (ROOT / "docs" / "reference" / "python.md").read_text().partition("## Commands")[2].partition("## Names")[0]
+    commands = re.findall(r"^## veil (.+)$", (ROOT / "docs" / "reference" / "cli.md").read_text(), re.MULTILINE)
+    rows = [row.split("|")[1:3] for row in page.splitlines() if row.startswith("| `")]
+    told = {name for left, _ in rows for name in re.findall(r"`veil ([^`]+)`", left)}
+    alone = set(re.findall(r"`(?:veil )?([^`]+)`", page.rpartition("|")[2]))
+    groups = tuple(name.removesuffix("...") for name in told if name.endswith("..."))
+    missing = [name for name in commands if name not in told | alone and not name.startswith((*groups, "serve "))]
+    assert len(commands) > 30 and missing == []
+    for _, right in rows:
+        for name in re.findall(r"`([A-Za-z_.]+)`", right):
+            first, _, member = name.partition(".")
+            assert first in veil.__all__ and (not member or member == "ledger" or hasattr(getattr(veil, first), member)), name
