@@ -84,8 +84,8 @@ from veil.pipelines.descriptor_books import build_codebook as build_codebook
 
 # Maps
 from veil.map_check import MapCheck as MapCheck
-from veil.mapping.gravity import ReadingsCheck as ReadingsCheck
-from veil.mapping.lines.check import LineMapCheck as LineMapCheck
+from veil.mapping.check import ReadingsCheck as ReadingsCheck
+from veil.map_check import LineMapCheck as LineMapCheck
 from veil.mapping.points import NoMap as NoMap
 from veil.pipelines.built_maps import BuiltMap as BuiltMap
 from veil.pipelines.built_maps import MappingOptions as MappingOptions

@@ -49,7 +49,7 @@ class Nearest:
     distance: Float64[np.ndarray, "queries count"]
 
 
-def _engine(backend: Backend, both: candidates.Compared) -> candidates.Engine | None:
+def _engine(backend: Backend, both: candidates.Compared) -> candidates.CandidateSearch | None:
     """Engine of the graphics processor for "gpu"; None for the compiled kernel, which `candidates` takes without one."""
     if backend != "gpu":
         return None

@@ -42,7 +42,7 @@ from veil.files.codebooks import read_codebook
 from veil.files.learned_models import read_learned_model
 from veil.files.tiles import holds_tiles
 from veil.pipelines.attacker import Attacker
-from veil.pipelines.auditing import AuditOptions, run_audit
+from veil.pipelines.auditing import AuditOptions, load_inverters, run_audit
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
