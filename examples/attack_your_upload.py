@@ -11,10 +11,9 @@ import tempfile
 import matplotlib.pyplot as plt
 
 import veil
-from veil.files.examples import HELD_OUT, lund_door
 
-with lund_door() as place:
-    photograph = veil.read_picture(place.folder / HELD_OUT[0], camera=place.camera)
+with veil.lund_door() as place:
+    photograph = veil.read_picture(place.folder / place.held_out[0], camera=place.camera)
 features = veil.extract(photograph, options=veil.SiftOptions(max_features=800))
 
 # %%

@@ -10,17 +10,14 @@ is entered in the ledger of this device, and a camera that stands still repeats 
 import argparse
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import cv2
 
 import veil
-from veil.extraction.picture import Picture, picture
-from veil.geometry.intrinsics import parse
 
 
-def frames(source: str, every_s: float) -> Iterator[tuple[str, Picture]]:
+def frames(source: str, every_s: float) -> Iterator[tuple[str, veil.Picture]]:
     """Names and pictures: of a folder's photographs, or of what the webcam of this number sees once in `every_s` seconds."""
     if not source.isdigit():
         for path in sorted(path for path in Path(source).iterdir() if path.suffix.lower() in (".jpg", ".jpeg", ".png")):
@@ -28,7 +25,7 @@ def frames(source: str, every_s: float) -> Iterator[tuple[str, Picture]]:
         return
     video = cv2.VideoCapture(int(source))
     while video.isOpened() and (read := video.read())[0]:
-        yield time.strftime("%X"), picture(cv2.cvtColor(read[1], cv2.COLOR_BGR2RGB), {}, None)
+        yield time.strftime("%X"), veil.picture(cv2.cvtColor(read[1], cv2.COLOR_BGR2RGB))
         time.sleep(every_s)
 
 
@@ -43,8 +40,6 @@ asked = parser.parse_args()
 with veil.Client(asked.server, asked.token_file.read_text().strip()) as client:
     where = client.map(asked.map)
     for name, seen in frames(asked.source, asked.every):
-        if asked.camera:
-            seen = replace(seen, camera=parse(asked.camera, seen.camera.width_px, seen.camera.height_px))
-        found = client.localize(where.id, veil.extract(seen), name=name)
-        told = found.reason if isinstance(found, veil.NoPose) else f"at {found.cam_from_world.center}, {found.inliers} inliers"
-        print(f"{name}: {told}", flush=True)
+        size = seen.camera.width_px, seen.camera.height_px
+        camera = veil.Camera.parse(asked.camera, *size) if asked.camera else None
+        print(f"{name}: {client.localize(where.id, veil.extract(seen, camera=camera), name=name)}", flush=True)

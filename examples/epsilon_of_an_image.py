@@ -12,8 +12,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import veil
-from veil.ldp.composition import basic_epsilon, composed_epsilon
-from veil.ldp.mechanism import SubsetMechanism
 
 # %%
 # One feature
@@ -21,7 +19,7 @@ from veil.ldp.mechanism import SubsetMechanism
 # Two of 16,384 words are sent. At a small epsilon the true word is rarely among them; from 10 on it mostly is.
 
 for epsilon in (2, 5, 8, 10, 12):
-    law = SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=2)
+    law = veil.SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=2)
     print(f"epsilon {epsilon:2}: the true word is sent with probability {float(law.truth):.3f}")
 
 # %%
@@ -32,10 +30,10 @@ for epsilon in (2, 5, 8, 10, 12):
 counts = np.array([1, 10, 30, 100, 300, 1000, 2000])
 figure, axes = plt.subplots(figsize=(7, 4.5))
 for color, epsilon in enumerate((3, 5, 10)):
-    law = SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=2)
-    composed = [composed_epsilon({law: int(count)}, 1e-6) for count in counts]
+    law = veil.SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=2)
+    composed = [veil.composed_epsilon({law: int(count)}, 1e-6) for count in counts]
     axes.loglog(counts, composed, marker="o", color=f"C{color}", label=f"{epsilon} a feature")
-    axes.loglog(counts, [basic_epsilon({law: int(count)}) for count in counts], "--", color=f"C{color}", linewidth=0.8)
+    axes.loglog(counts, [veil.basic_epsilon({law: int(count)}) for count in counts], "--", color=f"C{color}", linewidth=0.8)
 axes.set(xlabel="features that are sent", ylabel="epsilon of the image")
 axes.legend(frameon=False)
 axes.grid(alpha=0.3)

@@ -12,7 +12,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import veil
-from veil.files.examples import HELD_OUT, lund_door
 
 # %%
 # A map
@@ -21,10 +20,10 @@ from veil.files.examples import HELD_OUT, lund_door
 # cameras stood. Features stay on the device, unless somebody decides that a place is public, as here.
 
 options = veil.SiftOptions(max_features=1000)
-with lund_door() as place:
+with veil.lund_door() as place:
     photographs = {name: veil.read_picture(place.folder / name, camera=place.camera) for name in sorted(place.poses)}
 features = {name: veil.extract(photograph, options=options) for name, photograph in photographs.items()}
-built = veil.map_images({name: found for name, found in features.items() if name not in HELD_OUT})
+built = veil.map_images({name: found for name, found in features.items() if name not in place.held_out})
 print(len(built.map.scene.images), "photographs,", len(built.map.scene.points), "points")
 
 # %%
@@ -35,7 +34,7 @@ print(len(built.map.scene.images), "photographs,", len(built.map.scene.points), 
 # where both meet, and is refused: here it is allowed, as the photograph is public.
 
 device = veil.Device(tempfile.mkdtemp())
-query = features[HELD_OUT[1]]
+query = features[place.held_out[1]]
 in_words = veil.Protection(descriptors=veil.HideInWords(epsilon=10, features_sent=1000))
 subspaces = device.release(query)
 words = device.release(query, in_words, allow_second=True)
@@ -45,7 +44,7 @@ answers = {
     "words": veil.localize(veil.decode(words.message), built.map),
 }
 for form, answer in answers.items():
-    print(f"{form:14} {answer.inliers:4} inliers, camera center {np.round(answer.cam_from_world.center, 3)}")
+    print(f"{form:14} {answer.inliers:4} inliers, camera center {np.round(answer.center, 3)}")
 
 # %%
 # Whether there is a pose at all is decided against chance: a photograph of another place gets none, and a reason.
@@ -64,7 +63,7 @@ axes.scatter(points[near, 0], points[near, 2], s=1, color="0.6")
 cameras = np.array([image.cam_from_world.center for image in built.map.scene.images.values()])
 axes.scatter(cameras[:, 0], cameras[:, 2], marker="^", color="0.3", label="mapped")
 for (form, answer), (marker, size) in zip(answers.items(), (("o", 150), ("s", 70), ("x", 60)), strict=True):
-    center = answer.cam_from_world.center
+    center = answer.center
     style = {"facecolors": "none", "edgecolors": "C0"} if marker != "x" else {"color": "C1"}
     axes.scatter(center[0], center[2], marker=marker, s=size, label=form, zorder=3, **style)
 axes.set(aspect="equal", xlabel="x (units of the map)", ylabel="z (units of the map)")

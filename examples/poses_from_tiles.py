@@ -13,8 +13,6 @@ from pathlib import Path
 import numpy as np
 
 import veil
-from veil.files.examples import HELD_OUT, lund_door
-from veil.pipelines.tiles import cut_map, fetcher_of, localize_with_tiles
 
 # %%
 # The operator
@@ -22,13 +20,13 @@ from veil.pipelines.tiles import cut_map, fetcher_of, localize_with_tiles
 # A map, cut into tiles. What a tile holds is public, raw descriptors among it: this is for places that may be known.
 
 options = veil.SiftOptions(max_features=1000)
-with lund_door() as place:
+with veil.lund_door() as place:
     photographs = {name: veil.read_picture(place.folder / name, camera=place.camera) for name in sorted(place.poses)}
 features = {name: veil.extract(photograph, options=options) for name, photograph in photographs.items()}
 work = Path(tempfile.mkdtemp(prefix="veil-example-"))
-built = veil.map_images({name: found for name, found in features.items() if name not in HELD_OUT})
+built = veil.map_images({name: found for name, found in features.items() if name not in place.held_out})
 built.map.write(work / "map")
-made = cut_map(work / "map", work / "tiles")
+made = veil.cut_map(work / "map", work / "tiles")
 print(len(made.records), "tiles of", len(made.records[0]), "bytes")
 
 # %%
@@ -37,10 +35,10 @@ print(len(made.records), "tiles of", len(made.records[0]), "bytes")
 # It knows about where it is, fetches, and finds its pose by itself. Nothing of the photograph leaves.
 
 near = np.mean([image.cam_from_world.center for image in built.map.scene.images.values()], axis=0)
-for name in HELD_OUT:
-    answer = localize_with_tiles(features[name], fetcher_of(work / "tiles"), near=near, within=1.0)
+for name in place.held_out:
+    answer = veil.localize_with_tiles(features[name], veil.fetcher_of(work / "tiles"), near=near, within=1.0)
     assert isinstance(answer.found, veil.Localization), answer.found
-    print(f"{name}: {answer.found.inliers} inliers, camera center {np.round(answer.found.cam_from_world.center, 3)}")
+    print(f"{name}: {answer.found.inliers} inliers, camera center {np.round(answer.found.center, 3)}")
 
 # %%
 # On a larger map a device fetches a few tiles, and how it does that decides what the server learns:

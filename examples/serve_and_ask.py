@@ -13,24 +13,18 @@ import tempfile
 from pathlib import Path
 
 import veil
-from veil.files.examples import lund_door
-from veil.server.policy import MapPolicy
-from veil.server.service import Service
 
 # %%
 # The server
 # ----------
-# All that it keeps lies in one folder. An administrator makes a map and a token there, which the command line and the routes do
-# as well; then `veil serve` answers.
+# All that it keeps lies in one folder. A token for the device is made there; then `veil serve` answers.
 
-folder = Path(tempfile.mkdtemp(prefix="veil-example-")) / "store"
-service = Service(folder)
-door = service.records.make("door", MapPolicy())
-_, secret = service.tokens.make("my phone", ["localize", "contribute"], maps=[door.id])
-service.close()
-server = subprocess.Popen(
-    [sys.executable, "-m", "veil.cli", "serve", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True
-)
+work = Path(tempfile.mkdtemp(prefix="veil-example-"))
+folder, token = work / "store", work / "phone.token"
+veil_command = [sys.executable, "-m", "veil.cli"]
+scopes = ["--scopes", "admin", "localize", "contribute"]
+subprocess.run([*veil_command, "serve", "token", str(folder), "--name", "my phone", *scopes, "-o", str(token)], check=True)
+server = subprocess.Popen([*veil_command, "serve", str(folder), "--port", "0"], stdout=subprocess.PIPE, text=True)
 # Once it answers, it prints where: port 0 is one that is free.
 line = next(line for line in server.stdout if line.startswith("veil serves"))
 address = re.search(r"http://\S+", line)[0]
@@ -40,13 +34,14 @@ address = re.search(r"http://\S+", line)[0]
 # ----------
 # `Client` releases under the device's secret, enters the release in the ledger, and sends the message.
 
-with lund_door() as place:
+with veil.lund_door() as place:
     names = sorted(place.poses)[:5]
     photographs = {name: veil.read_picture(place.folder / name, camera=place.camera) for name in names}
 options = veil.SiftOptions(max_features=1000)
 features = {name: veil.extract(photograph, options=options) for name, photograph in photographs.items()}
 *contributed, asked = names
-with veil.Client(address, secret, veil.Device(tempfile.mkdtemp())) as client:
+with veil.Client(address, token.read_text().strip(), veil.Device(work / "phone")) as client:
+    door = client.create_map("door")
     accepted = [client.contribute(door.id, features[name], name=name) for name in contributed]
     client.wait(accepted[-1].job)
     for item in client.contributions():
@@ -56,7 +51,7 @@ with veil.Client(address, secret, veil.Device(tempfile.mkdtemp())) as client:
     # A pose
     # ------
     answer = client.localize(door.id, features[asked], name=asked)
-    print(f"{answer.inliers} inliers, camera center {answer.cam_from_world.center}")
+    print(answer)
 
     # %%
     # A deletion

@@ -12,13 +12,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import veil
-from veil.files.examples import HELD_OUT, lund_door
-from veil.files.pictures import read_rgb
 
-with lund_door() as place:
-    path = place.folder / HELD_OUT[0]
-    pixels = read_rgb(path)
-    features = veil.extract(veil.read_picture(path, camera=place.camera))
+with veil.lund_door() as place:
+    path = place.folder / place.held_out[0]
+    picture = veil.read_picture(path)
+    features = veil.extract(picture, camera=place.camera)
 
 # %%
 # Raw features stay here. A keypoint has 128 numbers, from which networks draw the photograph again.
@@ -45,7 +43,7 @@ choice = veil.Protection(descriptors=veil.HideInWords(epsilon=5, features_sent=1
 released = device.release(features, choice, allow_second=True)
 print("the first feature's words are", released.upload.form.ids[0])
 print(released.upload.form.mechanism)
-print(f"epsilon of all of them together: {released.made.image_epsilon:.0f}, at delta 1e-6")
+print(f"epsilon of all of them together: {released.image_epsilon:.0f}, at delta 1e-6")
 
 # %%
 # Lines
@@ -62,7 +60,7 @@ print(len(lines), "lines; the first is", lines.lines.coefficients[0], "(n_x, n_y
 camera = lines.camera
 focal, center_x, center_y = camera.params[:3]
 figure, (photograph, positions, line_axes) = plt.subplots(1, 3, figsize=(9, 4.6), sharex=True, sharey=True)
-photograph.imshow(pixels)
+photograph.imshow(picture.rgb)
 positions.scatter(*subspaces.keypoints.T, s=2, color="C0")
 for n_x, n_y, c in lines.lines.coefficients[:150]:
     x, y = focal * -c * n_x + center_x, focal * -c * n_y + center_y

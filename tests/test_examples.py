@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+import veil
 
 ROOT = Path(__file__).parents[1]
 # What each prints among other things; camera.py asks a server that runs already.
@@ -23,6 +27,28 @@ PRINTED = {
 
 def test_every_example_is_run() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {*PRINTED, "camera"}
+
+
+def python_of(path: Path) -> list[str]:
+    """The Python that a file shows: itself, or the blocks of a page."""
+    text = path.read_text()
+    return [text] if path.suffix == ".py" else re.findall(r"^```(?:python|py)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_what_is_shown_to_users_imports_veil_alone() -> None:
+    """Oracle: Python's parser. No module below `veil` is imported, and every `veil.name` is public."""
+    pages = [ROOT / "README.md", ROOT / "docs" / "reference" / "python.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+    shown = [(path, code) for path in [*sorted((ROOT / "examples").glob("*.py")), *pages] for code in python_of(path)]
+    assert len(shown) >= 9
+    for path, code in shown:
+        for node in ast.walk(ast.parse(code)):
+            below = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            below += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            assert not [
+                name for name in below if name.startswith("veil.") or (isinstance(node, ast.ImportFrom) and name == "veil")
+            ]
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "veil":
+                assert node.attr in veil.__all__, f"{path}: veil.{node.attr}"
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.attacks.attack import attempted
-from veil.attacks.matches.matched_views import ViewOptions, epipolar_inliers
+from veil.attacks.matches.matched_views import MatchedViewOptions, epipolar_inliers
 from veil.attacks.registry import named
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.audit.ground_truth import in_space
@@ -134,7 +134,9 @@ def verified(images: Mapping[str, tuple[Form, np.ndarray]]) -> int:
     for first, second in combinations(images, 2):
         (left, a), (right, b) = images[first], images[second]
         found = match(left, right).indices
-        agrees = epipolar_inliers(a[found[:, 0]].astype(np.float64), b[found[:, 1]].astype(np.float64), options=ViewOptions())
+        agrees = epipolar_inliers(
+            a[found[:, 0]].astype(np.float64), b[found[:, 1]].astype(np.float64), options=MatchedViewOptions()
+        )
         total += int(agrees.sum())
     return total
 

@@ -22,7 +22,7 @@ import numpy as np
 from distances import _error_of, _pools, _set
 from veil.distances.cpu import candidates
 from veil.distances.gpu import device
-from veil.distances.gpu.device import Device, Planes, obstacle, planes, tensor_products
+from veil.distances.gpu.device import Planes, Processor, obstacle, planes, tensor_products
 from veil.distances.gpu.source import COLUMNS, ROWS
 
 # Milliseconds of Table 1, 1,000 x 1,000 subspaces by m; m = 8 was not available there.
@@ -65,7 +65,7 @@ def _line(pools: list[np.ndarray], count: int, m: int, arguments: argparse.Names
         print(f"s2s m ={m:3d} {count:5d} red, error {error:.1e}; not timed")
         return 1
     both = candidates.compared(left, right, 0.5 * (left[0].mean(axis=0) + right[0].mean(axis=0)).astype(np.float64))
-    a, b, engine = both.first, both.second, Device(both.first, both.second)
+    a, b, engine = both.first, both.second, Processor(both.first, both.second)
     left_planes, right_planes = planes(a, ROWS, "hhl"), planes(b, COLUMNS, "hlh")
     flat = [side.values.reshape(-1, side.values.shape[2]) for side in (left_planes, right_planes)]
 
@@ -98,7 +98,7 @@ def _chunks(
     before = device.CHUNK_FLOATS, device.PROGRAMS
     try:
         device.CHUNK_FLOATS = 1 << log
-        engine = Device(both.first, both.second)
+        engine = Processor(both.first, both.second)
         products = _milliseconds(lambda: [None for _ in engine._chunks(left, right)], arguments.repeats)
         print(f"    chunks of 2^{log}: products {products:.2f} ms", end="")
         for device.PROGRAMS in arguments.programs:

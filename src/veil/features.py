@@ -9,6 +9,7 @@ from jaxtyping import Float, Float32, UInt8
 
 from veil.errors import InputError
 from veil.geometry.camera import Camera
+from veil.one_line import one_line
 from veil.space import Space
 
 
@@ -38,6 +39,8 @@ class Features:
     scales: Float32[np.ndarray, "_"] | None = None
     orientations: Float32[np.ndarray, "_"] | None = None
     scores: Float32[np.ndarray, "_"] | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         count = len(self.keypoints)

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float32, Float64, UInt32
 from veil.errors import InputError
 from veil.ldp.guarantee import Guarantee, NoProof
 from veil.ldp.mechanism import SubsetMechanism
+from veil.one_line import one_line
 from veil.space import Space
 
 PUBLIC_POINTS = NoProof(
@@ -32,6 +33,8 @@ class Points:
     vectors: Float32[np.ndarray, "_ _"]
     space: Space
     guarantee: Guarantee = PUBLIC_POINTS
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         _require_shape(self.vectors, (len(self.vectors), self.space.dim), "vectors")
@@ -69,6 +72,8 @@ class Subspaces:
     profile: str
     releasable: bool
     sent_as: Literal["float16", "float32"] = "float32"
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         count, dim = len(self.origin), self.space.dim
@@ -112,6 +117,8 @@ class Subsets:
     space: Space
     dictionary: str
     releasable: bool
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         _require_shape(self.ids, (len(self.ids), self.mechanism.m), "words")
@@ -239,6 +246,8 @@ class Lines:
     gravity: Float64[np.ndarray, "_"] | None
     releasable: bool
     guarantee: Guarantee = LINES
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         _require_shape(self.coefficients, (len(self.coefficients), 3), "coefficients")

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from veil.one_line import one_line
+
 # Share of a pair's matches that a map must explain to explain the pair.
 EXPLAINED = 0.5
 # A map is refused below this share of explained matches, above this share of contradicting pairs, or above this uncertainty (as
@@ -49,6 +51,8 @@ class MapCheck:
     gravity_agreeing: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     removed: int = 0
+
+    __repr__ = one_line
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> MapCheck:
@@ -152,6 +156,8 @@ class LineMapCheck:
     gravity_deg: float | None
     gravity_agreeing: float | None
     left_out: Mapping[str, str] = field(default_factory=dict)
+
+    __repr__ = one_line
 
     def as_json(self) -> dict[str, Any]:
         """JSON record of the check, as docs/reference/json.md describes it."""

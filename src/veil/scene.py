@@ -15,6 +15,7 @@ from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.geometry.views import MapViews, map_views
 from veil.map_check import MapCheck
+from veil.one_line import one_line
 from veil.space import Space
 
 
@@ -22,6 +23,8 @@ from veil.space import Space
 class MappedImage:
     """Registered image of a map, with those of its features that observe a point.
 
+    `name` is the image's, `camera` its camera, `cam_from_world` its pose, and `form` holds the descriptors of its features.
+    `keypoints`, float32 (observations, 2), and `point_rows`, int64 (observations,), say which point each of them observes.
     Feature i observes the point `point_rows[i]` (row of `Scene.points`) at `keypoints[i]` (pixels). Where the image hid its
     positions, `lines` are what it sent, and `keypoints` are the projections of its points: the true positions are not here.
     Raises InputError if keypoints, observations, descriptors or lines differ in number.
@@ -35,6 +38,8 @@ class MappedImage:
     form: Form
     lines: Lines | None = None
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if self.lines is not None and len(self.lines) != len(self.keypoints):
             raise InputError(f"image {self.name!r}: {len(self.lines)} lines for {len(self.keypoints)} observations")
@@ -47,11 +52,15 @@ class MappedImage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Scene:
-    """Map: images by name, points in world coordinates, and how well both fit.
+    """Content of a map: `images` by name, `points` in world coordinates, float64 (points, 3), and how well both fit.
 
-    World coordinates have an arbitrary scale unless the images' poses were metric. `measured_down` is gravity in the world
-    (unit vector) where it was given apart from the images' lines. `check` says how sure a map of positions was when it was
-    built. Raises InputError for a map without images or points, or with points that are not finite.
+    `mean_reprojection_error_px` is the mean distance of keypoints to the projections of their points, in pixels. World
+    coordinates have an arbitrary scale unless the images' poses were metric. `measured_down` is gravity in the world (unit
+    vector) where it was given apart from the images' lines. `check` says how sure a map of positions was when it was built.
+
+    Raises InputError for a map without images or points, or with points that are not finite.
+
+    Not public: `views`.
     """
 
     images: Mapping[str, MappedImage]
@@ -59,6 +68,8 @@ class Scene:
     mean_reprojection_error_px: float
     measured_down: Float64[np.ndarray, "3"] | None = None
     check: MapCheck | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not self.images or len(self.points) == 0:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from veil.errors import RangeError, SpaceError
+from veil.one_line import one_line
 
 # COLMAP stores a unit SIFT descriptor as round(512 x), clipped to 255; dithers are counted in these steps.
 U8_STEP = 1.0 / 512.0
@@ -54,6 +55,8 @@ class Space:
     dim: int
     codebook: str = ""
     dither_steps: float = 0.0
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not (self.descriptor.isascii() and self.descriptor.isprintable() and 1 <= len(self.descriptor) <= 32):

@@ -13,7 +13,7 @@ from veil.attacks.claims import Estimates
 from veil.attacks.registry import ATTACKS
 from veil.attacks.target import Effort, Knowledge
 from veil.audit.ground_truth import find_truth
-from veil.audit.on_pictures import UNPROTECTED, Reconstruction, as_sift, reconstructions
+from veil.audit.on_pictures import UNPROTECTED, DrawnPicture, as_sift, reconstructions
 from veil.audit.run import Examined, Tried, examine
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -54,7 +54,7 @@ def drawn(
     knowledge: Knowledge = KNOWLEDGE,
     networks: Mapping[Kind, Inverts] | None = None,
     photograph: np.ndarray | None = None,
-) -> tuple[list[Reconstruction], Mapping[Kind, Inverts]]:
+) -> tuple[list[DrawnPicture], Mapping[Kind, Inverts]]:
     networks = networks or {"raw": Shows("raw")}
     steps, effort = RecordedSteps(), Effort(threads=1)
     found = reconstructions(item, knowledge, networks, features=features, photograph=photograph, effort=effort, progress=steps)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from veil.errors import RangeError
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
-from veil.ldp.planning import STEP, Place, candidates_by_chance, curve, most_telling, needed_inliers, planned
+from veil.ldp.planning import STEP, PlannedPlace, candidates_by_chance, curve, most_telling, needed_inliers, plan_release
 from veil.localization.by_distance import LocalizeOptions, pose_log10_nfa
 
 
@@ -37,7 +37,7 @@ def test_a_step_more_would_be_too_much(words: int, m: int, features: int, image_
 
 def test_the_published_dictionary_is_found_back() -> None:
     # words.md#composition: 2000 features at epsilon 10 make 3,710; a word that is sent is the true one with 7.3 %.
-    (plan,) = planned(image_epsilon=3710.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[2])
+    (plan,) = plan_release(image_epsilon=3710.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[2])
     assert plan.mechanism.epsilon == pytest.approx(10.0, abs=0.01)
     assert plan.mechanism.posterior == pytest.approx(0.073, abs=1e-3)
     assert plan.true_words == pytest.approx(2000 * 2 * 0.073, rel=0.01)
@@ -46,7 +46,9 @@ def test_the_published_dictionary_is_found_back() -> None:
 
 def test_possible_plans_come_first_and_the_best_of_them_leads() -> None:
     """Every possible combination of K, m and features has one plan; margins are expected true words less needed inliers."""
-    plans = planned(image_epsilon=1000.0, delta=1e-6, features=[100, 1000], words=[8, 1000, 16384], subset_sizes=[1, 4, 16])
+    plans = plan_release(
+        image_epsilon=1000.0, delta=1e-6, features=[100, 1000], words=[8, 1000, 16384], subset_sizes=[1, 4, 16]
+    )
     assert len({(p.features, p.mechanism.dictionary_size, p.mechanism.m) for p in plans}) == len(plans) == 2 * (3 * 3 - 1)
     possible = [p.possible for p in plans]
     assert possible == sorted(possible, reverse=True) and 0 < sum(possible) < len(plans)
@@ -68,7 +70,7 @@ def test_k_over_m_alone_decides_how_often_the_true_word_is_sent() -> None:
     one = SubsetMechanism(dictionary_size=1000, epsilon=4.0, m=2)
     other = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=16)
     assert one.truth == other.truth
-    assert candidates_by_chance(one, Place()) == candidates_by_chance(other, Place()) == 2 * 10_000 / 1000
+    assert candidates_by_chance(one, PlannedPlace()) == candidates_by_chance(other, PlannedPlace()) == 2 * 10_000 / 1000
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 4.0, 8.0])
@@ -76,7 +78,7 @@ def test_k_over_m_alone_decides_how_often_the_true_word_is_sent() -> None:
 @pytest.mark.parametrize("features", [20, 200, 2000])
 def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: float) -> None:
     """A pose is accepted with the needed number of inliers and not with one less, by the formula that localization uses."""
-    mechanism, place, options = SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=m), Place(), LocalizeOptions()
+    mechanism, place, options = SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=m), PlannedPlace(), LocalizeOptions()
     candidates = candidates_by_chance(mechanism, place)
     found = needed_inliers(features, mechanism, candidates, place)
     silent = math.exp(-candidates) * (1 - float(mechanism.truth))
@@ -95,7 +97,10 @@ def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: flo
 
 def test_a_place_that_agrees_with_everything_needs_more_than_there_is() -> None:
     mechanism = SubsetMechanism(dictionary_size=100, epsilon=3.0, m=16)
-    assert needed_inliers(50, mechanism, candidates_by_chance(mechanism, Place()), Place(width_px=10, height_px=10)) == 51
+    assert (
+        needed_inliers(50, mechanism, candidates_by_chance(mechanism, PlannedPlace()), PlannedPlace(width_px=10, height_px=10))
+        == 51
+    )
 
 
 def test_the_curve_is_the_account() -> None:
@@ -108,8 +113,8 @@ def test_the_curve_is_the_account() -> None:
 @pytest.mark.parametrize("epsilon", [math.nan, math.inf, -1.0])
 def test_impossible_plans(epsilon: float) -> None:
     with pytest.raises(RangeError, match="finite and >= 0"):
-        planned(image_epsilon=epsilon, delta=1e-6, features=[10], words=[100], subset_sizes=[2])
+        plan_release(image_epsilon=epsilon, delta=1e-6, features=[10], words=[100], subset_sizes=[2])
     with pytest.raises(RangeError, match="no subset size is less"):
-        planned(image_epsilon=1.0, delta=1e-6, features=[10], words=[16], subset_sizes=[16, 32])
+        plan_release(image_epsilon=1.0, delta=1e-6, features=[10], words=[16], subset_sizes=[16, 32])
     with pytest.raises(RangeError, match="at least one map feature"):
-        Place(map_features=0)
+        PlannedPlace(map_features=0)

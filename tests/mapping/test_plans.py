@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from veil.errors import RangeError
-from veil.mapping.plans import MapSize, UnitCosts, plan_map
+from veil.mapping.plans import MapSize, UnitCosts, planned_map
 from veil.pipelines.unit_costs import IMAGES, measured_costs, usual_size
 
 COSTS = UnitCosts(features=500, match_s=0.01, list_s=0.1, vote_s=1e-7, map_s=0.5)
@@ -19,7 +19,7 @@ def test_a_plan_is_counted_by_hand() -> None:
     size = MapSize(
         images=1000, features=1000, paired=20, words=10_000, listed=10, crowding=2.0, dim=50, m=3, message_bytes=500.0
     )
-    plan = plan_map(size, COSTS, machines=2, cores=4)
+    plan = planned_map(size, COSTS, machines=2, cores=4)
     assert plan.pairs == 20_000
     assert plan.matching_s == pytest.approx(20_000 * 0.01 * 4)
     assert plan.retrieval_s == pytest.approx(1000 * 0.1 * 2 + 2.0 * (1000 * 1000 * 10) ** 2 / (2 * 10_000) * 1e-7)
@@ -35,9 +35,9 @@ def test_a_plan_is_counted_by_hand() -> None:
 
 def test_all_pairs_need_no_retrieval_and_small_maps_no_more_pairs_than_there_are() -> None:
     """Enumeration of the pairs of few images."""
-    plan = plan_map(MapSize(images=30, paired=None), COSTS)
+    plan = planned_map(MapSize(images=30, paired=None), COSTS)
     assert plan.pairs == 435 and plan.retrieval_s == 0
-    assert plan_map(MapSize(images=30, paired=40), COSTS).pairs == 435
+    assert planned_map(MapSize(images=30, paired=40), COSTS).pairs == 435
 
 
 def test_tracks_compare_less_than_features() -> None:
@@ -45,7 +45,9 @@ def test_tracks_compare_less_than_features() -> None:
 
     Looking up images without tracks adds six tenths to all of it.
     """
-    features, tracks = (plan_map(MapSize(images=1000, paired=20, tracks=tracks), COSTS).retrieval_s for tracks in (False, True))
+    features, tracks = (
+        planned_map(MapSize(images=1000, paired=20, tracks=tracks), COSTS).retrieval_s for tracks in (False, True)
+    )
     listing = 1000 * COSTS.list_s * 1000 / COSTS.features
     compared = (tracks / 1.6 - 0.45 * listing) / (features - listing)
     assert compared == pytest.approx((6 / 10) ** 2 * (0.25**2 + 10 * 0.05**2))
@@ -62,7 +64,7 @@ def test_numbers_out_of_range_are_refused() -> None:
         with pytest.raises(RangeError):
             MapSize(**wrong)
     with pytest.raises(RangeError, match="machines"):
-        plan_map(MapSize(images=5), COSTS, machines=0)
+        planned_map(MapSize(images=5), COSTS, machines=0)
     with pytest.raises(RangeError, match="seconds"):
         measured_costs(0.0)
 

@@ -11,7 +11,7 @@ from veil.codebooks.quantization import Quantization
 from veil.geometry.camera import guessed
 from veil.geometry.gravity import Gravity
 from veil.geometry.vanishing_point import Vertical
-from veil.ldp.planning import planned
+from veil.ldp.planning import plan_release
 from veil.report.gravity import draw_vertical
 from veil.report.plans import draw_plans
 from veil.report.quantization import draw_quantization
@@ -30,7 +30,7 @@ def _vertical(path: Path) -> None:
 
 
 def _plans(path: Path) -> None:
-    plans = planned(
+    plans = plan_release(
         image_epsilon=200.0, delta=1e-6, features=(50, 100, 200, 500, 1000, 2000), words=(16384,), subset_sizes=(2,)
     )
     draw_plans(path, plans, image_epsilon=200.0, needed=12)

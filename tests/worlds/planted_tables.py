@@ -20,7 +20,7 @@ from veil.cli.device import plan as budget_plan
 from veil.cli.privacy import audit_table
 from veil.cli.server import plan, serve, suspects, tile_plan
 from veil.distances.measure import Rate
-from veil.ldp.planning import planned
+from veil.ldp.planning import plan_release
 from veil.mapping.plans import MapPlan
 from veil.report.tables import Table
 from veil.tiles.plans import ExitPlan
@@ -91,7 +91,7 @@ def sent() -> Table:
 def machine_tables() -> dict[str, Callable[[], Table]]:
     """Tables of commands about this machine, and of plans."""
     backends = [{"backend": "reference", "serves": False, "detail": "numba 0.62 on 2 of 2 cores, AVX-512, " * 3}]
-    plans = planned(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])
+    plans = plan_release(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])
     spread = dict.fromkeys(("mean", "p5", "median", "p95"), 0.123)
     record = {"pool": 123_456, "to_nearest_word": spread, "to_nearest_other": spread, "to_random": spread}
     missing = {name: dict.fromkeys(packages) for name, (packages, _, _) in doctor.EXTRAS.items()}

@@ -11,7 +11,7 @@ import numpy as np
 from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
 from veil.audit.finding import Finding, Share
 from veil.files.measured_forms import bundled_measured_forms
-from veil.ldp.planning import planned
+from veil.ldp.planning import plan_release
 from veil.report.tables import Table
 from veil_lab.cli.evaluate import (
     attack_tables,
@@ -109,7 +109,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
     """Tables of `veil evaluate`."""
     matching = {"profile": "hardened", "lifting": "sub-adversarial", "m": 16, "distance": "point", "matches": 1234.5}
     measured = bundled_measured_forms()
-    plan = planned(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])[0]
+    plan = plan_release(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])[0]
     tried: Any = SimpleNamespace(plan=plan, row=planted(UprightRow, setting=upright_setting()), finished=False)
     setting = planted(LocalizationRow, localized=shares(METRIC))
     recalls = [planted(Recall), planted(Recall, epsilon=np.inf)]

@@ -16,6 +16,7 @@ from jaxtyping import Int64
 from veil.attacks.claims import CannotRun, Claim, Estimates, Lists, NamedWords
 from veil.attacks.target import Target
 from veil.errors import Remedy, VeilError
+from veil.one_line import one_line
 
 Family = Literal["structural", "distribution", "intersection", "repeat", "views", "matches", "positions", "order", "words"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -43,6 +44,8 @@ class Attack:
     - `run`: runs it on a `Target` and returns an `Attempt`; raises CannotRun (or another VeilError) with the reason why it
       cannot be run there.
     - `time_share`: its part of an audit's processor time (0: it compares all features with each other and is not cut).
+
+    Not public: `run`.
     """
 
     name: str
@@ -53,6 +56,8 @@ class Attack:
     modules: tuple[str, ...]
     run: Callable[[Target], Attempt]
     time_share: float = 0.0
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -9,27 +9,32 @@ from dataclasses import dataclass
 from veil.attacks.time_budget import TimeBudget
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding
-from veil.audit.on_pictures import Reconstruction
+from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import Breach, Rule
 from veil.audit.verdict import NOT_TESTED, Verdict
 from veil.errors import Remedy, Say
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """Result of an audit: findings, pictures, epsilons, verdict and broken rules of the releases in `messages`.
+    """Result of an audit of the releases in `messages`.
 
+    `findings` are those of the attacks, `pictures` what was drawn of the releases, `verdict` sums both up, and `breaches` are
+    those of the `rules`. `have_originals` tells whether the originals were given.
     `facts` describe the releases. `not_looked_at` gives, by attack, why attacks on other kinds of release had nothing to look
     at. `epsilons` (by unit, at `delta`) are those that words carry, and that of the ledger's session; `measured` is the lower
     bound that runs of their mechanism show. `time` and `picture_time` hold what the attacks, and those behind the pictures,
     were allowed and took.
+
+    Not public: `time`, `picture_time`.
     """
 
     messages: Sequence[str]
     facts: Mapping[str, object]
     findings: Sequence[Finding]
     not_looked_at: Mapping[str, str]
-    pictures: Sequence[Reconstruction]
+    pictures: Sequence[DrawnPicture]
     epsilons: Mapping[str, float]
     delta: float
     measured: EpsilonBound | None
@@ -39,6 +44,8 @@ class Outcome:
     have_originals: bool
     time: TimeBudget
     picture_time: TimeBudget
+
+    __repr__ = one_line
 
     def told_time(self, say: Say = str) -> tuple[str, ...]:
         """Sentences on the time that was allowed and used, and on the attacks that were cut short.

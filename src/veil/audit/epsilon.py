@@ -20,6 +20,7 @@ from veil.features import Features
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import randomized, to_words
+from veil.one_line import one_line
 from veil.randomness import Randomness, seeded
 from veil.statistics import clopper_pearson, clopper_pearson_ends
 
@@ -47,6 +48,8 @@ class EpsilonBound:
     hits: int
     misses: int
     ceiling: float
+
+    __repr__ = one_line
 
     def refutes(self, epsilon: float) -> bool:
         """Whether the bound refutes a claimed epsilon, at this confidence."""

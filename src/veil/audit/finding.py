@@ -11,6 +11,7 @@ from jaxtyping import Float64
 
 from veil.attacks.attack import Family
 from veil.errors import Remedy
+from veil.one_line import one_line
 
 ErrorUnit = Literal["descriptor", "px", "word"]
 # Distance to the truth within which a descriptor is exact, and the distances of the literature's tables.
@@ -31,6 +32,8 @@ class Share:
     low: float
     high: float
 
+    __repr__ = one_line
+
     @property
     def value(self) -> float:
         """Share as a number between 0 and 1; 0 if `total` is 0."""
@@ -42,15 +45,20 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Within:
-    """Share of features whose estimate is less than `limit` from the truth, in units of descriptors or in pixels."""
+    """The `share` of features whose estimate is less than `limit` from the truth, in units of descriptors or in pixels."""
 
     limit: float
     share: Share
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Score:
-    """Comparison of an attack's estimates with the originals. Undecided features count as not recovered in every share.
+    """Comparison of an attack's estimates with the originals.
+
+    `exact`, `within` and `identified` are shares by how near an estimate is, `mean_distance` and `median_distance` are of those
+    that were made. Undecided features count as not recovered in every share.
 
     Distances are those of descriptors in the space that was lifted, or pixels for positions (`unit` "px"). `recovered` is the
     share that counts in verdicts and policies: features within 0.1 (5 px) of the truth, or whose right word was named.
@@ -69,6 +77,8 @@ class Score:
     false_certificates: int
     errors: Float64[np.ndarray, "_"]
 
+    __repr__ = one_line
+
     @property
     def shares(self) -> dict[str, Share]:
         """Measured shares by their names in rules and records: within_0.1 (of positions within_5px), exact and identified."""
@@ -80,7 +90,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Finding:
-    """Result of one attack over all audited releases.
+    """Result of one `attack` over all audited releases; rules may name its `family`, too.
 
     `assumes` says what the attacker needs besides the release; `hypothetical` marks an oracle, which nobody has and which
     counts in no verdict. `skipped` says why the attack was not run, or "", and `remedy` what lets it run. Of `wanted` features
@@ -105,6 +115,8 @@ class Finding:
     remedy: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
+
+    __repr__ = one_line
 
     @property
     def cut_short(self) -> bool:

@@ -21,6 +21,7 @@ from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected,
 from veil.inversion.quality import Quality, quality, quality_facts
 from veil.inversion.whole import whole
 from veil.mechanisms.public import publish
+from veil.one_line import one_line
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.space import Space
 from veil.wire.message import Upload
@@ -36,8 +37,8 @@ PICTURE_WORK = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reconstruction:
-    """Picture of one release, drawn from what `attack` recovered.
+class DrawnPicture:
+    """Picture `rgb` of one `release`, drawn from what `attack` recovered.
 
     `rgb` shows the whole photograph, its shorter side 256 px. Of its central square are `features`, the number of pixels of
     the sparse map that hold a feature, and `quality`, which is None without the photograph.
@@ -48,6 +49,8 @@ class Reconstruction:
     features: int
     rgb: UInt8[np.ndarray, "height width 3"]
     quality: Quality | None
+
+    __repr__ = one_line
 
     def as_json(self) -> dict:
         """Stable JSON record, as docs/reference/json.md describes it, without the picture."""
@@ -69,7 +72,7 @@ def reconstructions(
     photograph: UInt8[np.ndarray, "_ _ 3"] | None = None,
     time: TimeBudget | None = None,
     progress: StepProgress = ignore_steps,
-) -> list[Reconstruction]:
+) -> list[DrawnPicture]:
     """Pictures of one release: of the raw features, of what attacks recovered, and by direct inversion of the release.
 
     `inverters` holds a network for each kind of map: "raw" for the first two, the kind of the form for the last. At most
@@ -90,7 +93,7 @@ def reconstructions(
         count.begin(f"{item.name} picture", PICTURE_WORK)
         rgb, central = whole(inverters[kind], *size, map_of)
         measured = None if original is None else quality(original, central)
-        drawn = Reconstruction(release=item.name, attack=attack, features=len(map_of(frame)), rgb=rgb, quality=measured)
+        drawn = DrawnPicture(release=item.name, attack=attack, features=len(map_of(frame)), rgb=rgb, quality=measured)
         pictures.append(drawn)
     return pictures
 

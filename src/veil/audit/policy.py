@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from veil.attacks.attack import FAMILIES
 from veil.audit.finding import CONFIDENCE, Finding, Share
 from veil.errors import InputError
+from veil.one_line import one_line
 
 _RULE = re.compile(r"^\s*([a-z][a-z0-9 _-]*?)(?:\.([a-z][a-z0-9_.]*))?\s*(>=|>)\s*([0-9.eE+-]+)\s*(%?)\s*$")
 METRICS = (
@@ -50,6 +51,8 @@ class Rule:
     limit: float
     inclusive: bool
 
+    __repr__ = one_line
+
     def __str__(self) -> str:
         return self.text
 
@@ -75,13 +78,15 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Breach:
-    """Breach of a rule, with the reason `why`.
+    """Breach of `rule`, with the reason `why`.
 
     A rule that could not be judged counts as broken, too, or a policy could pass by running nothing.
     """
 
     rule: Rule
     why: str
+
+    __repr__ = one_line
 
 
 def parse_rule(text: str) -> Rule:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX, Finding
 from veil.errors import Remedy
+from veil.one_line import one_line
 
 Grade = Literal["broken", "leaks", "nothing found"]
 # Least share of recovered features from which a release is called broken, or leaking.
@@ -25,12 +26,14 @@ NOT_TESTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Verdict of an audit: a grade, its reason in one sentence (`headline`), further sentences, and what would tell more."""
+    """Verdict of an audit: a `grade`, its reason in a sentence (`headline`), further `sentences`, and what tells more."""
 
     grade: Grade
     headline: str
     sentences: tuple[str, ...]
     remedy: tuple[Remedy, ...] = ()
+
+    __repr__ = one_line
 
     def __str__(self) -> str:
         return f"{self.grade.upper()}: {self.headline}"

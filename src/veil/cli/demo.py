@@ -12,7 +12,7 @@ from veil.cli.common import Bar, add_command, add_json, at_least, explain, quiet
 from veil.localization.by_distance import Localization
 from veil.pipelines.demo import VIEW, DemoOptions, run_demo
 from veil.report.tables import Name, Table, numbers
-from veil.trials.held_out import Outcome
+from veil.trials.held_out import TrialOutcome
 from veil.trials.reconstruction_run import Run
 from veil.trials.tile_exits import ExitOutcome, ExitStudy
 
@@ -68,7 +68,7 @@ def _demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def sent_table(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles: ExitStudy, extent: float) -> Table:
+def sent_table(outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcome], tiles: ExitStudy, extent: float) -> Table:
     """The table of the demo: each form that was sent, and tiles by each exit; errors are in percent of the place's extent."""
     variants = dict.fromkeys(outcome.variant for outcome in outcomes)
     rows = [
@@ -82,7 +82,7 @@ def sent_table(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles:
     return Table(columns=[Name("what was sent, and to which map", least=24), *numbers(*heads)], rows=rows)
 
 
-def _sent_row(mine: Sequence[Outcome], others: Sequence[Outcome], extent: float) -> tuple[str, ...]:
+def _sent_row(mine: Sequence[TrialOutcome], others: Sequence[TrialOutcome], extent: float) -> tuple[str, ...]:
     """The row of one form."""
     found = [o for o in mine if isinstance(o.found, Localization)]
     errors = [o.position_error for o in found if o.position_error is not None]

@@ -52,6 +52,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("give", "localize.near"): "name two or three (--near-images)",
     ("give", "map_images.gravity"): "make the map with gravity (`veil map --gravity`)",
     ("give", "map's folder without such files"): "move such files elsewhere",
+    ("give", "measure_gravity.source"): "use --from {}",
     ("give", "photographs with more overlap"): "take photographs with more overlap",
     ("give", "photographs with vertical edges"): "add photographs with vertical edges",
     ("give", "place of a map"): "`veil map align` and `veil serve place` say where one is",

@@ -28,7 +28,7 @@ from veil.files.map_exports import GRAY, export_map
 from veil.files.map_folders import model_folders
 from veil.pipelines.maps import Map
 from veil.pipelines.viewing import ViewedMap, ViewOptions, told_further, view_audit, view_map
-from veil.report.viewer.content import Limits, View
+from veil.report.viewer.content import View, ViewLimits
 from veil.report.viewer.packing import photograph_colors
 from veil.report.viewer.page import Page, page
 
@@ -88,7 +88,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --images")
     parser.add_argument("--title", help="title of the page (default: the name of the map's folder)")
-    limits = Limits()
+    limits = ViewLimits()
     parser.add_argument(
         "--most-points",
         type=at_least(1),
@@ -109,7 +109,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _view(arguments: argparse.Namespace) -> int:
     quiet_colmap()
-    limits = Limits(points=arguments.most_points, pictures=arguments.most_pictures)
+    limits = ViewLimits(points=arguments.most_points, pictures=arguments.most_pictures)
     if is_audit_page(arguments.map):
         _refuse_for_audits(arguments)
         _write(arguments, page(view_audit(arguments.map), limits, say=phrase), None)

@@ -10,18 +10,21 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import WireError, remedies_of
-from veil.geometry.rigid import Rigid
+from veil.geometry.rigid import Rigid, center_covariance
 from veil.localization.by_distance import NoPose
+from veil.one_line import line, one_line
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteMap:
-    """A map of a server: `id`, `name`, whether it holds images, and `facts`, all that the server says of it."""
+    """A map of a server: `id`, `name`, whether it holds images (`mapped`), and `facts`, all that the server says of it."""
 
     id: str
     name: str
     mapped: bool
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +46,18 @@ class Accepted:
     job: str | None = None
     receipts_head: str = ""
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobStatus:
-    """How far a job is: `state` ("queued", "running", "done", "failed", "cancelled"), its step, and what came of it."""
+    """State of a job of a server.
+
+    - `id`: its name.
+    - `state`: "queued", "running", "done", "failed" or "cancelled".
+    - `step`: its present step, of which `done` of `total` parts are done.
+    - `result`: what came of it, as JSON values.
+    """
 
     id: str
     state: str
@@ -54,6 +65,8 @@ class JobStatus:
     done: int
     total: int
     result: Mapping[str, Any] = field(default_factory=dict)
+
+    __repr__ = one_line
 
     @property
     def has_ended(self) -> bool:
@@ -79,6 +92,33 @@ class RemotePose:
     log10_nfa: float | None
     map_id: str
     map_version: int
+
+    def __repr__(self) -> str:
+        deviation = self.center_deviation
+        known = {} if deviation is None else {"deviation": float(f"{deviation:.2g}")}
+        return line(self, {"center": self.center, "heading": self.heading.round(2), **known, "inliers": self.inliers}.items())
+
+    @property
+    def center(self) -> Float64[np.ndarray, "3"]:
+        """Center of the camera in the map, float64 (3,), in units of the map."""
+        return self.cam_from_world.center
+
+    @property
+    def rotation(self) -> Float64[np.ndarray, "3 3"]:
+        """Rotation from the map's axes to the camera's, float64 (3, 3)."""
+        return self.cam_from_world.rotation
+
+    @property
+    def heading(self) -> Float64[np.ndarray, "3"]:
+        """Direction in which the camera looks in the map, float64 (3,) of length 1."""
+        return self.cam_from_world.heading
+
+    @property
+    def center_deviation(self) -> float | None:
+        """Standard deviation of the center in units of the map, for a noise of one pixel; None without a covariance."""
+        if self.covariance is None:
+            return None
+        return float(np.sqrt(np.trace(center_covariance(self.cam_from_world, self.covariance))))
 
 
 def pose_of(value: Any) -> RemotePose | NoPose:

@@ -9,6 +9,7 @@ from jaxtyping import Float64
 
 from veil.client.tile_access import TileExit, open_tiles
 from veil.features import Features
+from veil.one_line import one_line
 from veil.pipelines.tiles import TileAnswer, localize_with_tiles
 from veil.tiles.device import TileOptions
 from veil.tiles.fetching import TileCache, TileFetcher
@@ -36,6 +37,8 @@ class TileUse:
     fix: tuple[float, float] | None = None
     options: TileOptions = field(default_factory=TileOptions)
     timeout_s: float = 60.0
+
+    __repr__ = one_line
 
     def opened(self, url: str) -> TileFetcher:
         """A fetcher for the tiles at an address and at those of `also`; raises what `open_tiles` raises."""

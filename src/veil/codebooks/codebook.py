@@ -13,6 +13,7 @@ from jaxtyping import Float32, Int64, UInt8
 
 from veil.codebooks.compression import Compression, Pca
 from veil.errors import InputError, RangeError
+from veil.one_line import one_line
 from veil.space import Normalization, Space
 
 Kind = Literal["centroids", "descriptors"]
@@ -20,13 +21,20 @@ Kind = Literal["centroids", "descriptors"]
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """The origin of a codebook: enough to judge its license and to refuse one's own photographs as decoys."""
+    """The origin of a codebook: enough to judge its license and to refuse one's own photographs as decoys.
+
+    - `source`, `license`: where the photographs come from, and their license.
+    - `image_count`, `descriptor_count`: number of photographs, and of their descriptors.
+    - `image_digests`: first 8 bytes (hex) of each photograph's digest.
+    """
 
     source: str
     license: str
     image_count: int
     descriptor_count: int
-    image_digests: tuple[str, ...] = ()  # first 8 bytes (hex) of each source picture's digest
+    image_digests: tuple[str, ...] = ()
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +53,8 @@ class Codebook:
 
     Raises InputError for fewer than two words and for words that are zero or not finite, RangeError for
     impossible `slices`.
+
+    Not public: `compression`.
     """
 
     kind: ClassVar[Kind]
@@ -55,6 +65,8 @@ class Codebook:
     pca: Pca | None
     dither_steps: float
     provenance: Provenance
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         assert type(self) is not Codebook, "make a Dictionary or a DecoyPool"

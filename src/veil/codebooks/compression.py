@@ -9,6 +9,7 @@ from jaxtyping import Float, Float32, Float64
 
 from veil.errors import InputError, RangeError, Remedy, SpaceError
 from veil.forms import Points
+from veil.one_line import one_line
 from veil.space import Space
 
 # Of the hardened profile: 64 axes leave its vertex attack more descriptors (`veil evaluate defenses`), 32 cost matches.
@@ -20,10 +21,16 @@ VARIANCE_KEPT = 0.867
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pca:
-    """A public linear compression: x -> axes @ (x - mean), rows of `axes` orthonormal, largest variance first."""
+    """A public linear compression: x -> axes @ (x - mean).
+
+    - `mean`, float32 (dim,): of the descriptors that it was fitted to.
+    - `axes`, float32 (reduced, dim): orthonormal rows, largest variance first.
+    """
 
     mean: Float32[np.ndarray, "dim"]
     axes: Float32[np.ndarray, "reduced dim"]
+
+    __repr__ = one_line
 
     def apply(self, vectors: Float[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch reduced"]:
         """Project; the result is not normalized again (lifting.md#strategies)."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import ClassVar
 
 from veil.codebooks.codebook import Codebook, Kind
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -14,6 +15,8 @@ class DecoyPool(Codebook):
     """Real descriptors of photographs, to hide among; whoever has the pool can tell decoys from descriptors."""
 
     kind: ClassVar[Kind] = "descriptors"
+
+    __repr__ = one_line
 
 
 # Expected number of features of one image that share a decoy: a pool is used in as few runs as keep it below the first number,

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int8
 
 from veil.errors import InputError, RangeError
+from veil.one_line import one_line
 
 LARGEST = 127
 _FRACTION_BITS = 16  # of the dither, in parts of a level
@@ -31,6 +32,8 @@ class EightBitWords:
 
     levels: Int8[np.ndarray, "words dim"]
     seed: int
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not self.levels.any(axis=1).all():

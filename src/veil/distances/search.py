@@ -49,13 +49,13 @@ class Nearest:
     distance: Float64[np.ndarray, "queries count"]
 
 
-def _engine(backend: Backend, both: candidates.Compared) -> candidates.Engine | None:
+def _engine(backend: Backend, both: candidates.Compared) -> candidates.CandidateSearch | None:
     """Engine of the graphics processor for "gpu"; None for the compiled kernel, which `candidates` takes without one."""
     if backend != "gpu":
         return None
-    from veil.distances.gpu.device import Device
+    from veil.distances.gpu.device import Processor
 
-    return Device(both.first, both.second)
+    return Processor(both.first, both.second)
 
 
 def pairwise(left: FeatureSet, right: FeatureSet, *, backend: Backend = "auto", threads: int = 1) -> Float64[np.ndarray, "_ _"]:

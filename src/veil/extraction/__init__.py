@@ -9,6 +9,7 @@ from veil.extraction.detection import DetectorOptions
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
+from veil.geometry.camera import Camera
 
 Extractor = Literal["sift", "hardtfeat", "hardnet", "aliked-n16rot", "xfeat"]
 EXTRACTORS: tuple[Extractor, ...] = ("sift", "hardtfeat", "hardnet", "aliked-n16rot", "xfeat")
@@ -22,7 +23,11 @@ def full_name(name: str) -> str:
 
 
 def extract(
-    picture: Picture, name: str = "sift", options: SiftOptions | DetectorOptions | None = None, network: Any = None
+    picture: Picture,
+    name: str = "sift",
+    options: SiftOptions | DetectorOptions | None = None,
+    network: Any = None,
+    camera: Camera | None = None,
 ) -> Features:
     """Extract the raw features of one picture: SIFT, a learned descriptor on SIFT's keypoints, or a network's own keypoints.
 
@@ -33,20 +38,22 @@ def extract(
       "aliked-n16rot" ("aliked" in short; float32, 128 dimensions) or "xfeat" (float32, 64 dimensions), on their own keypoints.
     - `options`: of SIFT's keypoints, by default up to 8192, in an image that is doubled where it gives few; or
       `DetectorOptions` of a network's own keypoints, for which those of SIFT count by `max_features` alone.
-    - `network`: what `veil.files.weights.load_network` returns; "hardnet" takes a state dict as arrays, or None for the weights
+    - `network`: what `veil.load_network` returns; "hardnet" takes a state dict as arrays, or None for the weights
       that kornia has.
+    - `camera`: intrinsics in pixels of the picture, in place of the picture's own.
 
     Raises RangeError for a descriptor that veil does not extract, InputError for a picture without features, for a network
     that is missing or does not fit, and for options of another extractor.
     """
     name = full_name(name)
+    picture = picture if camera is None else picture.seen_by(camera)
     if name not in EXTRACTORS:
         raise RangeError(f"descriptor must be one of {', '.join(EXTRACTORS)}, got {name!r}")
     if name in DETECTORS:
         from veil.extraction.detected import detected
 
         if network is None:
-            raise InputError(f"{name} needs its network; load it with veil.files.weights.load_network({name!r})")
+            raise InputError(f"{name} needs its network; load it with veil.load_network({name!r})")
         if isinstance(options, SiftOptions):
             options = DetectorOptions(max_features=options.max_features)
         return detected(picture, network, options or DetectorOptions())

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float32, Int64
 
 from veil.errors import InputError, RangeError
 from veil.extraction.sift import MAX_FEATURES
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,8 @@ class DetectorOptions:
     max_features: int = MAX_FEATURES
     min_score: float | None = None
     max_image_side_px: int = 1600
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_features <= MAX_FEATURES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import UInt8
@@ -13,6 +13,7 @@ from jaxtyping import UInt8
 from veil.errors import InputError
 from veil.geometry.camera import Camera, guessed
 from veil.geometry.intrinsics import MAX_FOCAL, MIN_FOCAL, checked_camera
+from veil.one_line import one_line
 
 # EXIF 2.3 tags of the Exif IFD.
 _FOCAL_LENGTH_MM, _FOCAL_35MM = 0x920A, 0xA405
@@ -38,9 +39,20 @@ class Picture:
     digest: bytes
     rgb: UInt8[np.ndarray, "height width 3"] | None = None
 
+    __repr__ = one_line
 
-def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object], camera: Camera | None) -> Picture:
-    """The `Picture` of upright RGB pixels; `exif` is the Exif IFD, `camera`, if given, overrides what it says.
+    def seen_by(self, camera: Camera) -> Picture:
+        """The picture with this camera. Raises InputError for a camera of another size or with impossible intrinsics."""
+        return replace(self, camera=_checked(camera, self.gray.shape[1], self.gray.shape[0]))
+
+
+def picture(
+    rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object] | None = None, camera: Camera | None = None
+) -> Picture:
+    """The `Picture` of upright pixels `rgb`, such as a frame of a video.
+
+    - `exif`: the Exif IFD, from which the focal length is read; without it the focal length is a guess.
+    - `camera`: intrinsics in pixels of this image, in place of what `exif` says.
 
     Raises InputError if the image is too small to hold a feature, the camera is for another size, or its intrinsics are
     impossible (RangeError).
@@ -48,10 +60,8 @@ def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object]
     height, width = rgb.shape[:2]
     if min(height, width) < 16:
         raise InputError(f"the image is {width}x{height} px; features need at least 16 px a side")
-    if camera is not None and (camera.width_px, camera.height_px) != (width, height):
-        raise InputError(
-            f"the camera is for {camera.width_px}x{camera.height_px} px but the upright image has {width}x{height}"
-        )
+    if camera is not None:
+        camera = _checked(camera, width, height)
     gray = np.empty((height, width), dtype=np.uint8)
     digest = hashlib.blake2b(f"{width}x{height}|".encode(), digest_size=32)
     for top in range(0, height, _ROWS):  # a float of each pixel at once would be four times the picture
@@ -59,8 +69,17 @@ def picture(rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object]
         gray[top : top + _ROWS] = (rows.astype(np.float32) @ _LUMA + 0.5).astype(np.uint8)
         digest.update(rows.data)
     if camera is None:
-        camera = guessed(width, height, focal_px=focal_from_exif(exif, width, height))
-    return Picture(gray=gray, camera=checked_camera(camera), digest=digest.digest(), rgb=rgb)
+        camera = checked_camera(guessed(width, height, focal_px=focal_from_exif(exif or {}, width, height)))
+    return Picture(gray=gray, camera=camera, digest=digest.digest(), rgb=rgb)
+
+
+def _checked(camera: Camera, width_px: int, height_px: int) -> Camera:
+    """The camera itself. Raises InputError if it is of another size, or no photograph can have its intrinsics."""
+    if (camera.width_px, camera.height_px) != (width_px, height_px):
+        raise InputError(
+            f"the camera is for {camera.width_px}x{camera.height_px} px but the upright image has {width_px}x{height_px}"
+        )
+    return checked_camera(camera)
 
 
 def focal_from_exif(exif: Mapping[int, object], width_px: int, height_px: int) -> float | None:

@@ -9,6 +9,7 @@ import numpy as np
 from veil.errors import InputError, RangeError
 from veil.extraction.picture import Picture
 from veil.features import Features
+from veil.one_line import one_line
 from veil.space import NORMALIZATIONS, Normalization, Space
 
 MAX_FEATURES = 8192
@@ -31,6 +32,8 @@ class SiftOptions:
     normalization: Normalization = "L2"
     first_octave: int | None = 0
     max_image_side_px: int = 3200
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_features <= MAX_FEATURES:

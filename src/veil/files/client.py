@@ -18,6 +18,7 @@ from veil.files.ledger_file import connected, has_table, open_or_make
 from veil.files.secret import MadeUnder, read_or_make
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
+from veil.one_line import one_line
 from veil.randomness import Secret
 
 LEDGER, SECRET = "ledger.sqlite", "secret"
@@ -88,6 +89,8 @@ class Entry:
     released_at: float = 0.0
     mechanism: SubsetMechanism | None = None
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if not _ALIAS.fullmatch(self.released_as):
             raise InputError(f"a release is called by digits 0-9, a-f and dashes, got {self.released_as!r}")
@@ -112,10 +115,12 @@ class Ledger:
 
     `path` is its file, `is_new` whether it was made now. Raises FileFormatError if the file is no ledger, is damaged or belongs
     to another user, InputError if `folder` cannot hold one.
+
+    Not public: `require_secret`, `record`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / LEDGER
+    def __init__(self, folder: Path | str) -> None:
+        self.path = Path(folder) / LEDGER
         self.is_new = open_or_make(self.path)
 
     def require_secret(self, secret: Secret, *, replace_lost: bool = False) -> None:

@@ -34,13 +34,14 @@ _DAMAGE = (
 )
 
 
-def write_codebook(path: Path, book: Codebook, *, eight_bits: EightBitWords | None = None) -> None:
+def write_codebook(path: Path | str, book: Codebook, *, eight_bits: EightBitWords | None = None) -> None:
     """Write the codebook `book` to the file `path` (.npz) with its hash, at once or not at all.
 
     `eight_bits` are its words in 8 bits, whose `words()` they are: the file holds these instead, a quarter of the bytes.
     A pool of real descriptors (`book.kind` "descriptors") is made readable by its owner only: who has it can tell decoys from
     descriptors. Raises InputError if the file cannot be written, or `eight_bits` are other words.
     """
+    path = Path(path)
     if eight_bits is not None and not np.array_equal(eight_bits.words(), book.stored):
         raise InputError("the words in 8 bits are not those of the codebook")
     header = {
@@ -70,11 +71,12 @@ def write_codebook(path: Path, book: Codebook, *, eight_bits: EightBitWords | No
         np.savez(stream, **arrays)
 
 
-def read_codebook(path: Path) -> Codebook:
+def read_codebook(path: Path | str) -> Codebook:
     """Read the codebook in the file `path` (.npz) and verify its hash.
 
     Raises FileFormatError if the file is missing, damaged, foreign, or does not match its hash.
     """
+    path = Path(path)
     try:
         require_filled(path)
         with np.load(path, allow_pickle=False) as archive:
@@ -125,7 +127,7 @@ def _pca(mean: np.ndarray, axes: np.ndarray, dim: int) -> Pca:
 
 
 def bundled_codebook(descriptor: str = "sift") -> Codebook:
-    """The bundled codebook of a descriptor: public centroids with the PCA of the hardened profile.
+    """The bundled codebook of a `descriptor`: public centroids with the PCA of the hardened profile.
 
     Of a descriptor that none is bundled for, that of SIFT (L2): whoever uses it is told that it does not fit.
     """

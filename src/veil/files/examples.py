@@ -11,26 +11,36 @@ from pathlib import Path
 from veil.files.colmap_text import read_cameras, read_images
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.one_line import one_line
 
 # Photographs of `lund_door` that demos localize on maps of the others.
 HELD_OUT = ("DSC_0003.jpg", "DSC_0006.jpg", "DSC_0010.jpg")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Example:
-    """A folder of photographs, the camera that they share, and the poses cam_from_world by file name."""
+class ExamplePlace:
+    """A place that ships with the package.
+
+    - `folder`: its photographs.
+    - `camera`: the camera that they share.
+    - `poses`: cam_from_world by file name.
+    - `held_out`: names of the photographs that examples localize on a map of the others.
+    """
 
     folder: Path
     camera: Camera
     poses: dict[str, Rigid]
+    held_out: tuple[str, ...] = HELD_OUT
+
+    __repr__ = one_line
 
 
 @contextmanager
-def lund_door() -> Iterator[Example]:
+def lund_door() -> Iterator[ExamplePlace]:
     """Twelve photographs of a portal (Olsson and Enqvist, SCIA 2011), with poses of a COLMAP model and not of a survey."""
     with as_file(files("veil") / "data" / "lund_door") as folder:
         (camera,) = read_cameras(folder / "cameras.txt").values()
-        yield Example(
+        yield ExamplePlace(
             folder=folder,
             camera=camera,
             poses={name: pose for name, (_, pose) in read_images(folder / "images.txt").items()},

@@ -31,7 +31,7 @@ def holds_features(path: Path) -> bool:
     return path.suffix.lower() in HDF5_SUFFIXES
 
 
-def write_features(path: Path, features: Iterable[tuple[str, Features]]) -> None:
+def write_features(path: Path | str, features: Iterable[tuple[str, Features]]) -> None:
     """Write raw features to an HDF5 file in hloc's layout, at once or not at all, readable by its owner only.
 
     - `path`: the file (.h5).
@@ -42,6 +42,7 @@ def write_features(path: Path, features: Iterable[tuple[str, Features]]) -> None
     Nobody but the owner can read the file, as raw features show what was in the picture. Raises InputError if it cannot be
     written.
     """
+    path = Path(path)
     import h5py
 
     with replacing(path, private=True) as temporary, h5py.File(temporary, "w") as file:
@@ -68,7 +69,7 @@ def write_features(path: Path, features: Iterable[tuple[str, Features]]) -> None
 
 
 def read_features(
-    path: Path, *, space: Space | None = None, cameras: dict[str, Camera] | None = None
+    path: Path | str, *, space: Space | None = None, cameras: dict[str, Camera] | None = None
 ) -> Iterator[tuple[str, Features]]:
     """Iterate over the images of an HDF5 file in hloc's layout, as pairs of a name and its raw features, sorted by name.
 
@@ -79,6 +80,7 @@ def read_features(
     Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
     that do not fit together, lie outside their image, or are of an unknown kind.
     """
+    path = Path(path)
     import h5py
 
     if not path.is_file():

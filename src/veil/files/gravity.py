@@ -21,7 +21,7 @@ _COLUMNS = "image,x,y,z[,sigma_deg]"
 _NAMED = ("image", "gravity_x", "gravity_y", "gravity_z")
 
 
-def read_gravity(path: Path) -> dict[str, np.ndarray]:
+def read_gravity(path: Path | str) -> dict[str, np.ndarray]:
     """Gravity by image name, from a table of lines image,x,y,z[,sigma_deg], with or without a header.
 
     `path` is the table's file (.csv). Each value is a float64 (3,) unit vector that points down in the camera frame (x right,
@@ -31,8 +31,9 @@ def read_gravity(path: Path) -> dict[str, np.ndarray]:
     return {name: reading.direction for name, reading in read_gravity_readings(path).items()}
 
 
-def read_gravity_readings(path: Path) -> dict[str, Gravity]:
+def read_gravity_readings(path: Path | str) -> dict[str, Gravity]:
     """Gravity by image name as in `read_gravity`, with the standard deviation (degrees) where a line gives one."""
+    path = Path(path)
     try:
         rows = list(csv.reader(read_bytes(path).decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -83,11 +84,13 @@ def holds_gravity(path: Path) -> bool:
     return set(_NAMED) <= set(header) or (header[:4] == ["image", "x", "y", "z"])
 
 
-def write_gravity(path: Path, readings: Mapping[str, Gravity]) -> None:
+def write_gravity(path: Path | str, readings: Mapping[str, Gravity]) -> None:
     """Write the table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
 
-    It is of photographs, so the file is for its owner alone. Raises InputError for names that the table cannot hold.
+    `path` is its file (.csv), `readings` are by image name. The file is of photographs, and for its owner alone. Raises
+    InputError for names that the table cannot hold.
     """
+    path = Path(path)
     require_names(readings)
     buffer = io.StringIO()
     table = csv.writer(buffer, lineterminator="\n")

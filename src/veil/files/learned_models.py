@@ -44,8 +44,9 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
         np.savez(stream, **arrays)
 
 
-def read_learned_model(path: Path) -> LearnedModel:
-    """Read networks that `write_learned_model` wrote. Raises FileFormatError for any other file."""
+def read_learned_model(path: Path | str) -> LearnedModel:
+    """The networks of attacks in the file `path`, which `veil attacks train` wrote. Raises FileFormatError for another file."""
+    path = Path(path)
     try:
         require_filled(path)
         with np.load(path, allow_pickle=False) as stored:

@@ -28,12 +28,13 @@ POINTS, LINES = 0, 1
 TURNED = np.diag([1.0, -1.0, -1.0])
 
 
-def export_map(path: Path, scene: Scene, kind: Format, colors: UInt8[np.ndarray, "points 3"] | None = None) -> None:
-    """Write points and cameras of a map to `path`, at once or not at all.
+def export_map(path: Path | str, scene: Scene, kind: Format, colors: UInt8[np.ndarray, "points 3"] | None = None) -> None:
+    """Write points and cameras of a map to `path`, at once or not at all: "ply", "gltf" or a folder of "colmap" (`kind`).
 
-    `colors` are those of the points; without them they are gray (COLMAP: black). Raises InputError if it cannot be written, or,
-    for COLMAP's folder, if it already holds something.
+    `scene` is the map's (`Map.scene`). `colors` are those of the points, uint8 (points, 3); without them they are gray (COLMAP:
+    black). Raises InputError if it cannot be written, or, for COLMAP's folder, if it already holds something.
     """
+    path = Path(path)
     if colors is not None and colors.shape != (len(scene.points), 3):
         raise InputError(f"{len(scene.points)} points need as many colors, got an array of shape {colors.shape}")
     if kind == "colmap":

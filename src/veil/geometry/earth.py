@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 # NGA.STND.0036, World Geodetic System 1984, Table 3.1: semi-major axis in meters and flattening.
 SEMI_MAJOR_M, FLATTENING = 6378137.0, 1 / 298.257223563
@@ -56,12 +57,16 @@ def geodetic_of_ecef(points: Float64[np.ndarray, "*batch 3"]) -> Float64[np.ndar
 class EarthFrame:
     """A frame whose origin is a place and whose axes point east, north and up there (a local tangent plane, in meters).
 
+    - `latitude_deg`, `longitude_deg`, `height_m`: the place on WGS 84, in degrees and in meters above the ellipsoid.
+
     Raises RangeError for a place that is none.
     """
 
     latitude_deg: float
     longitude_deg: float
     height_m: float
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         require_places(np.array([[self.latitude_deg, self.longitude_deg, self.height_m]]))

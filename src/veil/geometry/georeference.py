@@ -15,6 +15,7 @@ from veil.errors import InputError, Remedy
 from veil.geometry.earth import EarthFrame, require_places
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_points
+from veil.one_line import one_line
 
 SAMPLES = 2000
 # Cameras on a line, nearly: their spread across it is less than this share of that along it.
@@ -40,6 +41,8 @@ class Georeference:
     largest_error_m: float
     agreeing: Bool[np.ndarray, "n"]
     uses_gravity: bool
+
+    __repr__ = one_line
 
     def place(self, cam_from_map: Rigid) -> Float64[np.ndarray, "3"]:
         """Latitude, longitude and height of a camera."""

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError, RangeError, Remedy
+from veil.one_line import one_line
 
 # Spread of iPhone readings, with the phone in a hand, about the gravity of a reconstruction (docs/theory/gravity.md, Eq. 3).
 SENSOR_SIGMA_DEG = 1.5
@@ -25,15 +26,20 @@ _CAM_FROM_DEVICE = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Gravity:
     """Down in the camera frame as a unit vector, and its standard deviation about the worse axis if that is known.
+
+    - `direction`, float64 (3,): of any length when it is given, of length 1 from then on.
+    - `sigma_deg`: in degrees; None if it is unknown.
 
     Raises InputError for an unusable direction, RangeError for a spread that is not positive and finite.
     """
 
     direction: Float64[np.ndarray, "3"]
     sigma_deg: float | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "direction", checked_gravity(self.direction))
@@ -47,6 +53,8 @@ class NoGravity:
 
     reason: str
     remedy: tuple[Remedy, ...] = ()
+
+    __repr__ = one_line
 
 
 def checked_gravity(direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3"]:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
+from veil.one_line import line
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+
+@dataclass(frozen=True, eq=False)
 class Rigid:
     """A rigid motion b_from_a: x_b = rotation @ x_a + translation.
 
@@ -23,6 +25,9 @@ class Rigid:
 
     rotation: Float64[np.ndarray, "3 3"]
     translation: Float64[np.ndarray, "3"]
+
+    def __repr__(self) -> str:
+        return line(self, [("center", self.center), ("heading", self.heading)])
 
     def inverse(self) -> Rigid:
         """The inverse motion, a_from_b."""
@@ -43,6 +48,11 @@ class Rigid:
     def center(self) -> Float64[np.ndarray, "3"]:
         """Origin of frame b in coordinates of a: the camera center in the world for `cam_from_world`."""
         return -self.rotation.T @ self.translation
+
+    @property
+    def heading(self) -> Float64[np.ndarray, "3"]:
+        """The z-axis of frame b in coordinates of a: where the camera looks in the world, of length 1, for `cam_from_world`."""
+        return self.rotation[2].copy()
 
 
 def rotation_angle_deg(rotation: Float64[np.ndarray, "3 3"]) -> float:

@@ -10,15 +10,22 @@ from jaxtyping import Float64
 
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Similarity:
-    """A similarity, x_b = scale * rotation @ x_a + translation, in any number of dimensions."""
+    """A similarity, x_b = scale * rotation @ x_a + translation, in any number of dimensions.
+
+    - `scale`: units of frame b in a unit of frame a.
+    - `rotation`, float64 (dim, dim), and `translation`, float64 (dim,), in units of frame b.
+    """
 
     scale: float
     rotation: Float64[np.ndarray, "dim dim"]
     translation: Float64[np.ndarray, "dim"]
+
+    __repr__ = one_line
 
     def apply(self, points: Float64[np.ndarray, "*batch dim"]) -> Float64[np.ndarray, "*batch dim"]:
         """Points of frame a in coordinates of frame b."""

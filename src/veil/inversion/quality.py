@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from veil.errors import InputError
+from veil.one_line import one_line
 
 # Wang, Bovik, Sheikh and Simoncelli 2004, Sec. III-C: an 11x11 Gaussian window of 1.5 px, K1 = 0.01, K2 = 0.03.
 SIGMA_PX, RADIUS_PX, C1, C2 = 1.5, 5, 0.01**2, 0.03**2
@@ -25,6 +26,8 @@ class Quality:
     mae: float
     ssim: float
     psnr: float
+
+    __repr__ = one_line
 
     def as_json(self) -> dict[str, object]:
         """The record of docs/reference/json.md."""

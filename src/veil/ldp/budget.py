@@ -11,6 +11,7 @@ from typing import Literal
 from veil.errors import RangeError, ReleaseRefused, Remedy
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.one_line import one_line
 
 BudgetUnit = Literal["image", "point", "session"]
 UNITS: tuple[BudgetUnit, ...] = ("image", "point", "session")
@@ -31,8 +32,10 @@ class Charge:
     mechanism: SubsetMechanism
     features: int
 
+    __repr__ = one_line
 
-@dataclass(frozen=True, kw_only=True)
+
+@dataclass(frozen=True)
 class Budget:
     """A limit of epsilon for everything that is released in words of one image, of one point, or of the whole ledger.
 
@@ -47,6 +50,8 @@ class Budget:
     unit: BudgetUnit
     epsilon: float
     delta: float
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < math.inf:

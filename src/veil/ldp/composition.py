@@ -128,7 +128,10 @@ def composed_epsilon(spent: Mapping[SubsetMechanism, int], delta: float) -> floa
 
 
 def basic_epsilon(spent: Mapping[SubsetMechanism, int]) -> float:
-    """Sum of the epsilons of all features, which holds with delta = 0; rounded up, and exact where a float can hold it."""
+    """Sum of the epsilons of all features, which holds with delta = 0; rounded up, and exact where a float can hold it.
+
+    `spent` counts the features under each mechanism.
+    """
     if any(math.isinf(mechanism.epsilon) and count for mechanism, count in spent.items()):
         return math.inf
     total = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items() if count), Fraction(0))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 PrivacyUnit = Literal["feature", "image", "session"]
 FetchUnit = Literal["query", "session"]
@@ -28,6 +29,8 @@ class LocalDP:
     epsilon: float
     unit: PrivacyUnit
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if not 0 <= self.epsilon < math.inf:
             raise RangeError(f"epsilon must be finite and >= 0, got {self.epsilon!r}; infinity promises nothing")
@@ -41,6 +44,8 @@ class NoProof:
     """
 
     reason: str
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not self.reason.strip():
@@ -64,6 +69,8 @@ class PerfectPrivacy:
     of: int
     unit: FetchUnit
     learns: tuple[str, ...] = SEEN
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not 0 <= self.non_colluding <= self.of or self.of < 1:
@@ -99,6 +106,8 @@ class ComputationalPrivacy:
     bits: float
     unit: FetchUnit
     learns: tuple[str, ...] = SEEN
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not self.assumption.strip():

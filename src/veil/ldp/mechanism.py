@@ -14,6 +14,7 @@ from functools import cached_property
 
 from veil.errors import RangeError
 from veil.ldp.guarantee import Guarantee, LocalDP, NoProof
+from veil.one_line import one_line
 
 # e^epsilon is rounded down to a multiple of 1 / SCALE, so that every ratio of probabilities is at most e^epsilon.
 SCALE = 1 << 64
@@ -39,6 +40,8 @@ class SubsetMechanism:
     dictionary_size: int
     epsilon: float
     m: int
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.dictionary_size < 2:

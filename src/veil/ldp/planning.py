@@ -18,8 +18,9 @@ from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.significance import pose_log10_nfa
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
+from veil.one_line import one_line
 
-# Epsilons of features are planned on this grid, so that the printed epsilon is the one that was accounted.
+# Epsilons of features are plan_release on this grid, so that the printed epsilon is the one that was accounted.
 STEP = 1e-3
 # Samples of three candidates that localization by words may take (Pittaluga and Zhuang 2023 draw ten million,
 # words.md#search-among-groups).
@@ -29,7 +30,7 @@ _CERTAIN = 20.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class PlannedPlace:
     """Map and picture that a release is matched with.
 
     - `map_features`: number of descriptors in the map, taken as spread evenly over the words.
@@ -42,13 +43,15 @@ class Place:
     width_px: int = 1024
     height_px: int = 768
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if min(self.map_features, self.width_px, self.height_px) < 1:
             raise RangeError("a place needs at least one map feature and one pixel")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ReleasePlan:
     """Plan of a release in words: its cost in epsilon, and what it can be worth for localization.
 
     - `mechanism`: the law of the subsets.
@@ -64,6 +67,8 @@ class Plan:
     image_epsilon: float
     candidates: float
     needed: int
+
+    __repr__ = one_line
 
     @property
     def truth(self) -> float:
@@ -91,22 +96,22 @@ class Plan:
         return self.margin > 0 and self.samples <= MAX_SAMPLES
 
 
-def planned(
+def plan_release(
     *,
     image_epsilon: float,
     delta: float,
     features: Sequence[int],
     words: Sequence[int],
     subset_sizes: Sequence[int],
-    place: Place | None = None,
-) -> list[Plan]:
+    place: PlannedPlace | None = None,
+) -> list[ReleasePlan]:
     """Plans for all combinations of a number of features, K and m, with possible plans first and the best margins first.
 
     - `image_epsilon`, `delta`: the promise for the whole image; each plan spends at most this.
     - `features`: numbers of features to try.
     - `words`: dictionary sizes K to try.
     - `subset_sizes`: numbers m of words in a subset to try; combinations with m >= K are left out.
-    - `place`: map and picture; by default those of `Place`.
+    - `place`: map and picture; by default those of `PlannedPlace`.
 
     Raises RangeError for an epsilon that is negative or infinite, and if no m is less than a K.
     """
@@ -118,7 +123,7 @@ def planned(
             "no subset size is less than a number of words",
             remedy=(Remedy("raise", "planned.words"), Remedy("lower", "planned.subset_sizes")),
         )
-    plans = [_plan(n, k, m, image_epsilon, delta, place or Place()) for n, k, m in triples]
+    plans = [_plan(n, k, m, image_epsilon, delta, place or PlannedPlace()) for n, k, m in triples]
     # Of equal margins, fewer features come first, then a smaller dictionary.
     return sorted(
         plans,
@@ -126,11 +131,11 @@ def planned(
     )
 
 
-def _plan(features: int, words: int, m: int, image_epsilon: float, delta: float, place: Place) -> Plan:
+def _plan(features: int, words: int, m: int, image_epsilon: float, delta: float, place: PlannedPlace) -> ReleasePlan:
     """Plan of one combination, with the largest epsilon of a feature that the image's epsilon allows."""
     mechanism = most_telling(words, m, features, image_epsilon, delta)
     candidates = candidates_by_chance(mechanism, place)
-    return Plan(
+    return ReleasePlan(
         mechanism=mechanism,
         features=features,
         delta=delta,
@@ -160,12 +165,12 @@ def most_telling(words: int, m: int, features: int, image_epsilon: float, delta:
     return at(low)
 
 
-def candidates_by_chance(mechanism: SubsetMechanism, place: Place) -> float:
+def candidates_by_chance(mechanism: SubsetMechanism, place: PlannedPlace) -> float:
     """Mean number of map features that a feature's words call up by chance: m words of map_features / K features each."""
     return mechanism.m * place.map_features / mechanism.dictionary_size
 
 
-def needed_inliers(features: int, mechanism: SubsetMechanism, candidates: float, place: Place) -> int:
+def needed_inliers(features: int, mechanism: SubsetMechanism, candidates: float, place: PlannedPlace) -> int:
     """Least number of inliers with which a pose is accepted; one more than there are matches if none suffices.
 
     It follows docs/theory/localization.md, Eq. 3, with c^3 ways to choose the candidates of a sample, c being the `candidates`

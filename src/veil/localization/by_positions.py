@@ -23,6 +23,7 @@ from veil.localization.upright_problem import UprightProblem
 from veil.localization.upright_words import localize_upright
 from veil.localization.word_options import WordOptions
 from veil.matching.inverted_index import Candidates
+from veil.one_line import one_line
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -47,6 +48,8 @@ class PositionOptions(Acceptance):
     upright: UprightOptions = field(default_factory=lambda: UprightOptions(samples=20_000_000, reach=0.25))
     max_seconds: float | None = None
     seed: int = 0
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         super().__post_init__()

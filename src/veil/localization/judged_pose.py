@@ -13,7 +13,7 @@ from jaxtyping import Float32, Float64, Int64
 from veil.errors import RangeError, Remedy
 from veil.forms import Lines
 from veil.geometry.camera import Camera
-from veil.geometry.rigid import Rigid
+from veil.geometry.rigid import Rigid, center_covariance
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
 from veil.localization.matched_features import Matched, matched_features
@@ -22,6 +22,7 @@ from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import NESTED, Evidence, pictured, too_few, turn_deviation_deg, weigh
 from veil.localization.rival_poses import rivals
 from veil.matching import MatchOptions
+from veil.one_line import line, one_line
 
 # Numbers of images that are matched one after the other, where the map's index ranks them.
 RETRIEVED = (10, 40, 160)
@@ -55,6 +56,8 @@ class LocalizeOptions(Acceptance):
     workers: int = 2
     seed: int = 0
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.retrieved or any(b <= a for a, b in pairwise((0, *self.retrieved))):
@@ -87,10 +90,38 @@ class Localization:
     correspondences: int
     log10_nfa: float
 
+    def __repr__(self) -> str:
+        deviation = self.center_deviation
+        known = {} if deviation is None else {"deviation": float(f"{deviation:.2g}")}
+        known |= {"deviation_deg": float(f"{self.turn_deviation_deg:.2g}"), "inliers": self.inliers}
+        return line(self, {"center": self.center, "heading": self.heading.round(2), **known}.items())
+
     @property
     def inliers(self) -> int:
         """Number of keypoints that see different points within the threshold."""
         return len(self.keypoint_rows)
+
+    @property
+    def center(self) -> Float64[np.ndarray, "3"]:
+        """Center of the camera in the map, float64 (3,), in units of the map."""
+        return self.cam_from_world.center
+
+    @property
+    def rotation(self) -> Float64[np.ndarray, "3 3"]:
+        """Rotation from the map's axes to the camera's, float64 (3, 3)."""
+        return self.cam_from_world.rotation
+
+    @property
+    def heading(self) -> Float64[np.ndarray, "3"]:
+        """Direction in which the camera looks in the map, float64 (3,) of length 1."""
+        return self.cam_from_world.heading
+
+    @property
+    def center_deviation(self) -> float | None:
+        """Standard deviation of the center in units of the map, for a noise of one pixel; None without a covariance."""
+        if self.covariance is None:
+            return None
+        return float(np.sqrt(np.trace(center_covariance(self.cam_from_world, self.covariance))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +140,8 @@ class NoPose:
     inliers: int = 0
     log10_nfa: float = math.inf
     remedy: tuple[Remedy, ...] = ()
+
+    __repr__ = one_line
 
 
 def localize_matches(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from veil.errors import RangeError, require_positive
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class UprightOptions:
     refine_px: tuple[float, ...] = (10.0, 5.0, 2.5)
     match_px: float = 3.0
     reach: float = 0.12
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         require_positive(self, "search_px", "words_px", "match_px")

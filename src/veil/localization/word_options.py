@@ -8,6 +8,7 @@ from veil.errors import RangeError
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.localization.upright_options import UprightOptions
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +33,8 @@ class WordOptions(Acceptance):
     search: GroupedOptions = field(default_factory=GroupedOptions)
     upright: UprightOptions = field(default_factory=UprightOptions)
     threads: int = 2
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -21,6 +21,7 @@ from veil.map_check import EXPLAINED, GRAVITY_DEG, MapCheck
 from veil.mapping.agreement import contradicting
 from veil.mapping.images import Pair
 from veil.mapping.verification import VerifiedPair
+from veil.one_line import one_line
 from veil.scene import Scene
 
 # Stoer and Wagner's minimum cut takes cubic time.
@@ -266,6 +267,8 @@ class ReadingsCheck:
     agreeing: int = 0
     wrong_deg: Mapping[str, float] = field(default_factory=dict)
     reason: str = ""
+
+    __repr__ = one_line
 
 
 def checked_readings(cam_from_world: Mapping[str, Rigid], down_in_cam: Mapping[str, Float64[np.ndarray, "3"]]) -> ReadingsCheck:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 # Bytes of a float32 and of a match in a store of matches.
 _NUMBER, _MATCH = 4, 24
@@ -74,10 +75,11 @@ class MapSize:
 
 @dataclass(frozen=True, kw_only=True)
 class MapPlan:
-    """What a map takes: `pairs` of images, seconds of one core of each step, bytes, and `days` on the given machines.
+    """Plan of a map: `pairs` of images, seconds of one core of each step, bytes, and `days` on the given machines.
 
-    `memory_bytes` is of the process that runs the command, `worker_bytes` of each worker. `network_bytes` go from where the
-    uploads lie to workers that are elsewhere.
+    The steps are `retrieval_s`, `matching_s` and `mapping_s`. `memory_bytes` is of the process that runs the command,
+    `worker_bytes` of each worker. `disk_bytes` hold uploads and matches. `network_bytes` go from where the uploads lie to
+    workers that are elsewhere.
     """
 
     pairs: int
@@ -89,6 +91,8 @@ class MapPlan:
     disk_bytes: int
     network_bytes: int
     days: float
+
+    __repr__ = one_line
 
     @property
     def core_hours(self) -> float:
@@ -111,7 +115,7 @@ class MapPlan:
         }
 
 
-def plan_map(size: MapSize, costs: UnitCosts, *, machines: int = 1, cores: int = 2) -> MapPlan:
+def planned_map(size: MapSize, costs: UnitCosts, *, machines: int = 1, cores: int = 2) -> MapPlan:
     """Plan a map (docs/theory/scale.md, Eq. 5-8) on `machines` machines of `cores` cores each.
 
     Retrieval and the joining of maps run on one machine, matching on all. Raises RangeError without machines or cores.

@@ -25,6 +25,7 @@ from veil.mapping.options import MapOptions, global_settings, pipeline_settings
 from veil.mapping.scenes import restricted, scene_of
 from veil.mapping.verification import Verification, VerifiedPair
 from veil.matching.neighbors import Matches
+from veil.one_line import one_line
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -50,6 +51,8 @@ class NoMap:
     left_out: Mapping[str, str] = field(default_factory=dict)
     check: MapCheck | None = None
     remedy: tuple[Remedy, ...] = ()
+
+    __repr__ = one_line
 
 
 def build_map(

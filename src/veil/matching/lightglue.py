@@ -19,6 +19,7 @@ from veil.errors import InputError, RangeError, Remedy, SpaceError
 from veil.matching.attention import CrossAttention, Linear, SelfAttention, States, Turns
 from veil.matching.neighbors import Matches
 from veil.matching.placed_points import PlacedPoints
+from veil.one_line import one_line
 from veil.space import Space
 from veil.tensors import digest_of, tensor
 from veil.threads import single_blas
@@ -52,6 +53,8 @@ class LightGlueOptions:
     depth_confidence: float | None = 0.95
     width_confidence: float | None = 0.99
     min_score: float = 0.1
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         for name in ("depth_confidence", "width_confidence", "min_score"):
@@ -99,6 +102,8 @@ class LightGlue:
     - `family`: the descriptors that it was trained for, such as "aliked", or None for weights that veil does not know.
     - `projection`, `frequencies`, `layers`: its weights.
     - `options`: when it stops, and which matches it tells.
+
+    Not public: its members.
     """
 
     digest: str
@@ -107,6 +112,8 @@ class LightGlue:
     frequencies: Float32[np.ndarray, "pairs 2"]
     layers: tuple[Layer, ...]
     options: LightGlueOptions = field(default_factory=LightGlueOptions)
+
+    __repr__ = one_line
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray], options: LightGlueOptions | None = None) -> LightGlue:

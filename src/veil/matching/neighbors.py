@@ -15,6 +15,7 @@ from veil import distances
 from veil.distances import Backend, NearestTwo
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Flat, Form, Points, Subsets
+from veil.one_line import one_line
 from veil.space import require_same
 
 # Two releases share decoys if this share of the features of one meets two features of the other: views of a point rarely do.
@@ -41,6 +42,8 @@ class MatchOptions:
     max_ratio: float | None = None
     backend: Backend = "auto"
     threads: int = 1
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.max_ratio is not None and not 0 < self.max_ratio <= 1:

@@ -20,6 +20,7 @@ from veil.geometry.anchors import DIRECTIONS, anchors, half_of
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.gravity import checked_gravity
 from veil.mechanisms.parameters import CONVERGENT_RULE, LINE_RULE, PARALLEL_RULE, line_draws
+from veil.one_line import one_line
 from veil.randomness import Randomness, uniform
 
 
@@ -36,6 +37,8 @@ class LineOptions:
 
     aligned_share: float = 0.5
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if not 0 <= self.aligned_share < 1:
             raise RangeError(f"aligned_share must lie in [0, 1), got {self.aligned_share!r}; all-aligned lines show no height")
@@ -50,6 +53,8 @@ class ConvergentOptions:
     keypoint by itself would tell the position instead: neighbors would have lines through both anchors, which meet near them.
     """
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelOptions:
@@ -60,6 +65,8 @@ class ParallelOptions:
     nothing is drawn, the halves are told, and the lines of neighbors say nothing of how far along its line a keypoint lies,
     save near the border of the halves, where they cross.
     """
+
+    __repr__ = one_line
 
 
 LineRule = LineOptions | ConvergentOptions | ParallelOptions

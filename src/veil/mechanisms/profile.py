@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 from veil.codebooks.codebook import Kind
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 Strategy = Literal["random", "adversarial", "hybrid", "sub-adversarial", "sub-hybrid"]
 STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
@@ -41,6 +42,8 @@ class Profile:
     dither_steps: float = 0.0
     compress: bool = False
     dtype: Literal["float16", "float32"] = "float32"
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:

@@ -21,6 +21,7 @@ from veil.mechanisms.profile import Profile
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows
 from veil.mechanisms.subspaces import DecoyRule, RuleForRows, lift, uniform_rule
 from veil.mechanisms.words import to_words
+from veil.one_line import one_line
 from veil.randomness import Randomness, Secret
 from veil.wire.message import LineUpload, Message, Upload
 
@@ -44,6 +45,8 @@ class HideInLines:
 
     gravity: Float64[np.ndarray, "_"] | None = None
     options: LineRule = field(default_factory=LineOptions)
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

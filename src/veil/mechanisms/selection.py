@@ -17,6 +17,7 @@ from jaxtyping import Int64
 from veil.errors import RangeError
 from veil.features import Features
 from veil.mechanisms.profile import Profile
+from veil.one_line import one_line
 from veil.randomness import Randomness
 
 
@@ -31,6 +32,8 @@ class Selection:
 
     features: int | None = 1000
     min_distance_px: float = 10.0
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.features is not None and self.features < 1:

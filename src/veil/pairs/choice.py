@@ -20,6 +20,7 @@ from veil.forms import Flat, Form, Points, Subspaces
 from veil.matching import Matches
 from veil.matching.pairs import all_pairs
 from veil.matching.point_index import PointIndex, RankedImages, ranked_images
+from veil.one_line import one_line
 from veil.pairs.candidates import (
     BY_TRACKS,
     DISTINCTIVE,
@@ -67,6 +68,8 @@ class PairChoice:
     listed: tuple[Pair, ...] = ()
     count: int | None = None
     automatic: bool = False
+
+    __repr__ = one_line
 
 
 def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoice:

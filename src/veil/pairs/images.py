@@ -14,6 +14,7 @@ from veil.geometry.camera import Camera
 from veil.mapping.images import MapImage, OnDemand
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import PlacedPoints, placed, require_raw
+from veil.one_line import one_line
 
 # A function of a module, which other processes can import: the path of a file and names of images in it give names and
 # descriptors, one after the other.
@@ -24,14 +25,16 @@ ReadForms = Callable[[Path, Collection[str]], Iterable[tuple[str, Form]]]
 class LoadedImage:
     """One image as a server's work needs it.
 
-    `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the
-    N descriptors. `gravity` came beside positions: a unit vector down in the camera frame.
+    `camera` is its camera. `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them;
+    `form` holds the N descriptors. `gravity` came beside positions: a unit vector down in the camera frame.
     """
 
     camera: Camera
     positions: np.ndarray | Lines
     form: Form
     gravity: np.ndarray | None = None
+
+    __repr__ = one_line
 
     @property
     def features(self) -> int:

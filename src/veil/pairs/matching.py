@@ -14,6 +14,7 @@ from veil.engine import Engine
 from veil.forms import Form
 from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches
+from veil.one_line import one_line
 from veil.pairs.blocks import match_listed, matched_in_blocks
 from veil.pairs.candidates import accidental_rate, far_pairs, nearness, unusual
 from veil.pairs.choice import PairChoice, pair_choice, rounds
@@ -35,6 +36,8 @@ class MatchingWork:
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
     - `matched`, `counts`: the pairs that were matched are added to it, and their numbers of matches.
     - `tell`: called with a sentence on the pairs that are going to be matched.
+
+    Not public: `store`, `files`, `engine_from`, `network`, `matched`, `counts`.
     """
 
     store: MatchStore | None = None
@@ -47,6 +50,8 @@ class MatchingWork:
     matched: list[tuple[str, str]] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     tell: Callable[[str], None] = lambda sentence: None
+
+    __repr__ = one_line
 
     @property
     def with_matches(self) -> int:

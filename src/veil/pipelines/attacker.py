@@ -19,6 +19,7 @@ from veil.files.learned_models import bundled_learned_model
 from veil.files.pair_networks import bundled_pair_network
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
+from veil.one_line import one_line
 from veil.pipelines.maps import Map
 from veil.wire.message import Message
 
@@ -41,6 +42,8 @@ class Attacker:
     - `where`: a map of the place.
     - `model`: networks of `veil lab train attacks`; None: the bundled ones, where they are for the release's space.
     - `seed`: of what is learned from the photographs.
+
+    Not public: `knowledge`, `own_descriptors`.
     """
 
     codebook: Codebook | None = None
@@ -53,6 +56,8 @@ class Attacker:
     where: Map | None = None
     model: LearnedModel | None = None
     seed: int = 0
+
+    __repr__ = one_line
 
     def knowledge(self, releases: Sequence[Message]) -> Knowledge:
         """The knowledge with which attacks on `releases` (one or more) are run.

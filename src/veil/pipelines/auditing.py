@@ -18,7 +18,7 @@ from veil.attacks.time_budget import AUDIT_SECONDS, TimeBudget
 from veil.audit.audit_result import Outcome
 from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.ground_truth import Truth, find_truth
-from veil.audit.on_pictures import Reconstruction, reconstructions
+from veil.audit.on_pictures import DrawnPicture, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
 from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
@@ -26,10 +26,13 @@ from veil.engine import Engine
 from veil.errors import RangeError
 from veil.features import Features
 from veil.files.client import LEDGER, read_ledger
+from veil.files.inverters import bundled_inverter, read_weights
 from veil.forms import Subsets
+from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind
 from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
+from veil.one_line import one_line
 from veil.pipelines.attacker import Attacker
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.wire.message import Message
@@ -43,7 +46,7 @@ ReadPhotograph = Callable[[str], np.ndarray | None]
 
 
 @runtime_checkable
-class Steps(Protocol):
+class AuditSteps(Protocol):
     """Type of what shows progress: `steps("attacking")` is a context whose value is called as each step begins.
 
     It is called with the step's name, the work that was done before it, and the work of all steps.
@@ -80,18 +83,20 @@ class AuditOptions:
     rules: Sequence[Rule] = ()
     attacks: Sequence[Attack] = ATTACKS
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if not self.seconds > 0:
             raise RangeError(f"seconds must be positive (inf: no limit), got {self.seconds!r}")
 
-    @property
-    def effort(self) -> Effort:
-        """Number of features, seed and threads of the attacks: the features asked for, else as many as the rules need."""
-        usual = Effort(seed=self.seed, threads=self.threads)
-        if self.features is not None:
-            return replace(usual, features=self.features)
-        every, structural = least_features(self.rules, LIFTED), least_features(self.rules, STRUCTURAL)
-        return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
+
+def _effort(options: AuditOptions) -> Effort:
+    """Number of features, seed and threads of the attacks: the features asked for, else as many as the rules need."""
+    usual = Effort(seed=options.seed, threads=options.threads)
+    if options.features is not None:
+        return replace(usual, features=options.features)
+    every, structural = least_features(options.rules, LIFTED), least_features(options.rules, STRUCTURAL)
+    return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,10 +106,23 @@ class Audit:
     - `outcome`: findings with their intervals, verdict, broken rules, epsilons and pictures; `outcome.as_json()` is the record
       of docs/reference/json.md.
     - `examined`: each release with every attack that was tried on it and, with the originals, the truth about its features.
+
+    Not public: `examined`.
     """
 
     outcome: Outcome
     examined: Sequence[Examined]
+
+    __repr__ = one_line
+
+
+def load_inverters(*weights: Path | str) -> dict[Kind, Inverts]:
+    """The networks that draw pictures for `run_audit`, by what they read: the bundled one for raw SIFT, and those of files.
+
+    `weights` are files that `veil inversion train` wrote. Raises FileFormatError for another file.
+    """
+    given = [read_weights(Path(path)) for path in weights]
+    return {item.kind: PlainInverter(item) for item in (bundled_inverter(), *given)}
 
 
 def run_audit(
@@ -115,10 +133,10 @@ def run_audit(
     options: AuditOptions | None = None,
     networks: Mapping[Kind, Inverts] | None = None,
     read_photograph: ReadPhotograph = lambda name: None,
-    ledger: Path | None = None,
+    ledger: Path | str | None = None,
     facts: Mapping[str, object] | None = None,
     engine: Engine | None = None,
-    steps: Steps = silent,
+    steps: AuditSteps = silent,
 ) -> Audit:
     """Attack one's own releases with every known attack, and report what each recovers (docs/theory/audit.md).
 
@@ -136,7 +154,7 @@ def run_audit(
     - `facts`: entries about the release that are copied into the record.
     - `engine`: attacks several releases at a time, in processes or on a cluster; by default one after another in this process.
       Each then has an equal part of the time. Pictures are drawn in this process.
-    - `steps`: shows progress, see `Steps`.
+    - `steps`: shows progress, see `AuditSteps`.
 
     Raises InputError for no releases, or releases of several kinds, a database that does not fit them, or originals of other
     photographs.
@@ -144,17 +162,17 @@ def run_audit(
     options, attacker = options or AuditOptions(), attacker or Attacker()
     knowledge = attacker.knowledge(list(releases.values()))
     truths = {} if originals is None else _truths(releases, originals, knowledge, steps)
-    effort, pictured = options.effort, options.pictured if networks else 0
+    effort, pictured = _effort(options), options.pictured if networks else 0
     allowed = TimeBudget(options.seconds * (1 - PICTURES_SHARE), turns=len(releases), shares=TIME_SHARES)
     with steps("attacking") as tell:
         examined = examine(
             releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, engine=engine, progress=tell
         )
     measured_findings = findings(examined, knowledge.codebook)
-    spent = epsilons(releases.values(), DELTA) | _session(ledger)
+    spent = epsilons(releases.values(), DELTA) | _session(None if ledger is None else Path(ledger))
     left = max(options.seconds - allowed.used_seconds, PICTURES_SHARE * options.seconds)
     rest = TimeBudget(left, turns=max(1, pictured), shares=TIME_SHARES)
-    pictures: list[Reconstruction] = []
+    pictures: list[DrawnPicture] = []
     with steps("pictures") as tell:
         count = StepCount(tell, len(examined[:pictured]))
         for item in examined[:pictured]:
@@ -208,7 +226,7 @@ def _remarks(
 
 
 def _truths(
-    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: Steps
+    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: AuditSteps
 ) -> dict[str, Truth]:
     """The originals behind each release, by its name. Raises InputError if a release is of another photograph."""
     truths = {}

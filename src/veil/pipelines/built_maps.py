@@ -9,6 +9,7 @@ import numpy as np
 
 from veil.map_check import LineMapCheck, MapCheck
 from veil.mapping.check import ReadingsCheck, checked_readings
+from veil.one_line import one_line
 from veil.pairs.choice import PairChoice
 from veil.pipelines.maps import Map
 from veil.scene import Scene
@@ -41,6 +42,8 @@ class MappingOptions:
     gravity_sigma_deg: float = 0.5
     locate: bool = False
 
+    __repr__ = one_line
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BuiltMap:
@@ -60,6 +63,8 @@ class BuiltMap:
     readings: ReadingsCheck | None = None
     further: tuple[Map, ...] = ()
     reasons: tuple[str, ...] = ()
+
+    __repr__ = one_line
 
 
 def readings_of(scene: Scene, gravity: Mapping[str, np.ndarray]) -> ReadingsCheck:

@@ -19,7 +19,7 @@ from veil.features import Features
 from veil.files.atomic import write_bytes, write_text
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import HELD_OUT as HELD_OUT
-from veil.files.examples import Example, lund_door, other_place
+from veil.files.examples import ExamplePlace, lund_door, other_place
 from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.files.vocabularies import write_vocabulary
@@ -46,7 +46,7 @@ from veil.report.viewer.page import page as viewer_page
 from veil.scene import Scene
 from veil.tiles.cutting import CutOptions
 from veil.trials.form_answers import demo_variants
-from veil.trials.held_out import HeldOutSetup, Outcome, Query, run_variants
+from veil.trials.held_out import HeldOutSetup, Query, TrialOutcome, run_variants
 from veil.trials.line_maps import Subject, line_views, map_lines
 from veil.trials.reconstruction_run import Run
 from veil.trials.tile_exits import ExitStudy, exit_study
@@ -74,8 +74,8 @@ class DemoResult:
     from lines alone, and the diagonal of the box around the reference cameras (`extent`), which is the only scale that there
     is."""
 
-    outcomes: tuple[Outcome, ...]
-    strangers: tuple[Outcome, ...]
+    outcomes: tuple[TrialOutcome, ...]
+    strangers: tuple[TrialOutcome, ...]
     tiles: ExitStudy
     lines: Run
     extent: float
@@ -143,7 +143,7 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
 class _Material:
     """The demo's photographs as features, and where each picture lies."""
 
-    example: Example
+    example: ExamplePlace
     features: dict[str, Features]
     strangers: dict[str, Features]
     gravity: dict[str, np.ndarray]
@@ -173,7 +173,9 @@ def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps) -> Ite
         yield _Material(example=example, features=features, strangers=strangers, gravity=gravity, paths=ours | theirs)
 
 
-def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[tuple[Outcome, ...], tuple[Outcome, ...]]:
+def _outcomes(
+    setup: HeldOutSetup, material: _Material, steps: Steps
+) -> tuple[tuple[TrialOutcome, ...], tuple[TrialOutcome, ...]]:
     """Outcomes of the held-out photographs and of the strangers."""
     queries = [
         Query(name=n, features=material.features[n], reference=material.example.poses[n], gravity=material.gravity.get(n))
@@ -182,7 +184,7 @@ def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[t
     others = [Query(name=n, features=f, reference=None) for n, f in material.strangers.items()]
     variants = demo_variants(len(setup.codebook))
     total = len(variants) * (len(queries) + len(others))
-    done: list[Outcome] = []
+    done: list[TrialOutcome] = []
     with steps("localizing in every form") as bar:
         for outcome in run_variants(setup, [*queries, *others], variants):
             done.append(outcome)
@@ -191,7 +193,7 @@ def _outcomes(setup: HeldOutSetup, material: _Material, steps: Steps) -> tuple[t
     return known, tuple(outcome for outcome in done if outcome.query.reference is None)
 
 
-def _from_tiles(outcomes: Sequence[Outcome], material: _Material, steps: Steps) -> ExitStudy:
+def _from_tiles(outcomes: Sequence[TrialOutcome], material: _Material, steps: Steps) -> ExitStudy:
     """The same photographs, localized on the device in tiles of the public map, by each exit."""
     raw = [outcome for outcome in outcomes if outcome.variant.profile is None and outcome.variant.mechanism is None]
     scene = raw[0].scene
@@ -219,7 +221,7 @@ def _from_lines(material: _Material, workers: int, steps: Steps) -> LineMapSecti
     return LineMapSection(run=found, reference=material.example.poses, name=shown, view=view)
 
 
-def _extent(example: Example) -> float:
+def _extent(example: ExamplePlace) -> float:
     """Diagonal of the box around the reference cameras: the only scale that the reference fixes."""
     centers = np.array([pose.center for pose in example.poses.values()])
     return float(np.linalg.norm(centers.max(axis=0) - centers.min(axis=0)))
@@ -293,7 +295,7 @@ def rehearse_words(features: Features, where: Map) -> Localization | NoPose:
     return localize(decode(message), where)
 
 
-def _write_releases(folder: Path, outcomes: Sequence[Outcome], material: _Material) -> None:
+def _write_releases(folder: Path, outcomes: Sequence[TrialOutcome], material: _Material) -> None:
     """What was sent of the held-out photographs to the public map, form by form, and their features, which stay."""
     for outcome in outcomes:
         variant = outcome.variant

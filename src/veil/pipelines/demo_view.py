@@ -28,12 +28,12 @@ from veil.progress import Progress, ignore_progress
 from veil.report.viewer.content import Known, View, view_of_scene
 from veil.scene import Scene
 from veil.trials.form_answers import Variant
-from veil.trials.held_out import Outcome
+from veil.trials.held_out import TrialOutcome
 from veil.wire import Upload, decode
 
 
 def demo_view(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[TrialOutcome],
     features: Mapping[str, Features],
     read_rgb: Callable[[str], np.ndarray],
     progress: Progress = ignore_progress,
@@ -61,7 +61,7 @@ def demo_view(
     return replace(view, images=images, known=known, recovered=recovered)
 
 
-def drawn_by_attacker(outcome: Outcome) -> UInt8[np.ndarray, "height width 3"] | None:
+def drawn_by_attacker(outcome: TrialOutcome) -> UInt8[np.ndarray, "height width 3"] | None:
     """The picture that an attacker draws of one photograph sent in hardened form; None if it was sent in another one.
 
     The attacker has all that is public: the message, and the bundled pool, from which the demo draws its decoys. The attack

@@ -13,6 +13,7 @@ from veil.features import Features
 from veil.files.client import Entry, Ledger, home, load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
+from veil.one_line import one_line
 from veil.pipelines.protection import HideInSubspaces, HideInWords, Made, Protection
 from veil.wire import encode
 from veil.wire.message import Message
@@ -26,12 +27,21 @@ class DeviceRelease:
     - `released_as`: name of the release in the ledger, hex digits and dashes; only who has the secret can link it to the image.
     - `made`: the upload with facts that stay on the device, such as its epsilon.
     - `notes`: sentences that the user should read.
+
+    Not public: `made`.
     """
 
     message: bytes
     released_as: str
     made: Made
     notes: tuple[str, ...] = ()
+
+    __repr__ = one_line
+
+    @property
+    def image_epsilon(self) -> float | None:
+        """Epsilon of the whole image at the protection's delta; None for subspaces, of which nothing is proved."""
+        return self.made.image_epsilon
 
     @property
     def upload(self) -> Message:

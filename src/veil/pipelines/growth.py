@@ -9,20 +9,53 @@ from functools import partial
 import numpy as np
 
 from veil.errors import InputError
+from veil.features import Features
 from veil.files.checkpoints import working_folder
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
-from veil.mapping.growth import grow_map, require_addable
+from veil.mapping.growth import grow_map as grown_scene
+from veil.mapping.growth import require_addable
 from veil.mapping.scenes import images_of
 from veil.matching.lightglue import LightGlue
 from veil.pairs.choice import pairs_with_map
-from veil.pairs.images import LoadedImage, of_map_images
+from veil.pairs.images import LoadedImage, PlacedImages, of_map_images
 from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
+from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.located_images import with_located
 from veil.pipelines.maps import Map
+from veil.pipelines.uploads import loaded
 from veil.progress import Steps, silent
 from veil.scene import mean_down
+from veil.wire.message import Message
+
+
+def grow_map(
+    base: Map,
+    images: Mapping[str, Message | Features | LoadedImage],
+    *,
+    options: MappingOptions | None = None,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
+    network: LightGlue | None = None,
+    steps: Steps = silent,
+) -> BuiltMap | NoMap:
+    """Add images to a map, or say why none can be added; `base` stays as it is (docs/theory/mapping.md).
+
+    - `base`: the map. The poses of its images and its gravity are those of the new map too.
+    - `images`: messages or raw features, by names that the map does not have, in the form of the map's.
+    - `options`, `gravity`, `work`, `network`, `steps`: as for `map_images`, of the new images.
+
+    Raises InputError if the map has a name already or is of another form, or a network is to match what is protected,
+    VeilError if COLMAP fails.
+    """
+    options = options or MappingOptions()
+    prepared = {name: loaded(image) for name, image in images.items()}
+    if prepared and all(isinstance(image.positions, Lines) for image in prepared.values()):
+        if network is not None:
+            PlacedImages(prepared)  # says why it cannot be
+        return map_lines(prepared, options=options, add_to=base, work=work, steps=steps)
+    return add_positions(base, prepared, options=options, gravity=gravity, work=work, network=network, steps=steps)
 
 
 def add_positions(
@@ -41,7 +74,6 @@ def add_positions(
     - `images`: by names that the map does not have, in the form of the map's.
     - `options`: seed, workers, pairs, ratio test and time limit, as for a new map; pairs of two images of the map are left out.
     - `gravity`: readings of the new images; they give the map its gravity if it has none.
-
     - `work`: what keeps matches and where the mapper works; the images of the map are in no file, so no engine matches them.
     - `network`: matches in place of nearest neighbors, where map and new images are raw.
 
@@ -68,7 +100,7 @@ def add_positions(
     matches = matched_as_chosen(forms, choice, work, workers=options.workers, steps=steps, matched_already=old)
     with working_folder(None if work is None else work.unfinished) as workdir:
         with steps("mapping") as bar:
-            scene = grow_map(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
+            scene = grown_scene(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
         where = base if isinstance(scene, NoMap) else Map(scene=scene)
         told = scene if isinstance(scene, NoMap) else scene.check
         left_out = {} if told is None else dict(told.left_out)

@@ -11,6 +11,7 @@ import numpy as np
 from veil import __version__
 from veil.files.checkpoints import CLUSTERS
 from veil.files.cluster_results import ClusterResults, KeptAs
+from veil.geometry.camera import Camera
 from veil.mapping.clusters.joined_maps import RunAll, one_after_another
 from veil.mapping.clusters.of_lines import LineClusterTask
 from veil.mapping.clusters.of_positions import ClusterTask
@@ -69,7 +70,7 @@ def cluster_key(task: ClusterTask) -> str:
     """SHA-256 (hex) of all that the map of a cluster depends on: images, matches, options, and veil's version."""
     hasher = _Hasher(f"cluster 1 {__version__} {task.options!r}")
     for name, image in task.images.items():
-        hasher.add(f"{name!r} {image.camera!r} {form_digest(image.form)}", image.keypoints)
+        hasher.add(f"{name!r} {_text(image.camera)} {form_digest(image.form)}", image.keypoints)
     for pair, found in task.matches.items():
         hasher.add(repr(pair), found.indices, found.distances, found.ratios)
     return hasher.hex()
@@ -81,7 +82,7 @@ def line_cluster_key(task: LineClusterTask) -> str:
     for name, view in task.images.items():
         lines = view.lines
         down = np.zeros(0) if lines.gravity is None else lines.gravity
-        hasher.add(f"{name!r} {view.camera!r}", lines.coefficients, lines.aligned, down)
+        hasher.add(f"{name!r} {_text(view.camera)}", lines.coefficients, lines.aligned, down)
     graph = task.graph
     hasher.add(repr(graph.names), graph.starts, graph.first, graph.second, graph.ratios, graph.strong)
     return hasher.hex()
@@ -100,3 +101,8 @@ class _Hasher:
 
     def hex(self) -> str:
         return self._hasher.hexdigest()
+
+
+def _text(camera: Camera) -> str:
+    """A camera as keys of kept results have it."""
+    return f"Camera({', '.join(f'{name}={value!r}' for name, value in vars(camera).items())})"

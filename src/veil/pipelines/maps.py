@@ -17,6 +17,7 @@ from veil.forms import Flat, Form, Points, Subsets
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
+from veil.one_line import line
 from veil.pairs.choice import images_like
 from veil.progress import Progress
 from veil.scene import Scene
@@ -34,12 +35,18 @@ class Map:
 
     Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary. The index for queries
     by distance is found there too, and otherwise made by `with_point_index` alone: small maps need none.
+
+    Not public: `index_for`, `point_index`, `with_point_index`, `ranked_images`.
     """
 
     scene: Scene
     folder: Path | None = None
     _indexes: dict[str, InvertedIndex] = field(default_factory=dict, init=False, repr=False)
     _point_indexes: list[PointIndex | None] = field(default_factory=list, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        shown = {"images": len(self.scene.images), "points": len(self.scene.points), "form": type(self.form).__name__}
+        return line(self, [*shown.items(), *([] if self.folder is None else [("folder", self.folder)])])
 
     @staticmethod
     def read(folder: Path | str) -> Map:

@@ -24,6 +24,7 @@ from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile, hardened
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import Selection, usual_selection
+from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.wire.message import Message, Upload
 
@@ -74,12 +75,16 @@ class HideInSubspaces:
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
     - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own.
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
+
+    Not public: `make`.
     """
 
     profile: Profile | None = None
     codebook: Codebook | None = None
     decoys: Codebook | None = None
     selection: Selection | None = None
+
+    __repr__ = one_line
 
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
         """The upload of one image, drawn from `source`.
@@ -153,7 +158,7 @@ def _require_enough(decoys: Codebook, draws: int) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class HideInWords:
     """Protection that sends each descriptor as a random subset of a public dictionary's words (Pittaluga and Zhuang 2023).
 
@@ -165,6 +170,8 @@ class HideInWords:
     - `allow_private_dictionary`: accepts a dictionary made from one's own photographs, which is refused otherwise.
 
     A release checks them: RangeError for an epsilon, m, delta or number of features outside its range.
+
+    Not public: `make`.
     """
 
     epsilon: float
@@ -173,6 +180,8 @@ class HideInWords:
     features_sent: int | None = None
     delta: float = DELTA
     allow_private_dictionary: bool = False
+
+    __repr__ = one_line
 
     @cached_property
     def book(self) -> Codebook:
@@ -246,7 +255,7 @@ def positions_alone(features_sent: int | None = POSITIONS_SENT) -> HideInWords:
     return HideInWords(epsilon=0.0, m=1, features_sent=features_sent)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Protection:
     """The protection of a photograph: what is sent in place of its descriptors and positions.
 
@@ -256,11 +265,15 @@ class Protection:
       positions; None: it is not sent. Lines have their own. No guarantee covers it (docs/theory/words_upright.md).
 
     Raises InputError for gravity with lines, or for one that no camera has.
+
+    Not public: `make`, `positions_key`.
     """
 
     descriptors: HideInSubspaces | HideInWords
     lines: HideInLines | None = None
     gravity: Float64[np.ndarray, "3"] | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.gravity is None:

@@ -22,6 +22,7 @@ from veil.files.map_folders import (
 from veil.files.maps import read_map, require_vacant
 from veil.mapping import NoMap
 from veil.mapping.removal import Removal, named_in, remove_images, require_named
+from veil.one_line import one_line
 from veil.pairs.blocks import KIND
 from veil.pairs.store import MatchStore, require_folder
 
@@ -30,9 +31,10 @@ Forget = Callable[[Collection[str]], int]
 
 
 def forgetting(folder: Path | str) -> Forget:
-    """What takes kept matches along when `remove_from_map` removes images, by their names.
+    """Callable that takes kept matches along when `remove_from_map` removes images, by their names.
 
-    Raises InputError if the folder is no store of matches, or does not say whose matches it keeps.
+    `folder` is what `veil map --matches` was given. Raises InputError if it is no store of matches, or does not say whose
+    matches it keeps.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -53,7 +55,7 @@ def forgetting(folder: Path | str) -> Forget:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Receipt:
+class RemovalReceipt:
     """Record of a removal: what went, and which files were written. It holds no descriptor, position or line.
 
     - `map`: folder of the map that was given.
@@ -65,6 +67,8 @@ class Receipt:
     - `dropped`: indexes that were made from the old map and are not in the new one.
     - `kept_pairs`: pairs of images whose kept matches were removed; None if no store of matches was named.
     - `before`, `after`: SHA-256 (hex) of every file, by its path in the folder.
+
+    Not public: `removals`.
     """
 
     map: Path
@@ -78,6 +82,8 @@ class Receipt:
     kept_pairs: int | None
     before: Mapping[str, str]
     after: Mapping[str, str]
+
+    __repr__ = one_line
 
     @property
     def in_place(self) -> bool:
@@ -114,7 +120,7 @@ class Receipt:
 
 def remove_from_map(
     folder: Path | str, names: Collection[str], *, output: Path | str | None = None, forget: Forget | None = None
-) -> Receipt | NoMap:
+) -> RemovalReceipt | NoMap:
     """Remove images from a map, or say why no map would be left; then nothing is written.
 
     - `folder`: a map that was written.
@@ -169,7 +175,7 @@ def remove_from_map(
         replace_models(folder, left)
     else:
         write_models(new, left)
-    return Receipt(
+    return RemovalReceipt(
         map=folder,
         output=new or folder,
         removals=tuple(removals),

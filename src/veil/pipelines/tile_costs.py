@@ -3,18 +3,79 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from veil.errors import InputError
+from veil.files.maps import read_map
+from veil.files.tiles import holds_tiles, read_manifest
+from veil.one_line import one_line
 from veil.pir import one_server, public_matrix, two_servers
 from veil.pir.layout import Layout
-from veil.tiles.plans import ServerCosts, TileNumbers, one_server_layout
+from veil.tiles.cutting import CutOptions, cut
+from veil.tiles.manifest import encode_manifest
+from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layout, plan_exits
 
 # Records of so many bytes together do not fit into a processor's caches, and take little time.
 SAMPLE_BYTES = 64 << 20
 # The hint takes a thousand times the work of a query.
 HINT_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class TilePlan:
+    """Plan of private fetching of a map's tiles.
+
+    - `numbers`: of the tiles, on which costs depend.
+    - `localizations`: of one device, with one version of the map.
+    - `exits`: the cost of each way to fetch.
+    """
+
+    numbers: TileNumbers
+    localizations: int
+    exits: Sequence[ExitPlan]
+
+    __repr__ = one_line
+
+
+def plan_tiles(
+    folder: Path | str,
+    localizations: int,
+    *,
+    options: CutOptions | None = None,
+    mbit_s: float = 20.0,
+    seconds: float = 2.0,
+) -> TilePlan:
+    """Plan private fetching of a map's tiles: bytes and seconds of each exit (docs/theory/tiles.md#fetching).
+
+    - `folder`: tiles that `cut_map` wrote, or a map of raw features, which is cut in memory.
+    - `localizations`: of one device, with one version of the map.
+    - `options`: how a map is cut; None for tiles, and for a map those of `CutOptions`.
+    - `mbit_s`: speed of the device's link, in 10^6 bits a second.
+    - `seconds`: of each measurement of a server's work on this machine.
+
+    Raises InputError for options with tiles that are cut already and what `cut_map` raises.
+    """
+    folder = Path(folder)
+    if not holds_tiles(folder):
+        manifest = cut(read_map(folder), options).manifest
+    elif options is not None:
+        raise InputError("these tiles are cut already; leave the options out, or give the map")
+    else:
+        manifest = read_manifest(folder)
+    text, binary, _ = encode_manifest(manifest)
+    numbers = TileNumbers(
+        tiles=len(manifest),
+        record_bytes=manifest.record_bytes,
+        manifest_bytes=len(text) + len(binary),
+        asked=manifest.asked,
+    )
+    costs = measured_server_costs(numbers, localizations, seconds=seconds)
+    exits = plan_exits(numbers, costs, localizations=localizations, mbit_s=mbit_s)
+    return TilePlan(numbers=numbers, localizations=localizations, exits=exits)
 
 
 def measured_server_costs(numbers: TileNumbers, localizations: int, *, seconds: float = 3.0, seed: int = 0) -> ServerCosts:

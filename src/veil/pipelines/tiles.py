@@ -13,6 +13,7 @@ from veil.files.maps import read_map
 from veil.files.tiles import read_manifest, read_records, write_tiles
 from veil.geometry.georeference import Georeference
 from veil.localization.by_distance import Localization, NoPose
+from veil.one_line import one_line
 from veil.progress import Progress
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
@@ -34,10 +35,12 @@ class TileAnswer:
     fetched: Fetched
     wanted: Sequence[int]
 
+    __repr__ = one_line
+
 
 def cut_map(
-    source: Path,
-    target: Path,
+    source: Path | str,
+    target: Path | str,
     options: CutOptions | None = None,
     *,
     place: Georeference | None = None,
@@ -55,12 +58,12 @@ def cut_map(
 
     Raises FileFormatError for a damaged map, InputError for a map of private forms, and if the new folder holds something.
     """
-    made = cut(read_map(source), options, place=place, progress=progress)
-    write_tiles(target, made)
+    made = cut(read_map(Path(source)), options, place=place, progress=progress)
+    write_tiles(Path(target), made)
     return made
 
 
-def fetcher_of(folder: Path, *, cache: TileCache | None = None, offline: bool = False) -> TileFetcher:
+def fetcher_of(folder: Path | str, *, cache: TileCache | None = None, offline: bool = False) -> TileFetcher:
     """A fetcher for the tiles of a folder, which are all read at the first fetch.
 
     - `folder`: what `cut_map` wrote, or a copy of it.
@@ -69,6 +72,7 @@ def fetcher_of(folder: Path, *, cache: TileCache | None = None, offline: bool = 
 
     Raises FileFormatError for a damaged folder.
     """
+    folder = Path(folder)
     manifest = read_manifest(folder)
     return TileFetcher(manifest, Region(read=lambda: read_records(folder, manifest)), cache=cache, offline=offline)
 

@@ -10,9 +10,12 @@ import numpy as np
 from veil.errors import RangeError
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Points, Subspaces, canonical, lifted_guarantee
-from veil.mapping.plans import MapSize, UnitCosts
+from veil.mapping.plans import MapPlan, MapSize, UnitCosts, planned_map
 from veil.matching import match
 from veil.matching.similar_images import LISTED, Background, SubspaceIndex, votes_for
+from veil.pairs.candidates import BY_TRACKS, RETRIEVED
+from veil.pairs.choice import pair_choice
+from veil.threads import cores
 
 # Features of the images that are matched for the measurement, and images that retrieval compares.
 FEATURES, IMAGES = 500, 6
@@ -20,6 +23,34 @@ FEATURES, IMAGES = 500, 6
 EACH_WORD = 64
 # Seconds of one core for each image of 1,000 features, to verify, map and adjust: `lab/benchmarks/clusters.py`, on streets.
 MAP_S = 0.5
+
+
+def plan_map(
+    images: int,
+    *,
+    features: int = 1000,
+    pairs: str = "auto",
+    pair_count: int | None = None,
+    machines: int = 1,
+    machine_cores: int | None = None,
+    seconds: float = 6.0,
+) -> MapPlan:
+    """Plan a map of hardened uploads: pairs, core-hours, memory, disk, network and days (docs/theory/scale.md#plans).
+
+    - `images`, `features`: number of images, and of the features that each sends.
+    - `pairs`: which pairs are matched, as for `veil map`: "auto", "tracks", "retrieval" or "all".
+    - `pair_count`: images that each is paired with; None: 20 by tracks, 40 by retrieval.
+    - `machines`, `machine_cores`: machines that match pairs, and cores of each; None: those of this one.
+    - `seconds`: of the measurement of unit costs on this machine.
+
+    Raises RangeError for less than two images, one feature, machine or core, or no time.
+    """
+    method = pair_choice(pairs, images).method
+    paired = {"tracks": BY_TRACKS, "retrieval": RETRIEVED}.get(method)
+    if paired is not None and pair_count:
+        paired = pair_count
+    size = usual_size(images, features, paired, tracks=method == "tracks")
+    return planned_map(size, measured_costs(seconds), machines=machines, cores=machine_cores or cores())
 
 
 def measured_costs(seconds: float) -> UnitCosts:

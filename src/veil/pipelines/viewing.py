@@ -6,13 +6,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
-from veil.files.atomic import read_bytes
+from veil.files.atomic import read_bytes, write_text
 from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.inverters import bundled_inverter
 from veil.forms import Lines, Points
@@ -21,14 +22,16 @@ from veil.geometry.rigid import Rigid, center_covariance
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
 from veil.localization.by_distance import Localization, NoPose
+from veil.one_line import one_line
 from veil.pairs.images import LoadedImage
 from veil.pipelines.device_views import known_images
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import queries
 from veil.progress import Progress, Steps, silent
-from veil.report.viewer.content import Known, Limits, Recovered, ShownImage, View, view_of_scene
+from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly
+from veil.report.viewer.page import Page, page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,25 +46,53 @@ class ViewOptions:
     - `limits`: the most that the page holds.
     """
 
-    queries: Sequence[Path] = ()
-    device: Sequence[Path] = ()
-    report: Path | None = None
+    queries: Sequence[Path | str] = ()
+    device: Sequence[Path | str] = ()
+    report: Path | str | None = None
     invert: int = 0
-    further: Sequence[Path] = ()
-    limits: Limits = field(default_factory=Limits)
+    further: Sequence[Path | str] = ()
+    limits: ViewLimits = field(default_factory=ViewLimits)
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ViewedMap:
-    """A view of a map, `refused` queries with the reason for each, and files that were `skipped` as they cannot be read."""
+    """A view of a map: `refused` queries with the reason for each, and files that were `skipped` as they cannot be read.
+
+    `limits` are the most that its page holds.
+
+    Not public: `view`, `page`.
+    """
 
     view: View
     refused: Mapping[str, str]
     skipped: Mapping[str, str]
+    limits: ViewLimits = field(default_factory=ViewLimits)
+
+    __repr__ = one_line
+
+    @cached_property
+    def page(self) -> Page:
+        """The page of the view."""
+        return page(self.view, self.limits)
+
+    def write(self, path: Path | str) -> None:
+        """Write the view as one HTML page, which holds all that it shows; for its owner alone where photographs are in it.
+
+        Raises InputError if it cannot be written.
+        """
+        private = self.page.photographs > 0 or self.page.true_positions > 0
+        write_text(Path(path), self.page.html, private=private)
 
 
-def view_map(where: Map, *, title: str, options: ViewOptions | None = None, steps: Steps = silent) -> ViewedMap:
-    """What a map's server sees, with the queries, the device's own and the attacks' pictures that `options` name.
+def view_map(where: Map, *, title: str = "map", options: ViewOptions | None = None, steps: Steps = silent) -> ViewedMap:
+    """The view of a map as its server has it, with queries, photographs of the device and pictures of attacks.
+
+    - `where`: the map.
+    - `title`: of the page.
+    - `options`: what is shown beside the map; by default nothing.
+    - `steps`: shows progress, see `Steps`.
 
     Raises InputError if what the device gave, or the report, is of other images, or nothing can be inverted; FileFormatError
     for files that are none of theirs.
@@ -73,15 +104,15 @@ def view_map(where: Map, *, title: str, options: ViewOptions | None = None, step
     refused: dict[str, str] = {}
     skipped: dict[str, str] = {}
     with steps("localizing") as bar:
-        shown = _queries(where, options.queries, refused, skipped, bar)
+        shown = _queries(where, [Path(path) for path in options.queries], refused, skipped, bar)
     view = replace(view, images=[*view.images, *shown])
     if options.device:
         with steps("the device's files") as bar:
-            most_px = options.limits.picture_px
-            view = replace(view, known=known_images(view.images, options.device, most_px=most_px, progress=bar))
+            own, most_px = [Path(path) for path in options.device], options.limits.picture_px
+            view = replace(view, known=known_images(view.images, own, most_px=most_px, progress=bar))
     recovered: dict[str, list[Recovered]] = {}
     if options.report is not None:
-        recovered = _of_report(options.report, view)
+        recovered = _of_report(Path(options.report), view)
     if options.invert:
         with steps("inverting") as bar:
             for name, item in inverted(where, options.invert, bar).items():
@@ -89,10 +120,10 @@ def view_map(where: Map, *, title: str, options: ViewOptions | None = None, step
     if refused:
         told = [f"No pose for {name}: {reason}" for name, reason in refused.items()]
         view = replace(view, of_server=[*view.of_server, *told])
-    return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped)
+    return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped, limits=options.limits)
 
 
-def told_further(models: Sequence[Path]) -> str:
+def told_further(models: Sequence[Path | str]) -> str:
     """A sentence about further models of a map, which do not join the one that is shown."""
     if len(models) == 1:
         return "This is the largest of the map's two models; the other does not join it"

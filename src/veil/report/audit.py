@@ -13,7 +13,7 @@ from veil import __version__
 from veil.audit.audit_result import Outcome
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding, Share
-from veil.audit.on_pictures import UNPROTECTED, Reconstruction
+from veil.audit.on_pictures import UNPROTECTED, DrawnPicture
 from veil.audit.run import Examined
 from veil.audit.verdict import NOT_TESTED
 from veil.errors import Remedy, Say, sentence
@@ -197,7 +197,7 @@ def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
     return Shown(name=examined.name, image=image, pictures=tuple(titled))
 
 
-def reconstructed_pictures(reconstructions: Sequence[Reconstruction]) -> list[ShownPicture]:
+def reconstructed_pictures(reconstructions: Sequence[DrawnPicture]) -> list[ShownPicture]:
     """The pictures that were reconstructed from one release."""
     titled = []
     for picture in reconstructions:

@@ -21,7 +21,7 @@ from veil.report.demo_forms import four_ways
 from veil.report.maps_from_above import maps_figure
 from veil.scene import Scene
 from veil.trials.form_answers import Variant
-from veil.trials.held_out import DELTA, Outcome
+from veil.trials.held_out import DELTA, TrialOutcome
 from veil.trials.reconstruction_run import Run
 from veil.trials.tile_exits import ExitStudy
 
@@ -42,8 +42,8 @@ class LineMapSection:
 
 
 def page(
-    outcomes: Sequence[Outcome],
-    strangers: Sequence[Outcome],
+    outcomes: Sequence[TrialOutcome],
+    strangers: Sequence[TrialOutcome],
     *,
     drawn: np.ndarray | None,
     extent: float,
@@ -94,7 +94,7 @@ def page(
     )
 
 
-def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> dict:
+def _summary(variant: Variant, outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcome], extent: float) -> dict:
     """Texts of the table's row of one variant."""
     own = [o for o in outcomes if o.variant == variant]
     localized = [o for o in own if isinstance(o.found, Localization)]
@@ -124,7 +124,7 @@ def _is_sent_by_default(variant: Variant) -> bool:
     )
 
 
-def _words(outcomes: Sequence[Outcome]) -> dict:
+def _words(outcomes: Sequence[TrialOutcome]) -> dict:
     """Texts about the words of a query: the mechanism, and epsilon over all features of the photograph."""
     outcome = next(o for o in outcomes if o.variant.mechanism is not None)
     mechanism = outcome.variant.mechanism
@@ -142,7 +142,7 @@ def _words(outcomes: Sequence[Outcome]) -> dict:
     }
 
 
-def _query(name: str, outcomes: Sequence[Outcome], read_rgb: ReadRgb) -> dict:
+def _query(name: str, outcomes: Sequence[TrialOutcome], read_rgb: ReadRgb) -> dict:
     """Pictures and texts of one query through the default profile and a public map."""
     own = [o for o in outcomes if o.query.name == name]
     shown = next((o for o in own if o.variant.profile and o.variant.profile.name == "hardened"), own[0])
@@ -163,7 +163,7 @@ def _query(name: str, outcomes: Sequence[Outcome], read_rgb: ReadRgb) -> dict:
     return result
 
 
-def _best_view(outcome: Outcome) -> tuple[str, np.ndarray, np.ndarray]:
+def _best_view(outcome: TrialOutcome) -> tuple[str, np.ndarray, np.ndarray]:
     """Name of the map image that sees most inlier points, with these points' keypoints (pixels) in the query and in it."""
     found = outcome.found
     assert isinstance(found, Localization) and isinstance(outcome.scene, Scene)
@@ -208,7 +208,7 @@ def _lines(section: LineMapSection, extent: float, read_rgb: ReadRgb) -> dict:
     return result
 
 
-def _stranger_rows(strangers: Sequence[Outcome]) -> list[dict]:
+def _stranger_rows(strangers: Sequence[TrialOutcome]) -> list[dict]:
     """Texts of the table of photographs of another place, a row for each photograph."""
     names = dict.fromkeys(o.query.name for o in strangers)
     return [
@@ -222,7 +222,7 @@ def _stranger_rows(strangers: Sequence[Outcome]) -> list[dict]:
     ]
 
 
-def _detail(outcome: Outcome, extent: float) -> dict:
+def _detail(outcome: TrialOutcome, extent: float) -> dict:
     """Texts of one row of the table of all outcomes."""
     row = outcome.as_json()
     return row | {

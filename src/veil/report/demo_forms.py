@@ -9,7 +9,7 @@ from statistics import median
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
 from veil.localization.by_distance import Localization, NoPose
-from veil.trials.held_out import DELTA, Outcome
+from veil.trials.held_out import DELTA, TrialOutcome
 from veil.trials.tile_exits import ExitOutcome, ExitStudy
 
 WHERE = {
@@ -19,7 +19,7 @@ WHERE = {
 }
 
 
-def four_ways(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles: ExitStudy, extent: float) -> dict:
+def four_ways(outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcome], tiles: ExitStudy, extent: float) -> dict:
     """What the page shows of the first photograph: a row for each way, and what each server learned.
 
     Seconds are medians over all photographs, as the first call of each way compiles its code. `extent` is the size of the
@@ -44,13 +44,13 @@ def four_ways(outcomes: Sequence[Outcome], strangers: Sequence[Outcome], tiles: 
     }
 
 
-def _is_shown(outcome: Outcome) -> bool:
+def _is_shown(outcome: TrialOutcome) -> bool:
     """Whether a variant is one of the ways: raw features, veil's default, the same in lines, words; all on the public map."""
     profile = outcome.variant.profile
     return outcome.variant.distance != "s2s" and (profile is None or profile.name == "hardened")
 
 
-def _sent(outcome: Outcome, outcomes: Sequence[Outcome], strangers: Sequence[Outcome], extent: float) -> dict:
+def _sent(outcome: TrialOutcome, outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcome], extent: float) -> dict:
     """The row of one form that was sent."""
     variant = outcome.variant
     alike = [o for o in outcomes if o.variant == variant]
@@ -96,7 +96,7 @@ def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
     }
 
 
-def _learned(outcome: Outcome, name: str) -> str:
+def _learned(outcome: TrialOutcome, name: str) -> str:
     """What the server learned of a form that was sent."""
     count, inliers = len(outcome.query.features), outcome.found.inliers
     if name == "raw features":

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.ldp.planning import Plan, curve
+from veil.ldp.planning import ReleasePlan, curve
 from veil.report.figures import GRAY, VERMILION, drawn
 
 # Light to dark with the number of features: readable in print and with the common color deficiencies.
 _SHADES = "viridis_r"
 
 
-def draw_plans(path: Path, plans: Sequence[Plan], *, image_epsilon: float, needed: int) -> None:
+def draw_plans(path: Path, plans: Sequence[ReleasePlan], *, image_epsilon: float, needed: int) -> None:
     """Write the figure (PNG or SVG by its suffix) for the K and m of the first plan.
 
     `image_epsilon` is marked unless it is 0. Fewer than `needed` inliers give no pose: that part is shaded.

@@ -10,6 +10,7 @@ from jaxtyping import Float64, Int64, UInt8
 from veil.codebooks.compression import fit_pca
 from veil.errors import InputError, RangeError
 from veil.geometry.georeference import Georeference
+from veil.one_line import one_line
 from veil.progress import Progress, ignore_progress
 from veil.scene import Scene
 from veil.tiles import merkle
@@ -52,6 +53,8 @@ class CutOptions:
     words: int | None = None
     seed: int = 0
 
+    __repr__ = one_line
+
     def __post_init__(self) -> None:
         if self.bits not in BITS or not 2 <= self.axes < 4096 or self.axes * self.bits % 8:
             raise RangeError(f"descriptors take 4 or 8 bits along an even number of axes, got {self.bits!r} and {self.axes!r}")
@@ -89,6 +92,8 @@ class CutReport:
     aspects: float
     variance_kept: float
 
+    __repr__ = one_line
+
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
         return {
@@ -106,11 +111,16 @@ class CutReport:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CutMap:
-    """A map's tiles: the manifest, a record a tile (the tile and its proof), and what was left out."""
+    """A map's tiles: the `manifest`, `records` (each a tile with its proof), and a `report` of what was left out.
+
+    Not public: `manifest`.
+    """
 
     manifest: Manifest
     records: UInt8[np.ndarray, "tiles size"]
     report: CutReport
+
+    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

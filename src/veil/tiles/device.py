@@ -17,6 +17,7 @@ from veil.features import Features
 from veil.geometry.earth import require_places
 from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize_matches
 from veil.mechanisms.public import publish
+from veil.one_line import one_line
 from veil.tiles.cells import distances_to_boxes
 from veil.tiles.manifest import Manifest
 from veil.tiles.tile_format import Tile
@@ -38,6 +39,8 @@ class TileOptions:
 
     localize: LocalizeOptions = field(default_factory=LocalizeOptions)
     tiles: int | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.tiles is not None and not self.tiles >= 1:

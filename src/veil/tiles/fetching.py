@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from veil.errors import InputError, RangeError, WireError
+from veil.one_line import one_line
 from veil.tiles import merkle
 from veil.tiles.exits import Exit
 from veil.tiles.manifest import Manifest
@@ -58,11 +59,15 @@ class Fetched:
     - `refused`: what was wrong with wanted tiles, by index, also where a kept one could stand in. Tell the user, and never the
       server: whoever changed a tile would learn whether this device wanted it.
     - `asked`: number of records that were asked for; 0 offline.
+
+    Not public: `tiles`.
     """
 
     tiles: tuple[Tile, ...]
     refused: Mapping[int, str]
     asked: int
+
+    __repr__ = one_line
 
 
 class TileFetcher:
@@ -71,6 +76,8 @@ class TileFetcher:
     Dummies are uniformly random among the other tiles, from the operating system's generator. All that is fetched and proved is
     kept in the cache. It stands in for wanted tiles that come back changed, and changes nothing in what is asked for. With
     `offline` nothing is sent at all, whatever is kept, and wanted tiles that are not kept are refused.
+
+    Not public: its members.
     """
 
     def __init__(

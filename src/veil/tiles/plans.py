@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 from veil.pir import two_servers
 from veil.pir.layout import Layout, best_layout
 
@@ -16,12 +17,18 @@ ExitName = Literal["region", "two servers", "one server"]
 
 @dataclass(frozen=True, kw_only=True)
 class TileNumbers:
-    """What costs depend on: the number of tiles, bytes of a record and of the manifest, and how many are asked for."""
+    """Numbers of a map's tiles on which the costs of fetching depend.
+
+    - `tiles`, `asked`: number of tiles, and of those that each localization asks for.
+    - `record_bytes`, `manifest_bytes`: of a tile with its proof, and of the manifest.
+    """
 
     tiles: int
     record_bytes: int
     manifest_bytes: int
     asked: int
+
+    __repr__ = one_line
 
     @property
     def map_bytes(self) -> int:
@@ -45,8 +52,9 @@ class ServerCosts:
 
 @dataclass(frozen=True, kw_only=True)
 class ExitPlan:
-    """What an exit costs one device with a number of localizations of one version of the map.
+    """Cost of one exit for one device with a number of localizations of one version of the map.
 
+    - `exit`: "region", "two servers" or "one server".
     - `once_bytes`: downloaded once: the manifest, and all records or the hint.
     - `up_bytes`, `down_bytes`: of a localization, to and from all servers together.
     - `server_s`: of one core of all servers together, a localization.
@@ -66,6 +74,8 @@ class ExitPlan:
     link_s: float
     best_from: int | None
     best_to: int | None
+
+    __repr__ = one_line
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""

@@ -42,7 +42,7 @@ class Query:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
+class TrialOutcome:
     """Result of localizing one query through one variant, with its errors, the size of the upload and the server's seconds.
 
     `device_seconds` are those of making the message; `message` is what was sent, None for raw features.
@@ -104,7 +104,7 @@ def run_variants(
     variants: Sequence[Variant],
     *,
     progress: Callable[[str], None] = lambda step: None,
-) -> Iterator[Outcome]:
+) -> Iterator[TrialOutcome]:
     """Outcomes of all queries, variant by variant; every upload goes through the wire, every map is built from releases.
 
     `progress` is called with a sentence for each step. Raises InputError if raw features give no map; a private map that
@@ -140,7 +140,7 @@ def _map(setup: HeldOutSetup, variant: Variant | None, number: int) -> Scene | N
     return build_map(images, matches, workdir=workdir)
 
 
-def _localize(setup: HeldOutSetup, query: Query, variant: Variant, scene: Scene | NoMap) -> Outcome:
+def _localize(setup: HeldOutSetup, query: Query, variant: Variant, scene: Scene | NoMap) -> TrialOutcome:
     """The outcome of one query through one variant."""
     if isinstance(scene, NoMap):
         answer = _without_map(setup, query, variant, scene)
@@ -149,7 +149,7 @@ def _localize(setup: HeldOutSetup, query: Query, variant: Variant, scene: Scene 
     position = rotation = None
     if isinstance(scene, Scene) and isinstance(answer.found, Localization) and query.reference is not None:
         position, rotation = reference_errors(setup.references, scene, answer.found, query.reference)
-    return Outcome(
+    return TrialOutcome(
         query=query,
         variant=variant,
         found=answer.found,

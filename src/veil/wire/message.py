@@ -11,6 +11,7 @@ from veil.errors import InputError
 from veil.forms import Lines, Released, require_unit_gravity
 from veil.geometry.camera import Camera
 from veil.geometry.intrinsics import checked_camera, require_crossing, require_inside
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,6 +32,8 @@ class Upload:
     keypoints: Float32[np.ndarray, "_ _"]
     form: Released
     gravity: Float64[np.ndarray, "_"] | None = None
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.keypoints.shape != (len(self.form), 2):
@@ -58,6 +61,8 @@ class LineUpload:
     camera: Camera
     lines: Lines
     form: Released
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if len(self.lines) != len(self.form):

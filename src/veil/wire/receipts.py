@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from veil.errors import WireError
+from veil.one_line import one_line
 
 # The digest before the first receipt.
 BEGIN = hashlib.sha256(b"veil receipts 1").hexdigest()
@@ -34,6 +35,8 @@ class Receipt:
     number: int
     content: Mapping[str, Any]
     before: str
+
+    __repr__ = one_line
 
     @property
     def content_digest(self) -> str:

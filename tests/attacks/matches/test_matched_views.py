@@ -11,7 +11,7 @@ import pytest
 from veil.attacks.attack import Attempt, attempted
 from veil.attacks.matches.matched_views import (
     NO_PHOTOGRAPHS,
-    ViewOptions,
+    MatchedViewOptions,
     epipolar_inliers,
     matched_photographs,
     matched_views,
@@ -178,16 +178,16 @@ def test_epipolar_inliers_are_the_planted_matches() -> None:
     moved = points + np.array([0.7, 0.1, 0.2])
     right = 500 * moved[:, :2] / moved[:, 2:] + 300
     wrong = random.uniform(0, 600, (2, 60, 2))
-    found = epipolar_inliers(np.vstack([left, wrong[0]]), np.vstack([right, wrong[1]]), options=ViewOptions())
+    found = epipolar_inliers(np.vstack([left, wrong[0]]), np.vstack([right, wrong[1]]), options=MatchedViewOptions())
     assert found[:60].mean() > 0.95 and found[60:].mean() < 0.1
-    assert not epipolar_inliers(wrong[0], wrong[1], options=ViewOptions()).any()
-    assert not epipolar_inliers(left[:10], right[:10], options=ViewOptions()).any()
+    assert not epipolar_inliers(wrong[0], wrong[1], options=MatchedViewOptions()).any()
+    assert not epipolar_inliers(left[:10], right[:10], options=MatchedViewOptions()).any()
 
 
 @pytest.mark.parametrize("bad", [{"max_error_px": float("nan")}, {"most_wrong": 0.0}, {"samples": 0}])
 def test_options_outside_their_range_are_refused(bad: dict) -> None:
     with pytest.raises(RangeError):
-        ViewOptions(**bad)
+        MatchedViewOptions(**bad)
 
 
 def _planted(count: int, parts: int) -> tuple[Features, list[Features]]:

@@ -169,7 +169,7 @@ def test_the_backend_is_the_others(m: int, n: int) -> None:
 def test_halves_of_numbers_lose_what_the_bound_says() -> None:
     """Oracle: float64. Products of 11-bit halves are within the error that candidates are chosen by, and reaches are listed."""
     both = compared(a_set("left", 30, 4), a_set("right", 40, 4))
-    engine = device.Device(both.first, both.second)
+    engine = device.Processor(both.first, both.second)
     for _, _, squares, _ in engine._dense(both.first, both.second):
         assert np.isfinite(squares[:4, :4].cpu().numpy()).all()
     swept = engine.best_two(0.0)

@@ -13,7 +13,7 @@ from veil.cli.remedies import phrase
 from veil.errors import InputError, RangeError
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
-from veil.report.viewer.content import Known, Limits, Recovered, ShownImage, View, view_of_scene
+from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import mean_colors, packed_points
 from veil.report.viewer.page import page
 from worlds import camera, generator
@@ -152,7 +152,7 @@ def test_a_page_is_bounded_and_says_what_it_lacks() -> None:
     points = random.random((5000, 3))
     images = tuple(looking(f"{k:02d}.jpg", list(range(1000)), x=k) for k in range(20))
     pictures = {image.name: Known(photograph=np.zeros((30, 40, 3), dtype=np.uint8)) for image in images}
-    limits = Limits(points=1000, sightings=2000, images=10, pictures=3, picture_px=8)
+    limits = ViewLimits(points=1000, sightings=2000, images=10, pictures=3, picture_px=8)
     made = page(replace(lone(points, images), known=pictures), limits)
     read = read_page(made.html)
     assert (made.points, made.images, made.photographs) == (1000, 10, 3) and made.sightings == 2000
@@ -164,7 +164,7 @@ def test_a_page_is_bounded_and_says_what_it_lacks() -> None:
     assert np.abs(read.points[:100].mean(axis=0) - 0.5).max() < 4 * spread
     for name in ("points", "sightings", "images", "pictures", "picture_px"):
         with pytest.raises(RangeError, match=name):
-            Limits(**{name: 0})
+            ViewLimits(**{name: 0})
 
 
 def test_a_view_refuses_what_does_not_belong_together() -> None:

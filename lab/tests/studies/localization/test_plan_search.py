@@ -10,13 +10,13 @@ import pytest
 
 from veil.cli import main
 from veil.errors import InputError
-from veil.ldp.planning import Plan, planned
+from veil.ldp.planning import ReleasePlan, plan_release
 from veil_lab.studies.localization.plan_search import LEAST, TriedPlan, search_plans, setting_of
 from veil_lab.studies.localization.upright_localization import UprightSetting, UprightTrial
 from worlds.edges import door_scene
 from worlds.schemas import validate
 
-PLANS = planned(image_epsilon=50.0, delta=1e-6, features=[50, 100, 200], words=[64, 256], subset_sizes=[1, 2, 4])
+PLANS = plan_release(image_epsilon=50.0, delta=1e-6, features=[50, 100, 200], words=[64, 256], subset_sizes=[1, 2, 4])
 
 
 def searched(share: dict[UprightSetting, int], asked: list[tuple[int, set[UprightSetting]]]) -> list[TriedPlan]:
@@ -43,7 +43,7 @@ def searched(share: dict[UprightSetting, int], asked: list[tuple[int, set[Uprigh
     return search_plans(PLANS, ask, folds=3, gravity_sigma_deg=0.5, metric={"place": True}, extent={"place": 1.0})
 
 
-def of(plan: Plan) -> UprightSetting:
+def of(plan: ReleasePlan) -> UprightSetting:
     return setting_of(plan, gravity_sigma_deg=0.5)
 
 

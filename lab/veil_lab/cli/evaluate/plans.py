@@ -11,7 +11,7 @@ from veil.cli.common import add_command, add_json, at_least, explain, quiet_colm
 from veil.cli.device.plan import add_plan_arguments, law_cells, plans_of, plans_record
 from veil.errors import InputError
 from veil.ldp.budget import outward
-from veil.ldp.planning import Plan
+from veil.ldp.planning import ReleasePlan
 from veil.report.tables import Name, Table, fixed, numbers
 from veil_lab.cli.evaluate.upright import Job, extent_of, run_jobs, scene_folds
 from veil_lab.files.scenes import read_scene
@@ -63,7 +63,7 @@ def _plans(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tried(arguments: argparse.Namespace, plans: list[Plan]) -> list[TriedPlan]:
+def _tried(arguments: argparse.Namespace, plans: list[ReleasePlan]) -> list[TriedPlan]:
     """The plans after they were tried on the photographs of the scene."""
     scene = read_scene(arguments.scene)
     folds = scene_folds(scene, arguments)

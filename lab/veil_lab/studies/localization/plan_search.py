@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from veil.errors import InputError
-from veil.ldp.planning import Plan
+from veil.ldp.planning import ReleasePlan
 from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting, UprightTrial, upright_row
 
 # Of the plans that were tried on the first map, one in so many goes on, and at least so many of them.
@@ -24,7 +24,7 @@ ONE_IN, LEAST = 3, 4
 class TriedPlan:
     """A plan with what became of it: `row` sums up its queries; `finished` tells whether all photographs were asked."""
 
-    plan: Plan
+    plan: ReleasePlan
     row: UprightRow
     finished: bool
 
@@ -45,7 +45,7 @@ class TriedPlan:
         }
 
 
-def setting_of(plan: Plan, *, gravity_sigma_deg: float) -> UprightSetting:
+def setting_of(plan: ReleasePlan, *, gravity_sigma_deg: float) -> UprightSetting:
     """The plan as a setting of the study of queries with gravity."""
     law = plan.mechanism
     return UprightSetting(
@@ -58,7 +58,7 @@ def setting_of(plan: Plan, *, gravity_sigma_deg: float) -> UprightSetting:
 
 
 def search_plans(
-    plans: Sequence[Plan],
+    plans: Sequence[ReleasePlan],
     ask: Callable[[Sequence[UprightSetting], int], Sequence[UprightTrial]],
     *,
     folds: int,

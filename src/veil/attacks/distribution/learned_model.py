@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.positions.pair_network import PairNetwork
 from veil.errors import InputError
+from veil.one_line import one_line
 from veil.space import Space
 
 
@@ -35,11 +36,15 @@ class LearnedModel:
     """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
     Raises InputError if the networks are of different spaces.
+
+    Not public: its members.
     """
 
     density: DensityNetwork
     pairs: PairNetwork
     training: Training = field(default_factory=Training)
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if self.density.space != self.pairs.space:

@@ -40,7 +40,7 @@ FEWEST = 15
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewOptions:
+class MatchedViewOptions:
     """Options of the attack by matched views.
 
     - `max_error_px`: largest distance to an epipolar line.
@@ -75,7 +75,7 @@ class View:
     keypoints: Float64[np.ndarray, "_ 2"] | None
 
 
-def matched_views(target: Target, options: ViewOptions | None = None) -> Attempt:
+def matched_views(target: Target, options: MatchedViewOptions | None = None) -> Attempt:
     """Estimates of the descriptors from releases of other photographs of the place. Raises CannotRun if there is none.
 
     Other releases of the same photograph are left to the attack `repeat`.
@@ -87,10 +87,10 @@ def matched_views(target: Target, options: ViewOptions | None = None) -> Attempt
     ]
     if not views:
         raise CannotRun(NONE_GIVEN, remedy=Remedy("give", "Attacker.others"))
-    return _attempt("matched views", target, views, options or ViewOptions())
+    return _attempt("matched views", target, views, options or MatchedViewOptions())
 
 
-def matched_photographs(target: Target, options: ViewOptions | None = None) -> Attempt:
+def matched_photographs(target: Target, options: MatchedViewOptions | None = None) -> Attempt:
     """Estimates of the descriptors from raw photographs of the place. Raises CannotRun if there is none."""
     public, space = target.knowledge.codebook, target.form.space
     if not target.knowledge.place:
@@ -102,10 +102,10 @@ def matched_photographs(target: Target, options: ViewOptions | None = None) -> A
         )
         for photograph in target.knowledge.place.values()
     ]
-    return _attempt("matched photographs", target, views, options or ViewOptions())
+    return _attempt("matched photographs", target, views, options or MatchedViewOptions())
 
 
-def _attempt(name: str, target: Target, views: Sequence[View], options: ViewOptions) -> Attempt:
+def _attempt(name: str, target: Target, views: Sequence[View], options: MatchedViewOptions) -> Attempt:
     """Estimates from as many of `views` as there is time for."""
     matcher = _Matcher(target, options, [view.form for view in views])
     with target.timer() as clock:
@@ -133,7 +133,7 @@ def _attempt(name: str, target: Target, views: Sequence[View], options: ViewOpti
 class _Matcher:
     """Verified matches of the attacked release with one view at a time."""
 
-    def __init__(self, target: Target, options: ViewOptions, forms: Sequence[Subspaces | Points]) -> None:
+    def __init__(self, target: Target, options: MatchedViewOptions, forms: Sequence[Subspaces | Points]) -> None:
         self.target, self.options, self._forms = target, options, forms
         self._keypoints = _pixels(target.image)
         self._max_ratio: float | None = None
@@ -174,7 +174,7 @@ def epipolar_inliers(
     left: Float64[np.ndarray, "matches 2"],
     right: Float64[np.ndarray, "matches 2"],
     *,
-    options: ViewOptions,
+    options: MatchedViewOptions,
     seed: int = 0,
 ) -> Bool[np.ndarray, "matches"]:
     """Mask of the matches that one fundamental matrix explains; all False if chance would explain as many.

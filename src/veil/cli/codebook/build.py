@@ -31,10 +31,7 @@ from veil.cli.common import (
     say_facts,
     write_json,
 )
-from veil.codebooks.codebook import Codebook, Provenance
-from veil.codebooks.compression import Pca
-from veil.codebooks.decoys import DecoyPool
-from veil.codebooks.dictionary import Dictionary
+from veil.codebooks.codebook import Codebook
 from veil.codebooks.eight_bits import EightBitWords
 from veil.codebooks.kmeans import FLAT_WORDS
 from veil.codebooks.quantization import MEASURED, Quantization, measure
@@ -42,11 +39,9 @@ from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, write_codebook
-from veil.mechanisms.profile import HARDENED_DITHER_STEPS
-from veil.pipelines.descriptor_books import hardened_pca
+from veil.pipelines.descriptor_books import assembled
 
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
-PCA_SAMPLE = 100_000  # descriptors of a sample that is too large to be float64 as a whole
 
 BUILD_EXAMPLES = """\
   veil codebook build photos/ -o book.npz --word-count 16384 --source "my photographs" --license CC0-1.0
@@ -175,35 +170,19 @@ def _assemble(
     arguments: argparse.Namespace, collection: Collection, sample: np.ndarray, words: int, method: ClusteringMethod | None
 ) -> Codebook:
     """The codebook of a sample: clustered by `method`, or a pool of decoys if that is None."""
-    if method is None:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
-        sample = sample[np.sort(np.unique(sample, axis=0, return_index=True)[1])]
-        words = min(words, len(sample)) if arguments.word_count is None else words
-    if len(sample) < words:
-        raise InputError(f"{len(sample)} descriptors cannot give {words} words; add photographs or ask for fewer")
-    pca: Pca | None = None
-    stored = sample[:words]
-    if method is not None:
-        pca = hardened_pca(sample if method == "flat" else sample[:PCA_SAMPLE], arguments.seed)
-        stored = clustered(arguments, sample, words, method)
-        # k-means leaves similar words side by side; sub-databases must be uniform draws
-        # (lifting.md#sub-databases-and-collisions).
-        stored = stored[np.random.default_rng(arguments.seed).permutation(len(stored))]
-    training, space = collection.training, collection.space
-    assert space is not None  # there is a sample
-    return (DecoyPool if method is None else Dictionary)(
-        descriptor=space.descriptor,
-        normalization=space.normalization,
-        stored=np.ascontiguousarray(stored),
+    assert collection.space is not None  # there is a sample
+    return assembled(
+        sample,
+        collection.training,
+        collection.space,
+        words,
+        None if method is None else lambda sample: clustered(arguments, sample, words, method),
+        is_flat=method == "flat",
         slices=arguments.slices,
-        pca=pca,
-        dither_steps=HARDENED_DITHER_STEPS if pca is not None and sample.dtype == np.uint8 else 0.0,
-        provenance=Provenance(
-            source=arguments.source,
-            license=arguments.license,
-            image_count=len(training.image_digests),
-            descriptor_count=training.seen,
-            image_digests=tuple(training.image_digests),
-        ),
+        seed=arguments.seed,
+        source=arguments.source,
+        license=arguments.license,
+        fewer=arguments.word_count is None,
     )
 
 

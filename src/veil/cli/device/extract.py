@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 from veil.cli.common import (
@@ -22,15 +21,14 @@ from veil.cli.remedies import advised
 from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
-from veil.extraction.picture import Picture
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
-from veil.files.calibration import camera_from_matrix, matrix_of
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
 from veil.files.features import count_images, holds_features, read_features, write_features
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.geometry.intrinsics import parse, require_readable
+from veil.geometry.intrinsics import require_readable
+from veil.pipelines.photographs import with_camera as with_camera
 from veil.space import DIMS, Space, known_space
 
 EXAMPLES = """\
@@ -171,20 +169,6 @@ def _asked_options(arguments: argparse.Namespace) -> SiftOptions | DetectorOptio
         normalization=arguments.normalization or "L2",
         first_octave=arguments.first_octave,
     )
-
-
-def with_camera(picture: Picture, camera: str | None, path: Path) -> Picture:
-    """The picture with the intrinsics that --camera gives, else those of a K.txt beside the photograph at `path`, if any."""
-    size = picture.camera.width_px, picture.camera.height_px
-    if camera is not None:
-        return replace(picture, camera=parse(camera, *size))
-    matrix = matrix_of(path)
-    return picture if matrix is None else replace(picture, camera=camera_from_matrix(matrix, *size))
-
-
-def is_calibrated(camera: str | None, path: Path) -> bool:
-    """Whether `with_camera` uses measured intrinsics for the photograph at `path`."""
-    return camera is not None or matrix_of(path) is not None
 
 
 def _imported_space(arguments: argparse.Namespace) -> Space | None:

@@ -9,10 +9,10 @@ from pathlib import Path
 from veil.cli.common import (
     EXIT_NO_GRAVITY,
     EXIT_OK,
+    Bar,
     add_command,
     add_json,
     picture,
-    progress,
     quiet_colmap,
     report,
     say,
@@ -20,15 +20,14 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.extract import with_camera
-from veil.cli.device.gravity_answers import Answer, edges_of, told_by_table, weighed
 from veil.cli.remedies import advised
-from veil.errors import InputError, VeilError
-from veil.files.gravity import require_names, write_gravity
-from veil.files.maker_notes import gravity_from_exif
+from veil.errors import InputError
+from veil.files.gravity import write_gravity
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.files.priors import read_colmap_gravity
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.geometry.intrinsics import require_readable
+from veil.pipelines.gravity import GravityAnswer, measure_gravity
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges
@@ -37,7 +36,6 @@ EXAMPLES = """\
   veil gravity photos/ -o gravity.csv --readings sensors.csv      a table image,acc_x,acc_y,acc_z; its axes by vertical edges
   veil gravity database.db -o gravity.csv --from colmap           measured pose priors of a COLMAP database
 """
-NO_READING = "it has no maker note of an iPhone with the accelerometer's reading; use --from vanishing-point"
 SOURCES = ("auto", "exif", "readings", "vanishing-point", "colmap")
 
 
@@ -97,18 +95,17 @@ def _gravity(arguments: argparse.Namespace) -> int:
     return EXIT_OK if len(readings) == len(answers) else EXIT_NO_GRAVITY
 
 
-def _from_database(arguments: argparse.Namespace) -> Iterator[Answer]:
+def _from_database(arguments: argparse.Namespace) -> Iterator[GravityAnswer]:
     """Answers for all images of a COLMAP database."""
     if len(arguments.input) != 1 or arguments.camera or arguments.figure:
         raise InputError("--from colmap takes one database, and neither --camera nor --figure")
     for name, found in read_colmap_gravity(arguments.input[0]).items():
-        yield Answer(name=name, source="colmap", found=found)
+        yield GravityAnswer(name=name, source="colmap", found=found)
 
 
-def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
+def _from_photographs(arguments: argparse.Namespace) -> Iterator[GravityAnswer]:
     """Answers for all photographs. Raises InputError for options that do not fit together."""
-    pictures = named_pictures(arguments.input)
-    require_names(name for name, _ in pictures)
+    pictures = dict(named_pictures(arguments.input))
     if arguments.figure and len(pictures) != 1:
         raise InputError(f"--figure draws one photograph, got {len(pictures)}; run `veil gravity` on that one")
     if (arguments.readings or arguments.axes) and arguments.source not in ("auto", "readings"):
@@ -117,33 +114,22 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[Answer]:
         raise InputError("give the accelerometer's table with --readings")
     if arguments.camera:
         require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
-    if arguments.readings:
-        yield from told_by_table(arguments, pictures)
-        return
-    for name, path in progress(pictures, "finding gravity"):
-        answer = _of_photograph(name, path, arguments.source, arguments.camera)
-        if arguments.figure:
-            _draw(arguments, path, answer)
+    found = measure_gravity(
+        arguments.input,
+        source=arguments.source,
+        camera=arguments.camera,
+        readings=arguments.readings,
+        axes=arguments.axes,
+        tell=lambda sentence: say(arguments, sentence),
+        steps=Bar,
+    )
+    for name, answer in found.items():
+        if arguments.figure and not arguments.readings:
+            _draw(arguments, pictures[name], answer)
         yield answer
 
 
-def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> Answer:
-    """The answer for one photograph; an error becomes its answer, so that the other photographs still get theirs."""
-    told = _from_exif(path) if source in ("auto", "exif") else None
-    if source == "exif":
-        return Answer(name=name, source="exif", found=told or NoGravity(reason=NO_READING))
-    return weighed(name, "exif", told, edges_of(path, camera))
-
-
-def _from_exif(path: Path) -> Gravity | NoGravity | None:
-    """Gravity from the maker note, None without a note; an error becomes NoGravity."""
-    try:
-        return gravity_from_exif(path)
-    except VeilError as error:
-        return NoGravity(reason=error.cause, remedy=error.remedy)
-
-
-def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
+def _draw(arguments: argparse.Namespace, path: Path, answer: GravityAnswer) -> None:
     if answer.vertical is None:
         raise InputError(f"{path} has no vertical edges to draw; --figure shows what vanishing-point found: {_told(answer)}")
     from veil.extraction.segments import detect_segments
@@ -153,7 +139,7 @@ def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
     draw_vertical(arguments.figure, read_rgb(path), detect_segments(picture), picture.camera, answer.vertical)
 
 
-def _told(answer: Answer) -> str:
+def _told(answer: GravityAnswer) -> str:
     if isinstance(answer.found, NoGravity):
         earlier = f"exif: {answer.note}; {answer.source}: " if answer.note else ""
         return f"no gravity: {earlier}{advised(answer.found.reason, answer.found.remedy)}"
@@ -163,7 +149,7 @@ def _told(answer: Answer) -> str:
     return f"({x:+.3f}, {y:+.3f}, {z:+.3f}){sigma}, from {answer.source}{note}"
 
 
-def _row(answer: Answer) -> dict:
+def _row(answer: GravityAnswer) -> dict:
     row: dict = {"name": answer.name, "source": answer.source, "note": answer.note}
     if isinstance(answer.found, NoGravity):
         return row | {"status": "no gravity", "reason": advised(answer.found.reason, answer.found.remedy)}

@@ -18,7 +18,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.ldp.budget import outward
-from veil.ldp.planning import Place, Plan, planned
+from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
 from veil.localization.by_distance import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
 from veil.report.tables import Table, fixed, numbers
@@ -67,7 +67,7 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--map-features",
         type=at_least(1),
-        default=Place().map_features,
+        default=PlannedPlace().map_features,
         metavar="F",
         help="features of the map (default %(default)s)",
     )
@@ -75,22 +75,22 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
 
 def plans_of(
     arguments: argparse.Namespace, *, features: Sequence[int], words: Sequence[int], subset_sizes: Sequence[int]
-) -> list[Plan]:
+) -> list[ReleasePlan]:
     """The plans that the options of `add_plan_arguments` ask for, the best one first.
 
     `features`, `words` and `subset_sizes` stand for what is not given.
     """
-    return planned(
+    return plan_release(
         image_epsilon=arguments.epsilon_image,
         delta=arguments.delta,
         features=sorted(set(arguments.features or features)),
         words=sorted(set(arguments.word_count or words)),
         subset_sizes=sorted(set(arguments.m or subset_sizes)),
-        place=Place(map_features=arguments.map_features),
+        place=PlannedPlace(map_features=arguments.map_features),
     )
 
 
-def plans_record(arguments: argparse.Namespace, plans: Sequence[Plan]) -> dict:
+def plans_record(arguments: argparse.Namespace, plans: Sequence[ReleasePlan]) -> dict:
     """The record of plans for machines."""
     facts: dict = {"epsilon_image": arguments.epsilon_image, "delta": arguments.delta, "map_features": arguments.map_features}
     return {**facts, "plans": [_plan_facts(plan) for plan in plans]}
@@ -109,7 +109,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def plan_table(plans: Sequence[Plan]) -> Table:
+def plan_table(plans: Sequence[ReleasePlan]) -> Table:
     """The table of plans, the best one first."""
     law = "K", "m", "features", "epsilon", "p(true)", "p/m", "epsilon of image"
     return Table(
@@ -131,13 +131,13 @@ def plan_table(plans: Sequence[Plan]) -> Table:
     )
 
 
-def law_cells(plan: Plan) -> tuple[str, str, str, str]:
+def law_cells(plan: ReleasePlan) -> tuple[str, str, str, str]:
     """K, m, features and epsilon of a plan."""
     law = plan.mechanism
     return str(law.dictionary_size), str(law.m), str(plan.features), fixed(law.epsilon, 3)
 
 
-def _advice(plans: list[Plan]) -> list[str]:
+def _advice(plans: list[ReleasePlan]) -> list[str]:
     """Sentences for people: what the table means, and what it does not take into account."""
     best = plans[0]
     said = [
@@ -157,7 +157,7 @@ def _advice(plans: list[Plan]) -> list[str]:
     return said
 
 
-def _plan_facts(plan: Plan) -> dict:
+def _plan_facts(plan: ReleasePlan) -> dict:
     return {
         "words": plan.mechanism.dictionary_size,
         "m": plan.mechanism.m,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
-from veil.audit.on_pictures import Reconstruction
+from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
 from veil.audit.run import Examined
 from veil.cli.common import (
@@ -40,13 +40,10 @@ from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import home
 from veil.files.codebooks import read_codebook
-from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.learned_models import read_learned_model
 from veil.files.tiles import holds_tiles
-from veil.inversion.forward import PlainInverter
-from veil.inversion.maps import Inverts, Kind
 from veil.pipelines.attacker import Attacker
-from veil.pipelines.auditing import AuditOptions, run_audit
+from veil.pipelines.auditing import AuditOptions, load_inverters, run_audit
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
@@ -207,7 +204,7 @@ def _audit(arguments: argparse.Namespace) -> int:
             originals=originals.features if originals else None,
             attacker=attacker,
             options=options,
-            networks=_inverters(arguments),
+            networks=load_inverters(*arguments.inverter) if arguments.pictures else {},
             read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
             ledger=arguments.ledger or home(),
             facts=_facts(releases, arguments.release),
@@ -270,16 +267,8 @@ def _facts(releases: Mapping[str, Message], path: Path) -> dict:
     return facts
 
 
-def _inverters(arguments: argparse.Namespace) -> dict[Kind, Inverts]:
-    """Inversion networks by what they read: the bundled one for raw descriptors, unless --inverter gives another such one."""
-    if not arguments.pictures:
-        return {}
-    given = [read_weights(path) for path in arguments.inverter]
-    return {weights.kind: PlainInverter(weights) for weights in [bundled_inverter(), *given]}
-
-
 def _shown(
-    examined: list[Examined], originals: Originals | None, reconstructed: list[Reconstruction], most: int = 6
+    examined: list[Examined], originals: Originals | None, reconstructed: list[DrawnPicture], most: int = 6
 ) -> list[Shown]:
     """Pictures of the first `most` releases for the report."""
     shown = []

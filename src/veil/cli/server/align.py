@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-
-import numpy as np
 
 from veil.cli.common import add_command, add_json, report, say, say_left_out, write_json
 from veil.errors import InputError
-from veil.files.atomic import write_text
-from veil.files.maps import read_map
-from veil.files.places import place_facts, read_positions
-from veil.geometry.georeference import georeference
+from veil.files.places import place_facts, read_positions, write_place
+from veil.pipelines.maps import Map
+from veil.pipelines.placing import align_map, placed_names
 
 EXAMPLES = """\
   veil map align map/ positions.csv -o place.json
@@ -43,22 +39,15 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _align(arguments: argparse.Namespace) -> int:
-    scene = read_map(arguments.map)
-    given = read_positions(arguments.positions)
-    names = sorted(set(given) & set(scene.images))
+    where, given = Map.read(arguments.map), read_positions(arguments.positions)
+    names = placed_names(where, given)
     if not names:
-        raise InputError(
-            f"{arguments.positions} names none of the map's images, which are {', '.join(sorted(scene.images)[:3])}; check it"
-        )
-    found = georeference(
-        np.array([scene.images[name].cam_from_world.center for name in names]),
-        np.array([given[name] for name in names]),
-        down=scene.measured_down,
-        seed=arguments.seed,
-    )
+        known = ", ".join(sorted(where.scene.images)[:3])
+        raise InputError(f"{arguments.positions} names none of the map's images, which are {known}; check it")
+    found = align_map(where, given, seed=arguments.seed)
     facts = place_facts(found)
     left_out = [name for name, agrees in zip(names, found.agreeing.tolist(), strict=True) if not agrees]
-    write_text(arguments.output, json.dumps(facts, indent=2) + "\n")
+    write_place(arguments.output, found)
     write_json(arguments.json, {**facts, "left_out": left_out})
     say(
         arguments,

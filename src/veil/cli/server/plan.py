@@ -6,10 +6,9 @@ import argparse
 
 from veil.cli.common import add_command, add_json, at_least, keep_old_name, say_table, write_json
 from veil.errors import InputError
-from veil.mapping.plans import MapPlan, plan_map
+from veil.mapping.plans import MapPlan
 from veil.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
-from veil.threads import cores
 
 EXAMPLES = """\
   veil plan map --image-count 1000
@@ -57,17 +56,20 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _plan(arguments: argparse.Namespace) -> int:
     from veil.pairs.choice import pair_choice
-    from veil.pipelines.unit_costs import measured_costs, usual_size
+    from veil.pipelines.unit_costs import plan_map
 
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
     method = pair_choice(arguments.pairs, arguments.image_count).method
-    paired = {"tracks": BY_TRACKS, "retrieval": RETRIEVED}.get(method)
-    if paired is not None and arguments.pair_count:
-        paired = arguments.pair_count
-    size = usual_size(arguments.image_count, arguments.features, paired, tracks=method == "tracks")
-    costs = measured_costs(arguments.seconds)
-    plan = plan_map(size, costs, machines=arguments.machines, cores=arguments.cores or cores())
+    plan = plan_map(
+        arguments.image_count,
+        features=arguments.features,
+        pairs=arguments.pairs,
+        pair_count=arguments.pair_count,
+        machines=arguments.machines,
+        machine_cores=arguments.cores,
+        seconds=arguments.seconds,
+    )
     write_json(arguments.json, {"pairs_by": method, **plan.as_json()})
     say_table(arguments, plan_table(plan, method, arguments.image_count))
     return 0

@@ -9,7 +9,7 @@ from veil.cli.common import add_command, quiet_colmap, report, say, say_left_out
 from veil.errors import InputError
 from veil.files.map_folders import require_outside
 from veil.mapping import NoMap
-from veil.pipelines.removal import Receipt, forgetting, remove_from_map
+from veil.pipelines.removal import RemovalReceipt, forgetting, remove_from_map
 
 EXAMPLES = """\
   veil map remove map/ 3f2a... --receipt receipt.json   in place: the contribution is gone from map/
@@ -59,7 +59,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(arguments: argparse.Namespace, receipt: Receipt) -> None:
+def _tell(arguments: argparse.Namespace, receipt: RemovalReceipt) -> None:
     """Print the receipt for people."""
     for name, count in sorted(receipt.features.items()):
         say(arguments, f"removed {name}: {count} features")

@@ -10,13 +10,11 @@ from veil.cli.common import add_command, add_json, at_least, explain, keep_old_n
 from veil.cli.server.plan import sized
 from veil.cli.server.tiles import DEFAULT
 from veil.errors import InputError
-from veil.files.maps import read_map
-from veil.files.tiles import holds_tiles, read_manifest
-from veil.pipelines.tile_costs import measured_server_costs
+from veil.files.tiles import holds_tiles
+from veil.pipelines.tile_costs import plan_tiles
 from veil.report.tables import Name, Table, fixed, numbers
-from veil.tiles.cutting import CutOptions, cut
-from veil.tiles.manifest import Manifest, encode_manifest
-from veil.tiles.plans import ExitPlan, TileNumbers, plan_exits
+from veil.tiles.cutting import CutOptions
+from veil.tiles.plans import ExitPlan, TileNumbers
 
 EXAMPLES = """\
   veil tiles plan tiles/
@@ -62,17 +60,15 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def _plan(arguments: argparse.Namespace) -> int:
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
-    manifest = _manifest(arguments)
-    text, binary, _ = encode_manifest(manifest)
-    numbers = TileNumbers(
-        tiles=len(manifest),
-        record_bytes=manifest.record_bytes,
-        manifest_bytes=len(text) + len(binary),
-        asked=manifest.asked,
-    )
     localizations = arguments.queries_a_day * arguments.days
-    costs = measured_server_costs(numbers, localizations, seconds=arguments.seconds)
-    plans = plan_exits(numbers, costs, localizations=localizations, mbit_s=arguments.mbit)
+    plan = plan_tiles(
+        arguments.map,
+        localizations,
+        options=_options(arguments),
+        mbit_s=arguments.mbit,
+        seconds=arguments.seconds,
+    )
+    numbers, plans = plan.numbers, plan.exits
     write_json(arguments.json, plan_record(numbers, localizations, plans))
     explain(
         arguments,
@@ -84,21 +80,15 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _manifest(arguments: argparse.Namespace) -> Manifest:
-    """The manifest of a folder of tiles, or of what a map would be cut to."""
+def _options(arguments: argparse.Namespace) -> CutOptions | None:
+    """How a map is cut; None for a folder of tiles, which takes no such option."""
     given = {"tile_bytes": arguments.bytes, "axes": arguments.pca_axes, "bits": arguments.bits, "asked": arguments.asked}
     if holds_tiles(arguments.map):
         if any(value is not None for value in given.values()):
             raise InputError("these tiles are cut already; leave out --bytes, --pca-axes, --bits and --asked, or give the map")
-        return read_manifest(arguments.map)
+        return None
     quiet_colmap()
-    options = CutOptions(
-        tile_bytes=arguments.bytes or DEFAULT.tile_bytes,
-        axes=arguments.pca_axes or DEFAULT.axes,
-        bits=arguments.bits or DEFAULT.bits,
-        asked=arguments.asked or DEFAULT.asked,
-    )
-    return cut(read_map(arguments.map), options).manifest
+    return CutOptions(**{name: value or getattr(DEFAULT, name) for name, value in given.items()})
 
 
 def plan_record(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan]) -> dict:

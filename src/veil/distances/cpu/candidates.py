@@ -59,7 +59,7 @@ def refusal(left_m: int, right_m: int, dim: int) -> str | None:
 
 
 @runtime_checkable
-class Engine(Protocol):
+class CandidateSearch(Protocol):
     """Sweeper of all pairs of two sets in limited precision, with the error of its Gram entries."""
 
     # Reaches to try `best_two` with, one after the other, in units of the largest |d0|^2 + |e0|^2.
@@ -75,7 +75,7 @@ class Engine(Protocol):
     def dense(self, reach: float, *, rows: Indices = None, columns: Indices = None) -> Float32[np.ndarray, "_ _"]:
         """Matrix of squared distances, all or those of some rows or columns; -1 where a pair is too near or beyond `reach`."""
 
-    def finer(self) -> Engine | None:
+    def finer(self) -> CandidateSearch | None:
         """Engine of a smaller error for the same sets, or None if there is none."""
 
 
@@ -150,7 +150,7 @@ def compared(
     return Compared(first=a, second=b, shape=shape, swapped=m > n, sets=(left, right))
 
 
-def matrix(both: Compared, threads: int = 1, engine: Engine | None = None) -> Float64[np.ndarray, "left right"]:
+def matrix(both: Compared, threads: int = 1, engine: CandidateSearch | None = None) -> Float64[np.ndarray, "left right"]:
     """Distances of all pairs, in double precision where single precision is not trusted.
 
     Without an `engine` the compiled sweep of this processor computes them.
@@ -176,7 +176,7 @@ def distances(both: Compared, pairs: Pairs, threads: int = 1) -> Float64[np.ndar
     return value
 
 
-def candidates(both: Compared, threads: int = 1, engine: Engine | None = None) -> Pairs | None:
+def candidates(both: Compared, threads: int = 1, engine: CandidateSearch | None = None) -> Pairs | None:
     """Distinct pairs (left, right) among which are the two nearest of every feature of either side.
 
     Without an `engine` this processor serves: it prunes where that saves time, else it sweeps all pairs, first in fixed point
@@ -207,7 +207,7 @@ def fixed_point_shape(shape: Shape, pairs: int) -> Shape:
     return replace(shape, fixed=enough and has_vnni(shape.lanes))
 
 
-def swept_candidates(a: Prepared, b: Prepared, engine: Engine) -> Pairs | None:
+def swept_candidates(a: Prepared, b: Prepared, engine: CandidateSearch) -> Pairs | None:
     """Distinct pairs (a, b) among which are the two nearest of every feature, found by a sweep of all pairs.
 
     None if too many pairs reach too far, whichever of the engine's reaches is allowed.
@@ -233,7 +233,7 @@ def squared_scale(a: Prepared, b: Prepared) -> float:
     return float(a.squares.max() + b.squares.max())
 
 
-def error_bound(a: Prepared, b: Prepared, reach: float, engine: Engine) -> float:
+def error_bound(a: Prepared, b: Prepared, reach: float, engine: CandidateSearch) -> float:
     """Bound of the error of squared distances of pairs with |alpha|^2 <= reach (docs/theory/distances.md, Eq. 13)."""
     return 2 * engine.entry_error * (squared_scale(a, b) + reach)
 
@@ -245,7 +245,7 @@ class Scan:
     `slack` is twice the error of its squared distances; pairs beyond `reach` are left unknown.
     """
 
-    engine: Engine
+    engine: CandidateSearch
     slack: float
     reach: float
 

@@ -130,7 +130,7 @@ def chunk_sizes(left: int, right: int) -> tuple[int, int]:
     return max(1, rows) * ROWS, max(1, columns) * COLUMNS
 
 
-class Device:
+class Processor:
     """Engine (`cpu.candidates.Engine`) that sweeps two sets on the device, the side of smaller dimension first."""
 
     entry_error = ENTRY_ERROR

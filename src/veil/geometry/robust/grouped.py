@@ -22,6 +22,7 @@ from veil.errors import RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped_search import FIRST_GROUPS, SMALLEST_POOL, Groups, best_candidates, search
 from veil.geometry.robust.ransac import locally_optimized, samples_needed
+from veil.one_line import one_line
 from veil.progress import Progress
 from veil.threads import shared
 
@@ -34,12 +35,16 @@ ROUNDS = 4  # of local optimization after each new best pose
 
 @dataclass(frozen=True, kw_only=True)
 class GroupedOptions:
-    """Settings of the grouped search, whose iterations are samples. Raises RangeError for values out of range.
+    """Options of the search among groups of candidates, whose iterations are samples.
 
-    The search ends, after `min_iterations` at least and `max_iterations` at most, when with probability `confidence` one sample
-    has held inliers only; or after `max_seconds` of the processor, of all threads together. Other work of the machine does not
-    count, nor do the first samples, which may compile code. With `max_seconds` results depend on how fast the processor is, so
-    it is None by default.
+    - `confidence`: the search ends when with this probability one sample has held inliers only.
+    - `min_iterations`, `max_iterations`: the least and the largest number of samples.
+    - `max_seconds`: the search ends after this time of the processor, of all threads together; None: no limit. Other work of
+      the machine does not count, nor do the first samples, which may compile code. With a limit results depend on how fast the
+      processor is.
+    - `seed`: of the samples.
+
+    Raises RangeError for values out of range.
     """
 
     confidence: float = 0.9999
@@ -47,6 +52,8 @@ class GroupedOptions:
     max_iterations: int = 200_000
     max_seconds: float | None = None
     seed: int = 0
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         if not 0 < self.confidence < 1:

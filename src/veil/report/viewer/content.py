@@ -13,6 +13,7 @@ from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.ldp.guarantee import LocalDP
+from veil.one_line import one_line
 from veil.scene import Scene
 
 NO_POINT = -1
@@ -92,9 +93,10 @@ class View:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
-    """The most that a page holds: points, sightings of them by images, images, pictures, and pixels of a picture's longer side.
+class ViewLimits:
+    """The most that a page holds: `points`, `sightings` of them by images, `images`, `pictures`, and `picture_px`.
 
+    The last one bounds the longer side of a picture, in pixels.
     Of more than that a page holds an even choice, and says so. Raises RangeError for numbers below 1.
     """
 
@@ -103,6 +105,8 @@ class Limits:
     images: int = 5_000
     pictures: int = 80
     picture_px: int = 720
+
+    __repr__ = one_line
 
     def __post_init__(self) -> None:
         for name in ("points", "sightings", "images", "pictures", "picture_px"):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
-from veil.report.viewer.content import Limits, ShownImage, View
+from veil.report.viewer.content import ShownImage, View, ViewLimits
 
 STEPS = 65535
 # Half a step of 16 bits may be this share of the map's extent (the box of the middle 90 % of its points); else floats are used.
@@ -126,7 +126,7 @@ class PackedImages:
     left_out: int
 
 
-def packed_images(images: Sequence[ShownImage], points: PackedPoints, all_points: int, limits: Limits) -> PackedImages:
+def packed_images(images: Sequence[ShownImage], points: PackedPoints, all_points: int, limits: ViewLimits) -> PackedImages:
     """The sightings of images, of which rows of points are those of the page."""
     shown = [images[k] for k in evenly(len(images), limits.images)]
     total = sum(len(image.point_rows) for image in shown)

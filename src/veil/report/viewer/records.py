@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import Remedy, Say, sentence
-from veil.report.viewer.content import Limits, ShownImage, View
+from veil.report.viewer.content import ShownImage, View, ViewLimits
 from veil.report.viewer.packing import (
     PackedArray,
     PackedImages,
@@ -32,7 +32,7 @@ LEAST_RING, MOST_ENLARGED, SIGMAS = 0.4, 10_000, 2.8
 class Pictures:
     """The pictures of a page: photographs by image, what attacks drew, and the data URIs of all."""
 
-    def __init__(self, view: View, images: Sequence[ShownImage], limits: Limits) -> None:
+    def __init__(self, view: View, images: Sequence[ShownImage], limits: ViewLimits) -> None:
         self.uris: list[str] = []
         self.photographs: dict[str, int] = {}
         self.recovered: dict[str, list[tuple[str, int]]] = {}

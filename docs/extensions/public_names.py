@@ -1,0 +1,82 @@
+"""The pages of the public names: `python docs/extensions/public_names.py` writes them from veil's table and docstrings."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import veil
+
+REFERENCE = Path(__file__).resolve().parents[1] / "reference"
+# Generated text stands between these lines.
+BEGIN, END = "<!-- the public names -->", "<!-- end of the public names -->"
+
+
+def groups() -> dict[str, list[str]]:
+    """Public names by the title of their group, in the order of the table."""
+    found: dict[str, list[str]] = {}
+    for line in Path(veil.__file__).with_suffix(".pyi").read_text(encoding="utf-8").splitlines()[2:]:
+        if line.startswith("# "):
+            found[line[2:]] = []
+        elif line.startswith("from "):
+            found[list(found)[-1]].append(line.split()[-1])
+    return found
+
+
+def meaning(name: str) -> str:
+    """The first sentence of a name's docstring, or of the comment above a constant."""
+    value = getattr(veil, name)
+    if name in CONSTANTS:
+        return CONSTANTS[name]
+    first = " ".join((inspect.getdoc(value) or "").split("\n\n")[0].split())
+    return re.split(r"(?<=[.])\s(?=[A-Z])", first)[0].replace("|", r"\|")
+
+
+# Constants and aliases, which have no docstring.
+CONSTANTS = {
+    "ATTACKS": "Every known attack, in the order in which an audit runs them.",
+    "Form": "The form of descriptors: `Points`, `Subspaces` or `Subsets`.",
+    "Message": "The content of a message: `Upload` or `LineUpload`.",
+}
+
+
+def tables() -> Iterator[str]:
+    """A table for each group: names and their meanings."""
+    for title, names in groups().items():
+        yield f"\n| {title} | |\n| --- | --- |\n" + "".join(f"| `{name}` | {meaning(name)} |\n" for name in names)
+
+
+def entries() -> Iterator[str]:
+    """A section for each group, with a directive of Sphinx for each name."""
+    for title, names in groups().items():
+        yield f"\n## {title}\n\n```{{eval-rst}}\n" + "\n".join(_entry(name) for name in names) + "```\n"
+
+
+def _entry(name: str) -> str:
+    value = getattr(veil, name)
+    if inspect.isfunction(value):
+        return f".. autofunction:: veil.{name}\n"
+    if not inspect.isclass(value):
+        return f".. autodata:: veil.{name}\n   :no-value:\n"
+    text = inspect.getdoc(value) or ""
+    if issubclass(value, Exception) or "Not public: its members." in text:
+        return f".. autoclass:: veil.{name}\n"
+    hidden = re.search(r"^Not public: (.*?)[.]$", text, re.MULTILINE | re.DOTALL)
+    without = f"   :exclude-members: {', '.join(re.findall(r'`(.+?)`', hidden[1]))}\n" if hidden else ""
+    return f".. autoclass:: veil.{name}\n   :members:\n{without}"
+
+
+def written(page: Path) -> str:
+    """A page with its generated part made anew."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    made = "".join(tables() if page.stem == "python" else entries())
+    return f"{before}{BEGIN}\n{made}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    for stem in ("python", "api"):
+        path = REFERENCE / f"{stem}.md"
+        path.write_text(written(path), encoding="utf-8")

@@ -1,0 +1,173 @@
+"""The public interface is closed: every type of veil that a public signature, field or result shows is public itself."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import veil
+
+SOURCE = Path(veil.__file__).parent
+CALLED = ("__init__", "__call__", "__getitem__", "__iter__", "__enter__", "__matmul__")
+NAMES = sorted(set(veil.__all__) - {"__version__"})
+Home = tuple[str, str]  # module and name of what veil defines
+
+
+def public() -> dict[Home, str]:
+    """Public names by where they are defined, which is not always where the table takes them from."""
+    homes = {}
+    for name in NAMES:
+        value = getattr(veil, name)
+        defined = inspect.isclass(value) or inspect.isfunction(value)
+        homes[(value.__module__, value.__name__) if defined else (f"veil.{veil._HOMES[name]}", name)] = name
+    return homes
+
+
+@cache
+def defined(module: str) -> dict[str, ast.AST | Home]:
+    """What the names of a module stand for: a class, the value of an alias, or the place that they are imported from."""
+    file = SOURCE.joinpath(*module.split(".")[1:])
+    path = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+    tree = ast.parse(path.read_text())
+    found: dict[str, ast.AST | Home] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("veil"):
+            found |= {alias.asname or alias.name: (str(node.module), alias.name) for alias in node.names}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found[node.targets[0].id] = node.value
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found[node.target.id] = node.annotation
+    return found
+
+
+def types_in(annotation: ast.AST, module: str) -> Iterator[Home]:
+    """The classes of veil that an annotation names, by themselves or through aliases."""
+    for node in ast.walk(annotation):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            try:
+                yield from types_in(ast.parse(node.value, mode="eval"), module)
+            except SyntaxError:  # a shape
+                continue
+        elif isinstance(node, ast.Name):
+            yield from _named(node.id, module)
+
+
+def _named(name: str, module: str) -> Iterator[Home]:
+    what = defined(module).get(name)
+    if isinstance(what, tuple):
+        yield from _named(what[1], what[0])
+    elif isinstance(what, ast.ClassDef):
+        yield module, name
+    elif isinstance(what, ast.BinOp | ast.Subscript) and name[0].isupper():
+        yield from types_in(what, module)
+
+
+def of_function(node: ast.FunctionDef, module: str) -> Iterator[Home]:
+    given = node.args
+    every = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+    for argument in every:
+        if argument is not None and argument.annotation is not None and not argument.arg.startswith("_"):
+            yield from types_in(argument.annotation, module)
+    if node.returns is not None:
+        yield from types_in(node.returns, module)
+
+
+def withheld(cls: type) -> set[str] | None:
+    """Members that the docstring of the class, or of one above it, calls not public; None where it says so of all."""
+    said = [re.search(r"^Not public: (.*?)[.]$", inspect.cleandoc(base.__doc__ or ""), re.M | re.S) for base in cls.__mro__]
+    texts = [found[1] for found in said if found]
+    return None if "its members" in texts else {name for text in texts for name in re.findall(r"`(\w+)`", text)}
+
+
+def shown_by(home: Home) -> Iterator[tuple[str, Home]]:
+    """What a function or class shows, each beside the member that shows it."""
+    module, name = home
+    value = getattr(importlib.import_module(module), name)
+    if inspect.isfunction(value):
+        (node,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
+        assert isinstance(node, ast.FunctionDef)
+        yield from ((name, found) for found in of_function(node, module))
+    elif inspect.isclass(value) and (hidden := withheld(value)) is not None:
+        for base in value.__mro__:
+            if base.__module__.startswith("veil"):
+                yield from _members(base, hidden)
+    elif not inspect.isclass(value):
+        alias = defined(module)[name]
+        assert not isinstance(alias, tuple)
+        yield from ((name, found) for found in types_in(alias, module))
+
+
+def _members(cls: type, hidden: set[str]) -> Iterator[tuple[str, Home]]:
+    node = defined(cls.__module__)[cls.__name__]
+    assert isinstance(node, ast.ClassDef)
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+            name, types = item.target.id, types_in(item.annotation, cls.__module__)
+        elif isinstance(item, ast.FunctionDef):
+            name, types = item.name, of_function(item, cls.__module__)
+        else:
+            continue
+        if name not in hidden and (not name.startswith("_") or name in CALLED):
+            yield from ((f"{cls.__name__}.{name}", found) for found in types)
+
+
+def open_types(names: dict[Home, str]) -> dict[Home, set[str]]:
+    """Types of veil that can be reached from the public names and are not among them, with what shows them."""
+    found: dict[Home, set[str]] = defaultdict(set)
+    seen, waiting = set(names), list(names)
+    while waiting:
+        for member, home in shown_by(waiting.pop()):
+            if home not in names:
+                found[home].add(member)
+            if home not in seen:
+                seen.add(home)
+                waiting.append(home)
+    return found
+
+
+def test_every_type_in_a_public_signature_is_public() -> None:
+    """Oracle: the definition. From all public names along annotations, to a fixed point, nothing that is not public is met."""
+    found = {f"{module}.{name}": sorted(members) for (module, name), members in open_types(public()).items()}
+    assert found == {}, "\n".join(f"{name}: {', '.join(members)}" for name, members in sorted(found.items()))
+
+
+def test_the_walk_meets_what_is_not_public() -> None:
+    """Broken twin: without the name `Camera` its type is found open, by the fields of records that hold it."""
+    names = {home: name for home, name in public().items() if name != "Camera"}
+    assert "Picture.camera" in open_types(names)["veil.geometry.camera", "Camera"]
+
+
+def test_what_a_class_withholds_is_there() -> None:
+    """A docstring that calls a member not public names one that the class has."""
+    for name in NAMES:
+        value = getattr(veil, name)
+        if inspect.isclass(value):
+            assert [
+                member for member in withheld(value) or () if not hasattr(value, member) and member not in _fields(value)
+            ] == []
+
+
+def _fields(cls: type) -> set[str]:
+    return set(getattr(cls, "__dataclass_fields__", {}))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(getattr(veil, name))])
+def test_no_other_class_has_the_name_of_a_public_one(name: str) -> None:
+    places = [
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if not {"studies", "faces"} & set(path.parts) and re.search(rf"^class {name}\b", path.read_text(), re.MULTILINE)
+    ]
+    assert len(places) == 1, places
