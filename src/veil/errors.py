@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, get_args
 
+from veil.one_line import one_line
+
 Error = TypeVar("Error", bound="VeilError")
 Action = Literal["give", "raise", "lower", "allow", "leave out", "make", "renew", "restore", "adopt", "see", "start", "install"]
 _PHRASES: Mapping[Action, str] = {
@@ -41,6 +43,8 @@ class Remedy:
     action: Action
     object: str
     value: str = ""
+
+    __repr__ = one_line
 
     def __str__(self) -> str:
         owner, _, name = self.object.rpartition(".")

@@ -26,7 +26,7 @@ NOT_TESTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Verdict of an audit: a `grade`, its reason in a sentence (`headline`), further `sentences`, and what tells more."""
+    """Verdict of an audit: a `grade`, its reason in a sentence (`headline`), further `sentences`, and a `remedy` for more."""
 
     grade: Grade
     headline: str

@@ -121,7 +121,7 @@ def plan_release(
     if not triples:
         raise RangeError(
             "no subset size is less than a number of words",
-            remedy=(Remedy("raise", "planned.words"), Remedy("lower", "planned.subset_sizes")),
+            remedy=(Remedy("raise", "plan_release.words"), Remedy("lower", "plan_release.subset_sizes")),
         )
     plans = [_plan(n, k, m, image_epsilon, delta, place or PlannedPlace()) for n, k, m in triples]
     # Of equal margins, fewer features come first, then a smaller dictionary.

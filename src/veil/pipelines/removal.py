@@ -33,7 +33,7 @@ Forget = Callable[[Collection[str]], int]
 def forgetting(folder: Path | str) -> Forget:
     """Callable that takes kept matches along when `remove_from_map` removes images, by their names.
 
-    `folder` is what `veil map --matches` was given. Raises InputError if it is no store of matches, or does not say whose
+    `folder` holds the kept matches. Raises InputError if it is no store of matches, or does not say whose
     matches it keeps.
     """
     folder = Path(folder)
