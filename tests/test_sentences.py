@@ -19,7 +19,7 @@ def test_sentences_are_told_apart() -> None:
     """Golden values: by hand. Code, tables, headings and equations are no sentences, and `et al.` ends none."""
     text = (
         "# No sentence. Nor this.\n\n"
-        "One of Dusmanu et al. (CVPR 2021),\nwith [a link](page.md), `code. And more`. Two: *yes*.\n\n"
+        "One of Dusmanu et al. (CVPR 2021),\nwith [a link](README.md), `code. And more`. Two: *yes*.\n\n"
         "| no | table. Here |\n\n```sh\nno code. Here\n```\n\n$$x. Y\n$$\n\n- an item (Eq. 3)\n  of a list\n- `x`\n"
     )
     assert sentences(text) == [
