@@ -32,11 +32,11 @@ from veil.matching import match
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
+from veil.pairs.images import LoadedImage
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.growth import add_positions
 from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from veil.randomness import seeded
 from veil_lab.files.scenes import ReferenceScene, read_scene
 

@@ -43,17 +43,20 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from city_material import DEFAULT
 from city_releases import made, read
-from pairs import PART, Steps
 from tqdm import tqdm
 
+from pairs import PART, Steps
 from veil.engine import open_engine
-from veil.files.match_store import MatchStore
 from veil.forms import Subspaces
-from veil.pipelines import chosen_matches, pair_matching
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
-from veil.pipelines.images_on_demand import GIB, FormsOf, ImageOnDemand, uploads_on_demand
-from veil.pipelines.pair_choice import pair_choice
-from veil.pipelines.pair_matching import KIND, BlockTask, compute_block, matched_in_blocks
+from veil.pairs import blocks as blocks_module
+from veil.pairs import matching as matching_module
+from veil.pairs.blocks import KIND, BlockTask, compute_block, matched_in_blocks
+from veil.pairs.choice import pair_choice
+from veil.pairs.images import FormsOf, ImageFiles
+from veil.pairs.matching import MatchingWork, matched_as_chosen
+from veil.pairs.store import MatchStore
+from veil.pipelines.images_on_demand import GIB, ImageOnDemand, uploads_on_demand
+from veil.pipelines.uploads import forms_in
 from veil.threads import settle
 from veil.wire import Upload, encode
 from veil_lab.city.images import PHONE
@@ -81,14 +84,14 @@ def messages(arguments: argparse.Namespace) -> dict:
     return {"images": arguments.images, "bytes": sum(path.stat().st_size for path in folder.iterdir())}
 
 
-def opened(out: Path) -> tuple[FormsOf, dict[str, tuple[str, str]]]:
+def opened(out: Path) -> tuple[FormsOf, ImageFiles]:
     """The images of a folder with messages, read as they are needed, and the file of each."""
     images = uploads_on_demand(out / "messages", budget_bytes=BUDGET, strict=True).images
     files: dict[str, tuple[str, str]] = {}
     for name, image in images.items():
         assert isinstance(image, ImageOnDemand)
         files[name] = (str(image._path), image._name)
-    return FormsOf(images), files
+    return FormsOf(images), ImageFiles(of=files, read=forms_in)
 
 
 def local(arguments: argparse.Namespace) -> dict:
@@ -103,7 +106,7 @@ def local(arguments: argparse.Namespace) -> dict:
         calls.append(list(pairs))
         return matched_in_blocks(forms, pairs, store, **more)
 
-    chosen_matches.matched_in_blocks = noted
+    matching_module.matched_in_blocks = noted
     store = MatchStore(arguments.out / "local", KIND)
     with open_engine("local", workers=2) as engine:
         work = MatchingWork(
@@ -157,7 +160,7 @@ def note(line: str) -> None:
 
 def replay(arguments: argparse.Namespace) -> dict:
     """Match the pairs that were chosen, on a scheduler; the run that `dask` kills."""
-    pair_matching.compute_block = noted_as_module()  # type: ignore[assignment]
+    blocks_module.compute_block = noted_as_module()  # type: ignore[assignment]
     forms, files = opened(arguments.out)
     store = MatchStore(arguments.out / "dask", KIND)
     with open_engine(f"dask:{arguments.address}") as engine:
@@ -310,9 +313,9 @@ def efficiency(arguments: argparse.Namespace) -> dict:
     }
 
 
-def blocks_of(arguments: argparse.Namespace, files: dict[str, tuple[str, str]]) -> list[BlockTask]:
+def blocks_of(arguments: argparse.Namespace, files: ImageFiles) -> list[BlockTask]:
     """Some full blocks of the run `local`, to be computed into another folder."""
-    from veil.files.match_store import decode_block
+    from veil.pairs.store import decode_block
 
     store = MatchStore(arguments.out / "local", KIND, read=False)
     names = {digest: name for name, each in store.names().items() for digest in each}
@@ -320,8 +323,9 @@ def blocks_of(arguments: argparse.Namespace, files: dict[str, tuple[str, str]]) 
     for path in sorted(store.folder.glob("*.matches"), key=lambda path: -path.stat().st_size)[: arguments.blocks]:
         pairs = tuple(decode_block(path.read_bytes())[1])
         which = sorted({digest for pair in pairs for digest in pair})
-        places = tuple((digest, *files[names[digest]]) for digest in which)
-        tasks.append(BlockTask(folder=str((arguments.out / "efficiency").resolve()), pairs=pairs, files=places))
+        places = tuple((digest, *files.of[names[digest]]) for digest in which)
+        folder = str((arguments.out / "efficiency").resolve())
+        tasks.append(BlockTask(folder=folder, pairs=pairs, files=places, read=files.read))
     return tasks
 
 

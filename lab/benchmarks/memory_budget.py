@@ -20,10 +20,11 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from veil.files.match_store import MatchStore
-from veil.matching.pair_selection import sequential_pairs
-from veil.pipelines.images_on_demand import GIB, FormsOf, form_bytes, uploads_on_demand
-from veil.pipelines.pair_matching import KIND, matched_in_blocks
+from veil.pairs.blocks import KIND, matched_in_blocks
+from veil.pairs.candidates import sequential_pairs
+from veil.pairs.images import FormsOf
+from veil.pairs.store import MatchStore
+from veil.pipelines.images_on_demand import GIB, form_bytes, uploads_on_demand
 from veil.pipelines.uploads import load_uploads
 
 MIB = 2**20

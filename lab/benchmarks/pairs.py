@@ -37,10 +37,10 @@ from tqdm import tqdm
 
 from veil.forms import Points
 from veil.matching import match_pairs
-from veil.matching.pair_selection import similar_pairs
 from veil.matching.retrieval import words_in_common
-from veil.pipelines.chosen_matches import matched_as_chosen
-from veil.pipelines.pair_choice import pair_choice
+from veil.pairs.candidates import similar_pairs
+from veil.pairs.choice import pair_choice
+from veil.pairs.matching import matched_as_chosen
 from veil.progress import Progress
 from veil.threads import settle
 

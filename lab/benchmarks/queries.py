@@ -52,9 +52,9 @@ from veil.localization.by_distance import Localization, LocalizeOptions
 from veil.localization.by_words import localize_candidates
 from veil.localization.word_options import WordOptions
 from veil.mechanisms.words import to_words
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from veil.randomness import seeded
 from veil.report.figures import drawn, series
 from veil.scene import MappedImage, Scene

@@ -10,9 +10,9 @@ from veil.forms import Lines
 from veil.geometry.rigid import rotation_angle_deg
 from veil.localization.by_distance import Localization, NoPose, localize
 from veil.matching.lightglue import LightGlue, LightGlueOptions
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import localize as localize_any
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from worlds import generator, subspaces
 from worlds.lightglue_weights import random_weights, still_weights
 from worlds.map_scenes import KINDS, image_name, planted_map
@@ -52,9 +52,9 @@ def test_a_protected_map_or_query_is_not_matched_by_a_network(kind: str) -> None
     if kind == "public":
         assert isinstance(localize_any(asked, Map(scene=hidden), network=NETWORK), Localization)
         return
-    with pytest.raises(InputError, match=r"the map's image .* protected: .*hidden in \w+.*--matcher nearest"):
+    with pytest.raises(InputError, match=r"the map's image .* protected: .*hidden in \w+.*leave out map_images\(network"):
         localize(place.camera, raw.keypoints, raw.form, hidden, network=NETWORK)
-    with pytest.raises(InputError, match=r"the query is protected: .*hidden in \w+.*--matcher nearest"):
+    with pytest.raises(InputError, match=r"the query is protected: .*hidden in \w+.*leave out map_images\(network"):
         localize_any(protected, Map(scene=public), network=NETWORK)
     assert isinstance(given.lines, Lines) == (kind == "lines")
 

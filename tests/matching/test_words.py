@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from veil.errors import SpaceError
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
-from veil.matching.shared_words import mutual_best, shared_word_weights
+from veil.matching.neighbors import mutual_best, shared_word_weights
 from veil.space import Space
 from worlds import generator, world
 from worlds.word_uploads import random_ids

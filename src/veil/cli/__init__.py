@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from veil import __version__
 from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, Commands, notes, tell
+from veil.cli.remedies import advised
 from veil.errors import VeilError
 from veil.threads import settle
 
@@ -155,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
         with notes():
             return int(arguments.run(arguments))
     except VeilError as error:
-        tell(f"veil: {error}")
+        tell(f"veil: {advised(error)}")
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_OK

@@ -39,7 +39,7 @@ from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInWords, Protection
-from veil.pipelines.steps import Steps, silent
+from veil.progress import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.report.viewer.page import page as viewer_page

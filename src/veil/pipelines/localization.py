@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.forms import Lines, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
@@ -19,8 +19,9 @@ from veil.localization.by_words import localize_words
 from veil.localization.word_options import WordOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
+from veil.pairs.images import LoadedImage
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, loaded
+from veil.pipelines.uploads import loaded
 from veil.progress import Progress
 from veil.wire.message import Message
 
@@ -115,6 +116,6 @@ def localize(
     )
     used, allowed = time.process_time() - begun, word_options.search.max_seconds
     if isinstance(answer, NoPose) and allowed is not None and used > allowed:
-        limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g} (--max-seconds)"
-        return replace(answer, reason=f"{answer.reason}; {limit}")
+        limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g}"
+        return replace(answer, reason=f"{answer.reason}; {limit}", remedy=(Remedy("raise", "GroupedOptions.max_seconds"),))
     return answer

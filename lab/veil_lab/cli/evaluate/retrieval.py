@@ -23,9 +23,9 @@ from veil.errors import InputError
 from veil.extraction import Extractor, extract
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
+from veil.pairs.candidates import similarities
+from veil.pairs.matching import similarities_by_matches
 from veil.pipelines.descriptor_books import DescriptorBooks
-from veil.pipelines.linked_images import similarities_by_matches
-from veil.pipelines.pair_choice import similarities
 from veil.randomness import seeded
 from veil.report.tables import Remark, Table, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import add_descriptors, all_books, extraction_options, usable
@@ -153,7 +153,7 @@ def _rows(
                 images, dictionary=book, epsilon=arguments.epsilon, randomness=seeded(study), progress=bar
             )
     with Bar(f"{name}: finding similar images") as bar:
-        similar = partial(similarities, codebook=book, threads=arguments.threads, progress=bar)
+        similar = partial(similarities, book=book, threads=arguments.threads, progress=bar)
         rows = recall_rows(forms, scenes, pairs, similar, name)
     if not several:
         by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.threads)

@@ -16,10 +16,11 @@ from veil.files.atomic import read_bytes
 from veil.files.checkpoints import Checkpoints, run_key, unfinished_folder
 from veil.mapping import NoMap
 from veil.matching.ratio import calibrated
+from veil.pairs.images import LoadedImage
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.line_mapping import EVERY_MATCH, map_lines
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, message_files
+from veil.pipelines.uploads import message_files
 
 LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
 
@@ -44,7 +45,7 @@ def map_messages(
     with matching_work(arguments, loaded) as work:
         built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, work=work, steps=Bar)
         if isinstance(built, NoMap):
-            raise InputError(f"no map: {built.reason}; {LINES_HELP}")
+            raise InputError(f"no map: {built.reason}; {LINES_HELP}", remedy=built.remedy)
         models = [built.map, *built.further, *further_models(arguments.add_to)]
         output.write(arguments, [item.scene for item in models], add_to)
         _tell(arguments, built, len(loaded) + (len(add_to.scene.images) if add_to else 0), skipped)

@@ -20,6 +20,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.remedies import advised
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
 from veil.cli.server.map_writing import further_models, map_output
 from veil.cli.server.matcher_arguments import add_matcher_arguments, asks_for_network, load_matcher
@@ -39,13 +40,13 @@ from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.placed_points import placed
 from veil.matching.ratio import calibrated
+from veil.pairs.images import LoadedImage, PlacedImages
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import Map
-from veil.pipelines.network_matching import PlacedImages
-from veil.pipelines.uploads import LoadedImage, comparable, load_images
+from veil.pipelines.uploads import comparable, load_images
 
 MATCH = "Mutual nearest neighbors of two messages, or what a network matches of raw features."
 MATCH_EXAMPLES = """\
@@ -239,7 +240,7 @@ def _map(arguments: argparse.Namespace) -> int:
     if isinstance(built, NoMap):
         write_json(arguments.json, {**_no_map_facts(images, built), "skipped": uploads.skipped})
         say_left_out(arguments, built.left_out)
-        raise InputError(f"no map: {built.reason}")
+        raise InputError(f"no map: {built.reason}", remedy=built.remedy)
     return 0
 
 
@@ -298,4 +299,5 @@ def _map_ratio(arguments: argparse.Namespace) -> float | None:
 
 def _no_map_facts(images: int, no_map: NoMap) -> dict:
     check = no_map.check and no_map.check.as_json()
-    return {"images": images, "registered": 0, "reason": no_map.reason, "left_out": dict(no_map.left_out), "check": check}
+    reason = advised(no_map.reason, no_map.remedy)
+    return {"images": images, "registered": 0, "reason": reason, "left_out": dict(no_map.left_out), "check": check}
