@@ -13,8 +13,8 @@ from statistics import mean
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 30
-# Pages of records and of generated text, and lists of literature.
-LEFT_OUT = ("docs/results.md", "docs/reference/cli.md", "docs/reference/json.md", "docs/bibliography.md")
+# Pages of generated text, and lists of literature.
+LEFT_OUT = ("docs/reference/cli.md", "docs/reference/json.md", "docs/bibliography.md")
 _FENCED = re.compile(r"^ {0,3}(```+|~~~+|:::+).*?^ {0,3}\1", re.MULTILINE | re.DOTALL)
 _EQUATION = re.compile(r"\$\$.*?\$\$", re.DOTALL)
 _SKIPPED = re.compile(r"\s*(\||#|!\[|---|<)")
