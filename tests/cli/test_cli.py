@@ -360,7 +360,7 @@ def test_strangers_of_the_demo_keep_their_own_pictures(tmp_path: Path) -> None:
     """A stranger called like one of the demo's photographs must not take its place in the report."""
     from veil.extraction.sift import SiftOptions
     from veil.pipelines.demo import _material
-    from veil.pipelines.steps import silent
+    from veil.progress import silent
 
     (tmp_path / "others").mkdir()
     with other_place() as path:

@@ -19,8 +19,8 @@ from veil.pipelines.mapping import map_images
 from veil.pipelines.network_matching import NetworkMatching, PlacedImages
 from veil.pipelines.pair_choice import PairChoice
 from veil.pipelines.pair_matching import KIND, matched_in_blocks
-from veil.pipelines.steps import silent
 from veil.pipelines.uploads import loaded
+from veil.progress import silent
 from worlds.lightglue_weights import still_weights
 from worlds.releases import released, taken
 

@@ -14,8 +14,8 @@ from veil.pipelines import track_pairs
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.linked_images import similarities_by_matches
 from veil.pipelines.pair_choice import PairChoice, accidental_rate, clear_pairs, nearness, words_in
-from veil.pipelines.steps import silent
 from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
+from veil.progress import silent
 from worlds import generator, unit
 from worlds.random_forms import form_through, points
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -31,7 +29,7 @@ from veil.inversion.maps import Inverts, Kind
 from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
 from veil.pipelines.attacker import Attacker
-from veil.progress import StepCount, StepProgress, ignore_steps
+from veil.progress import StepCount, StepProgress, Steps, silent
 from veil.wire.message import Message
 
 DELTA = 1e-6
@@ -40,21 +38,6 @@ PICTURES_SHARE = 0.2
 STRUCTURAL = ("structural", "lattice", "vertex")
 LIFTED = (*STRUCTURAL, "distribution", "intersection", "nearest", "nearest, projected", "database", "clustering")
 ReadPhotograph = Callable[[str], np.ndarray | None]
-
-
-@runtime_checkable
-class Steps(Protocol):
-    """Type of what shows progress: `steps("attacking")` is a context whose value is called as each step begins.
-
-    It is called with the step's name, the work that was done before it, and the work of all steps.
-    """
-
-    def __call__(self, what: str) -> AbstractContextManager[StepProgress]: ...
-
-
-def silent(what: str) -> AbstractContextManager[StepProgress]:
-    """Progress that is shown nowhere."""
-    return nullcontext(ignore_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +101,7 @@ def run_audit(
     ledger: Path | None = None,
     facts: Mapping[str, object] | None = None,
     engine: Engine | None = None,
-    steps: Steps = silent,
+    steps: Steps[StepProgress] = silent,
 ) -> Audit:
     """Attack one's own releases with every known attack, and report what each recovers (docs/theory/audit.md).
 
@@ -208,7 +191,7 @@ def _remarks(
 
 
 def _truths(
-    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: Steps
+    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: Steps[StepProgress]
 ) -> dict[str, Truth]:
     """The originals behind each release, by its name. Raises InputError if a release is of another photograph."""
     truths = {}

@@ -31,9 +31,8 @@ from veil.pipelines.pair_choice import (
     words_in,
 )
 from veil.pipelines.pair_matching import matched_in_blocks
-from veil.pipelines.steps import Steps
 from veil.pipelines.track_pairs import far_pairs, pairs_by_tracks, tracks_of
-from veil.progress import Progress
+from veil.progress import Progress, Steps
 
 # Pairs that chains of matches name, at most, as a share of those matched before.
 CHAINED = 0.05
@@ -79,7 +78,7 @@ def matched_as_chosen(
     work: MatchingWork | None,
     *,
     workers: int,
-    steps: Steps,
+    steps: Steps[Progress],
     matched_already: frozenset[str] = frozenset(),
 ) -> dict[tuple[str, str], Matches]:
     """Matches of the pairs that `choice` names, and of those that matches of retrieved pairs suggest, by names.
@@ -131,7 +130,7 @@ def _match_seeds(
     new: Callable[[list[tuple[str, str]]], list[tuple[str, str]]],
     work: MatchingWork,
     workers: int,
-    steps: Steps,
+    steps: Steps[Progress],
     matches: dict[tuple[str, str], Matches],
 ) -> float:
     """Match the pairs that tracks begin with, and those that their matches suggest; returns the rate of accidental matches."""

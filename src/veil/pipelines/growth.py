@@ -20,8 +20,8 @@ from veil.pipelines.located_images import with_located
 from veil.pipelines.maps import Map
 from veil.pipelines.network_matching import of_map_images
 from veil.pipelines.pair_choice import PairChoice, first_pairs, pair_choice
-from veil.pipelines.steps import Steps, silent
 from veil.pipelines.uploads import LoadedImage
+from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
 
 # New images up to which all are matched with each other.
@@ -52,7 +52,7 @@ def add_positions(
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
     network: LightGlue | None = None,
-    steps: Steps = silent,
+    steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """The map `base` with those of the new `images` that agree with it, or why none can be added; `base` stays as it is.
 

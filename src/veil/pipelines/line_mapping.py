@@ -22,8 +22,8 @@ from veil.matching.ratio import calibrated
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.maps import Map
-from veil.pipelines.steps import Steps, silent
 from veil.pipelines.uploads import LoadedImage
+from veil.progress import Progress, Steps, silent
 from veil.scene import Scene
 
 # A ratio that every match passes, so that all may start a track.
@@ -37,7 +37,7 @@ def map_lines(
     add_to: Map | None = None,
     unfinished: Checkpoints | None = None,
     work: MatchingWork | None = None,
-    steps: Steps = silent,
+    steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from lines alone, or extend the map `add_to` by more images (Geppert et al. 2020).
 
@@ -67,7 +67,7 @@ class _LineJob:
     options: MappingOptions
     unfinished: Checkpoints | None
     work: MatchingWork | None
-    steps: Steps
+    steps: Steps[Progress]
 
     @property
     def images(self) -> dict[str, LineImage]:

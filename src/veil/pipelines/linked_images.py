@@ -12,12 +12,12 @@ from veil.forms import Form
 from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.images_on_demand import sizes_in
 from veil.pipelines.pair_choice import PairChoice, accidental_rate, nearness, unusual
-from veil.pipelines.steps import Steps
 from veil.pipelines.track_pairs import far_pairs
+from veil.progress import Progress, Steps
 
 
 def similarities_by_matches(
-    forms: Mapping[str, Form], *, steps: Steps, codebook: Codebook | None = None, workers: int = 1
+    forms: Mapping[str, Form], *, steps: Steps[Progress], codebook: Codebook | None = None, workers: int = 1
 ) -> tuple[list[str], Float64[np.ndarray, "images images"]]:
     """Names of the images, sorted, and how much each looks like each other; the larger the more.
 

@@ -24,9 +24,8 @@ from veil.localization.by_distance import Localization, NoPose
 from veil.pipelines.device_views import known_images
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
-from veil.pipelines.steps import Steps, silent
 from veil.pipelines.uploads import LoadedImage, queries
-from veil.progress import Progress
+from veil.progress import Progress, Steps, silent
 from veil.report.viewer.content import Known, Limits, Recovered, ShownImage, View, view_of_scene
 from veil.report.viewer.packing import evenly
 
@@ -60,7 +59,7 @@ class ViewedMap:
     skipped: Mapping[str, str]
 
 
-def view_map(where: Map, *, title: str, options: ViewOptions | None = None, steps: Steps = silent) -> ViewedMap:
+def view_map(where: Map, *, title: str, options: ViewOptions | None = None, steps: Steps[Progress] = silent) -> ViewedMap:
     """What a map's server sees, with the queries, the device's own and the attacks' pictures that `options` name.
 
     Raises InputError if what the device gave, or the report, is of other images, or nothing can be inverted; FileFormatError
