@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from veil import __version__
 from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, notes, tell
 from veil.errors import VeilError
 from veil.threads import settle
+from veil.version import __version__
 
 DESCRIPTION = """\
 veil lets cameras localize and map through a server that cannot see what they

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from veil import __version__
 from veil.files.cluster_results import ClusterResults
 from veil.files.line_cluster_results import LineClusterResults
 from veil.mapping.clustered import ClusterTask, RunAll
@@ -18,6 +17,7 @@ from veil.mapping.lines.clustered import RunAll as RunAllLines
 from veil.mapping.points import NoMap
 from veil.matching.blocks import form_digest
 from veil.scene import Scene
+from veil.version import __version__
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veil import __version__
 from veil.errors import InputError
 from veil.files.map_folders import (
     file_digests,
@@ -24,6 +23,7 @@ from veil.files.match_store import MatchStore, require_folder
 from veil.mapping import NoMap
 from veil.mapping.removal import Removal, named_in, remove_images, require_named
 from veil.pipelines.pair_matching import KIND
+from veil.version import __version__
 
 # Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.
 Forget = Callable[[Collection[str]], int]
