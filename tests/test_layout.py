@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from worlds.lint import faults
 
 PACKAGE = Path(str(files("veil")))
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MOST_LINES = 500
+# Lines of a file, lines of code below which a module with one importer goes into it, and files of a folder.
+MOST_LINES, FEWEST_LINES, MOST_FILES = 500, 70, 15
 
 
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -72,6 +75,98 @@ def test_an_offender_is_told_with_file_and_line(tmp_path: Path, monkeypatch: pyt
     assert faults([path], tmp_path, imports_of_the_package) == "utils.py:1: from veil import nothing\nutils.py:2: import veil"
 
 
+@dataclass(frozen=True)
+class Layout:
+    """The files of a package.
+
+    - `code`: lines of code of each module, without blank lines, comments and docstrings.
+    - `importers`: modules of the package that import each.
+    - `explained`: modules whose docstrings say why they stand alone ("A file of its own: ...").
+    """
+
+    code: dict[Path, int]
+    importers: dict[Path, set[Path]]
+    explained: set[Path]
+
+    @classmethod
+    def of(cls, modules: Sequence[Path], package: Path) -> Layout:
+        trees = {path: ast.parse(path.read_text()) for path in modules}
+        code = {path: code_lines(path.read_text(), tree) for path, tree in trees.items()}
+        names = {module_name(path, package): path for path in modules}
+        importers: dict[Path, set[Path]] = {path: set() for path in modules}
+        for path, tree in trees.items():
+            for name in imported(tree):
+                if (there := names.get(name)) not in (None, path):
+                    importers[there].add(path)
+        return cls(
+            code=code,
+            importers=importers,
+            explained={path for path, tree in trees.items() if "A file of its own:" in (ast.get_docstring(tree) or "")},
+        )
+
+    def too_small(self) -> list[str]:
+        """Modules of few lines that one other module imports, and that one; what is a package or a program is none of them."""
+        told = []
+        for path, lines in sorted(self.code.items()):
+            if lines < FEWEST_LINES and len(self.importers[path]) == 1 and path not in self.explained:
+                (importer,) = self.importers[path]
+                if path.name != "__init__.py":
+                    told.append(
+                        f"{path.relative_to(PACKAGE)}: {lines} lines, imported by {importer.relative_to(PACKAGE)} alone"
+                    )
+        return told
+
+    def too_full(self) -> list[str]:
+        """Folders of many files."""
+        counts = Counter(path.parent for path in self.code if path.name != "__init__.py")
+        return [f"{folder.relative_to(PACKAGE)}/: {n} files" for folder, n in sorted(counts.items()) if n > MOST_FILES]
+
+
+def module_name(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Names of modules that a module may import, also within functions; of `from a import b` both `a` and `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def code_lines(text: str, tree: ast.Module) -> int:
+    """Number of lines that hold code."""
+    texts: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node):
+            texts |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") and number not in texts for number, line in lines)
+
+
+def test_small_files_and_full_folders_are_listed(tmp_path: Path) -> None:
+    """Reported and not refused: `python tests/test_layout.py` prints them. Broken twins: one of each, and what is neither."""
+    room = tmp_path / "veil" / "room"
+    room.mkdir(parents=True)
+    text = '"""A small one."""\n\n# why\nvalue = 1\n'
+    for number in range(MOST_FILES + 1):
+        (room / f"part{number:02}.py").write_text(text)
+    (room / "part00.py").write_text("from veil.room import part01, part02\nfrom veil.room.part03 import value\n")
+    (room / "part02.py").write_text('"""A small one. A file of its own: a program runs it."""\n')
+    (room / "part04.py").write_text("from veil.room.part03 import value\n")
+    (room / "part05.py").write_text("def f():\n    import veil.room.part06\n")
+    (room / "part06.py").write_text("value = 1\n" * FEWEST_LINES)
+    layout = Layout.of(sorted(room.rglob("*.py")), tmp_path / "veil")
+    assert layout.code[room / "part01.py"] == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(globals(), "PACKAGE", tmp_path / "veil")
+        assert layout.too_small() == ["room/part01.py: 1 lines, imported by room/part00.py alone"]
+        assert layout.too_full() == [f"room/: {MOST_FILES + 1} files"]
+
+
 def test_importing_veil_stays_light() -> None:
     """No torch anywhere in the core, and nothing heavy at import of the command line."""
     import subprocess
@@ -98,3 +193,8 @@ def test_every_room_is_on_the_map() -> None:
         p.name + ("/" if p.is_dir() else "") for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
     ]
     assert [room for room in sorted(rooms) if room != "__init__.py" and f"`{room}" not in page] == []
+
+
+if __name__ == "__main__":
+    here = Layout.of(MODULES, PACKAGE)
+    print(*here.too_small(), *here.too_full(), sep="\n")

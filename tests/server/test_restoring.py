@@ -8,15 +8,16 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from veil.errors import FileFormatError, InputError
 from veil.files.backup_file import BackupFile
 from veil.files.blobs import FolderBlobs, blob_name
+from veil.server import restoring
 from veil.server.backups import write_backup
-from veil.server.contributions import add_contribution, set_state
+from veil.server.contributions import Contribution, add_contribution, set_state
 from veil.server.map_records import MapRecord, map_in, put_version
 from veil.server.policy import MapPolicy
 from veil.server.receipts import deletion_receipt
@@ -27,6 +28,7 @@ from veil.server.settings import ServerSettings
 from worlds.buckets import Buckets
 
 MESSAGES = (b"the first message", b"the second", bytes(range(256)) * 40)
+STATES: tuple[Literal["mapped", "left out", "leaving"], ...] = ("mapped", "left out", "leaving")
 # Tables of a store that a backup of it brings back; the others are of one store alone.
 TABLES = ("contributions", "jobs", "maps", "receipts", "tokens", "usage")
 
@@ -76,7 +78,7 @@ def service(tmp_path: Path) -> Iterator[Service]:
     found.tokens.make("other", ["admin"])
     for name in ("door", "hall"):
         record = found.records.make(name, MapPolicy())
-        for message, state in zip(MESSAGES, ("mapped", "left out", "leaving"), strict=True):
+        for message, state in zip(MESSAGES, STATES, strict=True):
             digest = found.records.blobs.put(message)
             with found.database.transaction() as rows:
                 item = add_contribution(rows, record, token=token.id, digest=digest, size_bytes=len(message), facts={})
@@ -242,6 +244,21 @@ def test_an_error_leaves_nothing_but_what_was_there(backup: Path, tmp_path: Path
     assert not (tmp_path / "again").exists() and beside(tmp_path / "again") == [left]
 
 
+def test_a_damaged_backup_is_refused_before_anything_is_written(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: other bytes in a blob that no row names, which copying alone would not read. Twin: before the damage."""
+    file = BackupFile.open(backup)
+    file.add(blob_name(b"of an old version"), b"of an old version")
+    restore(backup, tmp_path / "whole")
+    file.connection.execute("UPDATE blobs SET data = ? WHERE name = ?", [b"others", blob_name(b"of an old version")])
+    file.close()
+    monkeypatch.setattr(FolderBlobs, "put", None)
+    with pytest.raises(FileFormatError, match="damaged"):
+        restore(backup, tmp_path / "again")
+    assert not (tmp_path / "again").exists() and beside(tmp_path / "again") == []
+
+
 def test_a_backup_of_version_1_is_brought_up(tmp_path: Path) -> None:
     """Golden: the frozen dump of a database of version 1. Its rows are in the tables of today; its backup stays as it was."""
     path = tmp_path / "old.backup"
@@ -298,6 +315,28 @@ def test_of_a_later_state_only_deletions_come(service: Service, backup: Path, tm
     assert sorted(row[6] for row in items.values() if row[1] == hall.id) == ["leaving", "left out", "mapped"]
     assert [row[1:5] for row in after["jobs"]] == [(door.id, "update", "", "queued")]
     Service(tmp_path / "again").close()
+
+
+def test_a_later_state_is_that_of_one_moment(
+    service: Service, backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: the server that is read deletes something between two reads. The receipts of before that are restored."""
+    (first, second, *_) = service.records.contributions()
+    follow = restoring.follow
+
+    def delete(item: Contribution) -> None:
+        with service.database.transaction() as found:
+            deletion_receipt(found, item, by=item.token, why="asked", more={})
+
+    def late(*given: Any) -> None:
+        delete(second)
+        follow(*given)
+
+    delete(first)
+    monkeypatch.setattr(restoring, "follow", late)
+    restore(backup, tmp_path / "again", newer=service.folder / "veil.sqlite")
+    assert len(rows(tmp_path / "again" / "veil.sqlite")["receipts"]) == 1
+    assert len(rows(service.folder / "veil.sqlite")["receipts"]) == 2
 
 
 def test_a_later_state_is_one_of_the_same_server(service: Service, backup: Path, tmp_path: Path) -> None:
