@@ -283,7 +283,8 @@ def test_a_backup_of_version_1_is_brought_up(tmp_path: Path) -> None:
 
 
 def test_of_a_later_state_only_deletions_come(service: Service, backup: Path, tmp_path: Path) -> None:
-    """Planted: one message of one map is deleted, and that map has new files and a new message, which the backup does not hold.
+    """Planted: one message of one map is deleted, and that map has new files and a new message, which the backup does not hold;
+    a token is new.
 
     Oracle, by the definition: the map is made again from the messages that the backup holds; nothing of the other map changes,
     and a message that leaves goes on to leave.
@@ -300,10 +301,11 @@ def test_of_a_later_state_only_deletions_come(service: Service, backup: Path, tm
             for data in (b"new", b"leaving since")
         )
         set_state(found, leaving.id, "leaving")
+    service.tokens.make("since", ["contribute"])
     change(service, door, {"points": b"new points"})
     change(service, hall, {"points": b"new points of the hall"})
     counts = restore(backup, tmp_path / "again", newer=service.folder / "veil.sqlite")
-    assert counts == {"maps": 2, "contributions": 3 + 3, "tokens": 2}
+    assert counts == {"maps": 2, "contributions": 3 + 3, "tokens": 3}
     after = rows(tmp_path / "again" / "veil.sqlite")
     maps, items = ({row[0]: row for row in after[name]} for name in ("maps", "contributions"))
     assert maps[hall.id] == before[hall.id]
