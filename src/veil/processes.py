@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -180,7 +180,7 @@ class Lines:
         for thread in self._readers:
             thread.start()
 
-    def send(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Any) -> None:
         """Write a line. Raises BrokenPipeError where the program has ended."""
         try:
             self._input.write(json.dumps(message) + "\n")
