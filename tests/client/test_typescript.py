@@ -27,6 +27,7 @@ from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, write_codebook
 from veil.files.features import write_features
+from veil.files.web_pages import page_files
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.release import privatize_words
@@ -91,6 +92,8 @@ def test_the_built_copy_is_whole_and_small() -> None:
             imported = re.findall(r"""(?:from|import) ?\(?["']([^"']+)["']""", path.read_text())
             assert all(name.startswith("./") or name.startswith("../") for name in imported), path
             left += [(path.parent / name).resolve() for name in imported]
+    served = page_files()
+    assert all(path.relative_to(COPY.parent).as_posix() in served for path in reached), "a browser gets all of them"
     vendored = set((COPY / "digests").iterdir())
     assert vendored <= reached and sum(path.stat().st_size for path in vendored) < 64 << 10
 

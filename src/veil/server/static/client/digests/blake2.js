@@ -1,6 +1,6 @@
-import { BSIGMA, G1s, G2s } from "./_blake.js";
-import { SHA256_IV } from "./_md.js";
-import * as u64 from "./_u64.js";
+import { BSIGMA, G1s, G2s } from "./blake.js";
+import { SHA256_IV } from "./md.js";
+import * as u64 from "./u64.js";
 import { abytes, aexists, anumber, aoutput, checkOpts, clean, copyBytes, createHasher, swap32IfBE, swap8IfBE, u32 } from "./utils.js";
 const B2B_IV = Uint32Array.from([
     0xf3bcc908, 0x6a09e667, 0x84caa73b, 0xbb67ae85, 0xfe94f82b, 0x3c6ef372, 0x5f1d36f1, 0xa54ff53a,

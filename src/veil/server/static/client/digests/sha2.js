@@ -1,5 +1,5 @@
-import { Chi, HashMD, Maj, SHA224_IV, SHA256_IV, SHA384_IV, SHA512_IV } from "./_md.js";
-import * as u64 from "./_u64.js";
+import { Chi, HashMD, Maj, SHA224_IV, SHA256_IV, SHA384_IV, SHA512_IV } from "./md.js";
+import * as u64 from "./u64.js";
 import { clean, createHasher, oidNist, rotr } from "./utils.js";
 const SHA256_K = Uint32Array.from([
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,

@@ -1,4 +1,4 @@
-import { split } from "./_u64.js";
+import { split } from "./u64.js";
 import { abool, abytes, aexists, anumber, aoutput, checkOpts, clean, createHasher, oidNist, swap32IfBE, u32 } from "./utils.js";
 const _0n = BigInt(0);
 const _1n = BigInt(1);

@@ -1,4 +1,4 @@
-import { setU64FromNum } from "./_u64.js";
+import { setU64FromNum } from "./u64.js";
 import { abytes, aexists, aoutput, createView } from "./utils.js";
 export function Chi(a, b, c) {
     return (a & b) ^ (~a & c);
