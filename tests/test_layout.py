@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -13,8 +14,14 @@ import pytest
 
 from worlds.lint import faults
 
+ROOT = Path(__file__).parents[1]
 PACKAGE = Path(str(files("veil")))
-MODULES = sorted(PACKAGE.rglob("*.py"))
+# Each package with its tests.
+PACKAGES = {
+    PACKAGE: ROOT / "tests",
+    ROOT / "lab" / "veil_lab": ROOT / "lab" / "tests",
+    ROOT / "faces" / "veil_faces": ROOT / "faces" / "tests",
+}
 # Lines of a file, lines of code below which a module with one importer goes into it, and files of a folder.
 MOST_LINES, FEWEST_LINES, MOST_FILES = 500, 70, 15
 
@@ -31,8 +38,10 @@ def first_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def opened_files(path: Path) -> Iterator[tuple[int, str]]:
-    """Calls by which a file of a room without disk reads, writes or prints."""
-    if path.relative_to(PACKAGE).parts[0] in {"files", "cli", "report"}:
+    """Calls by which a file reads, writes or prints outside of files, cli, report and the store of pairs."""
+    package = next(folder for folder in PACKAGES if path.is_relative_to(folder))
+    inside = path.relative_to(package)
+    if inside.parts[0] in {"files", "cli", "report"} or inside == Path("pairs", "store.py"):
         return
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
@@ -45,7 +54,9 @@ def opened_files(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def imports_of_the_package(path: Path) -> Iterator[tuple[int, str]]:
-    """Imports of `veil` itself, which stands above all of its rooms, for a name that is no room."""
+    """Imports of `veil` itself within it, for a name that is no room: it stands above all of them."""
+    if not path.is_relative_to(PACKAGE):
+        return
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import) and any(each.name == "veil" for each in node.names):
             yield node.lineno, "import veil"
@@ -59,13 +70,18 @@ def imports_of_the_package(path: Path) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("rule", [first_lines, opened_files, imports_of_the_package])
 def test_every_file_keeps_a_rule(rule: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
     """Arrays in, records out; nothing imports upward; a file is a subject. All offenders are told, with file and line."""
-    assert len(MODULES) > 100
-    assert faults(MODULES, PACKAGE, rule) == ""
+    told = []
+    for package in PACKAGES:
+        modules = sorted(package.rglob("*.py"))
+        assert len(modules) > 10
+        told.append(faults(modules, package.parent, rule))
+    assert "".join(told) == ""
 
 
 def test_an_offender_is_told_with_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken twins: one of each kind."""
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGES", {tmp_path: tmp_path})
     (tmp_path / "space.py").touch()
     path = tmp_path / "utils.py"
     path.write_text("from veil import space, nothing\nimport veil\nopen('a')\npath.read_text()\n" + "\n" * MOST_LINES)
@@ -77,19 +93,21 @@ def test_an_offender_is_told_with_file_and_line(tmp_path: Path, monkeypatch: pyt
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a package.
+    """The files of a `package`.
 
     - `code`: lines of code of each module, without blank lines, comments and docstrings.
     - `importers`: modules of the package that import each.
     - `explained`: modules whose docstrings say why they stand alone ("A file of its own: ...").
     """
 
+    package: Path
     code: dict[Path, int]
     importers: dict[Path, set[Path]]
     explained: set[Path]
 
     @classmethod
-    def of(cls, modules: Sequence[Path], package: Path) -> Layout:
+    def of(cls, package: Path) -> Layout:
+        modules = sorted(package.rglob("*.py"))
         trees = {path: ast.parse(path.read_text()) for path in modules}
         code = {path: code_lines(path.read_text(), tree) for path, tree in trees.items()}
         names = {module_name(path, package): path for path in modules}
@@ -99,6 +117,7 @@ class Layout:
                 if (there := names.get(name)) not in (None, path):
                     importers[there].add(path)
         return cls(
+            package=package,
             code=code,
             importers=importers,
             explained={path for path, tree in trees.items() if "A file of its own:" in (ast.get_docstring(tree) or "")},
@@ -111,15 +130,16 @@ class Layout:
             if lines < FEWEST_LINES and len(self.importers[path]) == 1 and path not in self.explained:
                 (importer,) = self.importers[path]
                 if path.name != "__init__.py":
-                    told.append(
-                        f"{path.relative_to(PACKAGE)}: {lines} lines, imported by {importer.relative_to(PACKAGE)} alone"
-                    )
+                    told.append(f"{self.shown(path)}: {lines} lines, imported by {self.shown(importer)} alone")
         return told
 
     def too_full(self) -> list[str]:
         """Folders of many files."""
         counts = Counter(path.parent for path in self.code if path.name != "__init__.py")
-        return [f"{folder.relative_to(PACKAGE)}/: {n} files" for folder, n in sorted(counts.items()) if n > MOST_FILES]
+        return [f"{self.shown(folder)}/: {n} files" for folder, n in sorted(counts.items()) if n > MOST_FILES]
+
+    def shown(self, path: Path) -> str:
+        return str(path.relative_to(self.package.parent))
 
 
 def module_name(path: Path, package: Path) -> str:
@@ -159,12 +179,10 @@ def test_small_files_and_full_folders_are_listed(tmp_path: Path) -> None:
     (room / "part04.py").write_text("from veil.room.part03 import value\n")
     (room / "part05.py").write_text("def f():\n    import veil.room.part06\n")
     (room / "part06.py").write_text("value = 1\n" * FEWEST_LINES)
-    layout = Layout.of(sorted(room.rglob("*.py")), tmp_path / "veil")
+    layout = Layout.of(tmp_path / "veil")
     assert layout.code[room / "part01.py"] == 1
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(globals(), "PACKAGE", tmp_path / "veil")
-        assert layout.too_small() == ["room/part01.py: 1 lines, imported by room/part00.py alone"]
-        assert layout.too_full() == [f"room/: {MOST_FILES + 1} files"]
+    assert layout.too_small() == ["veil/room/part01.py: 1 lines, imported by veil/room/part00.py alone"]
+    assert layout.too_full() == [f"veil/room/: {MOST_FILES + 1} files"]
 
 
 def test_importing_veil_stays_light() -> None:
@@ -180,15 +198,23 @@ def test_importing_veil_stays_light() -> None:
 
 def test_tests_mirror_the_rooms() -> None:
     """Each folder of tests is that of a room, or of a part of one; a file of tests lies nowhere else."""
-    tests = Path(__file__).parent
-    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
-    assert len(folders) > 30
-    assert [str(folder) for folder in sorted(folders) if not (PACKAGE / folder / "__init__.py").is_file()] == []
+    for package, tests in PACKAGES.items():
+        folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")} - {Path("golden")}  # of all rooms
+        assert len(folders) > 3
+        assert [str(folder) for folder in sorted(folders) if not (package / folder / "__init__.py").is_file()] == []
+
+
+def test_the_product_and_its_tests_know_neither_laboratory_nor_faces() -> None:
+    """Second method: the import contract, for the package alone. Broken twin: a test that imports a study."""
+    named = re.compile(r"^\s*(?:from|import) (?:veil_lab|veil_faces|lab_worlds|face_worlds)\b", re.M)
+    paths = [*PACKAGE.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), ROOT / "conftest.py"]
+    assert len(paths) > 600 and [str(path) for path in paths if named.search(path.read_text())] == []
+    assert named.search("def f():\n    from veil_lab.studies import attacks\n")
 
 
 def test_every_room_is_on_the_map() -> None:
     """docs/architecture.md names each room of the package."""
-    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    page = (ROOT / "docs" / "architecture.md").read_text()
     rooms = [
         p.name + ("/" if p.is_dir() else "") for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
     ]
@@ -196,5 +222,6 @@ def test_every_room_is_on_the_map() -> None:
 
 
 if __name__ == "__main__":
-    here = Layout.of(MODULES, PACKAGE)
-    print(*here.too_small(), *here.too_full(), sep="\n")
+    for folder in PACKAGES:
+        here = Layout.of(folder)
+        print(*here.too_small(), *here.too_full(), sep="\n")

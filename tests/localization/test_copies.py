@@ -16,8 +16,8 @@ from veil.localization.by_distance import Localization, LocalizeOptions, NoPose,
 from veil.localization.matched_images import MatchedImages
 from veil.localization.pose_evidence import Evidence
 from veil.localization.rival_poses import Shown
+from veil.matching.point_index import RankedImages, ranked_images
 from veil.matching.point_indexing import index_points
-from veil.matching.ranked_images import RankedImages, ranked_images
 from veil.progress import Progress
 from veil.scene import Scene
 from worlds import generator, sift_like, unit

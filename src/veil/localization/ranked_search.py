@@ -22,7 +22,7 @@ from veil.localization.matched_images import ImageMatches
 from veil.localization.matched_pairs import Estimate
 from veil.localization.pose_evidence import Evidence, weigh
 from veil.localization.rival_poses import MOST_RIVALS, Rival, Shown, covisible, rivals
-from veil.matching.ranked_images import RankedImages
+from veil.matching.point_index import RankedImages
 from veil.progress import Progress
 
 # Of a place that has a copy, images are asked for further ones until so many times in a row they show none.

@@ -10,8 +10,8 @@ import numpy as np
 from veil.map_check import MapCheck
 from veil.mapping.gravity import ReadingsCheck, checked_readings
 from veil.mapping.lines.check import LineMapCheck
+from veil.pairs.choice import PairChoice
 from veil.pipelines.maps import Map
-from veil.pipelines.pair_choice import PairChoice
 from veil.scene import Scene
 
 

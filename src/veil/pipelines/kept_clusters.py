@@ -15,7 +15,7 @@ from veil.mapping.lines import LineMap, NoLineMap
 from veil.mapping.lines.clustered import LineClusterTask
 from veil.mapping.lines.clustered import RunAll as RunAllLines
 from veil.mapping.points import NoMap
-from veil.matching.blocks import form_digest
+from veil.pairs.images import form_digest
 from veil.scene import Scene
 from veil.version import __version__
 

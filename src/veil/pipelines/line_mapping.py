@@ -19,10 +19,10 @@ from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, s
 from veil.mapping.lines.several_models import further_maps
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
+from veil.pairs.images import LoadedImage
+from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from veil.progress import Progress, Steps, silent
 from veil.scene import Scene
 

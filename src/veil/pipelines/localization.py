@@ -19,8 +19,9 @@ from veil.localization.by_words import localize_words
 from veil.localization.word_options import WordOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
+from veil.pairs.images import LoadedImage
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, loaded
+from veil.pipelines.uploads import loaded
 from veil.progress import Progress
 from veil.wire.message import Message
 

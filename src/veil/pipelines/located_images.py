@@ -23,9 +23,9 @@ from veil.mapping.growth import TOO_WEAK, grow_map
 from veil.mapping.pair_check import TOO_FEW
 from veil.mapping.pose_matches import matches_of_poses
 from veil.matching import Matches
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from veil.progress import Progress
 from veil.scene import Scene
 

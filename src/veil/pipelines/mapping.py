@@ -14,13 +14,13 @@ from veil.files.cluster_results import ClusterResults
 from veil.forms import Lines
 from veil.mapping import Limits, MapOptions, NoMap
 from veil.matching.lightglue import LightGlue
+from veil.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
+from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
-from veil.pipelines.images_on_demand import FormsOf, map_image
+from veil.pipelines.images_on_demand import map_image
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.maps import Map
-from veil.pipelines.network_matching import NetworkMatching, PlacedImages
-from veil.pipelines.uploads import LoadedImage, loaded
+from veil.pipelines.uploads import loaded
 from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
 from veil.wire.message import Message

@@ -24,11 +24,11 @@ from veil.mapping.lines.clustered import (
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import Tracks
 from veil.mapping.view_graph import ClusterOptions
+from veil.pairs.images import LoadedImage
+from veil.pairs.matching import MatchingWork
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.kept_clusters import keeping_lines, line_cluster_key
 from veil.pipelines.line_mapping import map_lines
-from veil.pipelines.uploads import LoadedImage
 from worlds.line_worlds import graph_of, line_images_of, views_of
 from worlds.streets import Street, street
 

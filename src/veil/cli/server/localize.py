@@ -38,9 +38,10 @@ from veil.localization.by_words import WordOptions
 from veil.localization.upright_options import UprightOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import POSITION_SECONDS, WORD_SECONDS, localize
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, queries
+from veil.pipelines.uploads import queries
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
