@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 
 CONFIDENCE = 0.95
 TAIL = (1 - CONFIDENCE) / 2
@@ -100,7 +100,9 @@ class OpenSet:
             reach = f"at most {self.largest:,} templates" if self.largest else "no gallery"
             raise InputError(
                 f"the calibration by {self.people:,} people speaks for {reach} at an FPIR of {self.asked:.2%}, and there are "
-                f"{templates:,}: calibrate with the faces of about {need:,} people, or ask for a larger --fpir"
+                f"{templates:,}, for which it takes the faces of about {need:,} people",
+                facts={"people": self.people, "needed": need, "fpir": self.asked},
+                remedy=Remedy("raise", "OpenSet.asked"),
             )
         return found
 

@@ -15,10 +15,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from veil.mapping.lines.pose_hypotheses import Candidate, contradicted, evidence, sighting
 from veil.mapping.lines.problem import MappingProblem, mapping_problem
 from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, without_images
-from veil.mapping.lines.registration import LineMapOptions, triangulate
+from veil.mapping.lines.registration import Candidate, LineMapOptions, contradicted, evidence, sighting, triangulate
 from veil.mapping.lines.tracks import candidate_quads
 from veil.trials.line_maps import Subject, line_views, subject_graph
 from veil.trials.reconstruction_run import Run

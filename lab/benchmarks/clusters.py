@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.similarity import align_centers, pose_error
 from veil.mapping import MapOptions, NoMap, build_map
-from veil.mapping.clustered import map_in_clusters
-from veil.mapping.view_graph import ClusterOptions
+from veil.mapping.clusters.of_positions import map_in_clusters
+from veil.mapping.clusters.view_graph import ClusterOptions
 from worlds.streets import Street, street
 
 OPTIONS = MapOptions(max_ratio=0.9)
@@ -93,7 +93,7 @@ def compare(count: int, size: int, seed: int) -> None:
     if isinstance(found, NoMap):
         print(f"  clusters: {found.reason}")
     else:
-        poses = {n: i.cam_from_world for n, i in found.scene.images.items()}
+        poses = {n: i.cam_from_world for n, i in found.maps[0].images.items()}
         row(f"{len(found.clusters)} clusters", poses, place, seconds, whole)
 
 
@@ -109,7 +109,7 @@ def repeated_facades(count: int, size: int, seeds: range, false_m: float, points
         if isinstance(found, NoMap):
             print(f"  seed {seed}: no map: {found.reason}", flush=True)
             continue
-        models = [{n: i.cam_from_world for n, i in s.images.items()} for s in (found.scene, *found.further)]
+        models = [{n: i.cam_from_world for n, i in s.images.items()} for s in found.maps]
         worst = max(errors_m(poses, place)[1] for poses in models)
         folded += worst > false_m
         sizes = "+".join(str(len(poses)) for poses in models)

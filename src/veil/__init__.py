@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from veil.errors import FileFormatError as FileFormatError
     from veil.errors import InputError as InputError
     from veil.errors import ReleaseRefused as ReleaseRefused
+    from veil.errors import Remedy as Remedy
     from veil.errors import SpaceError as SpaceError
     from veil.errors import VeilError as VeilError
     from veil.errors import WireError as WireError
@@ -135,6 +136,7 @@ _HOMES = {
     "Profile": "mechanisms.profile",
     "Protection": "pipelines.protection",
     "ReleaseRefused": "errors",
+    "Remedy": "errors",
     "Rigid": "geometry.rigid",
     "SiftOptions": "extraction.sift",
     "SpaceError": "errors",

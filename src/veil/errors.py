@@ -1,12 +1,126 @@
-"""Errors that veil raises on purpose; each message says what was wrong and what to do about it."""
+"""Errors that veil raises on purpose: the cause, the facts behind it, and the remedy as data."""
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, TypeVar, get_args
+
+Error = TypeVar("Error", bound="VeilError")
+Action = Literal["give", "raise", "lower", "allow", "leave out", "make", "renew", "restore", "adopt", "see", "start", "install"]
+_PHRASES: Mapping[Action, str] = {
+    "give": "give {}",
+    "raise": "give a larger {}",
+    "lower": "give a smaller {}",
+    "allow": "allow it with {}",
+    "leave out": "leave out {}",
+    "make": "make {}",
+    "renew": "make {} again",
+    "restore": "restore {}",
+    "adopt": "adopt {}",
+    "see": "see {}",
+    "start": "start {}",
+    "install": "install {}",
+}
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A thing that helps: an action and its object. `str` gives it as a phrase for whoever calls from Python.
+
+    - `action`: one of `Action`. A parameter is given, raised, lowered or left out, or allows something. A thing is made, made
+      again ("renew"), restored, adopted, started or looked at ("see"). A package is installed.
+    - `object`: a parameter as `owner.name`, the owner being a class or function of veil ("localize.codebook"); else a thing
+      ("index"), or the name of a package.
+    - `value`: of the parameter or thing; empty where only the caller knows it.
+    """
+
+    action: Action
+    object: str
+    value: str = ""
+
+    def __str__(self) -> str:
+        owner, _, name = self.object.rpartition(".")
+        if owner:
+            told = f"{owner}({name}={self.value or ('True' if self.action == 'allow' else '...')})"
+        else:
+            told = self.object if self.action == "install" else " ".join(["the", self.object, self.value]).rstrip()
+        return _PHRASES[self.action].format(told)
+
+    def as_json(self) -> dict[str, str]:
+        """The remedy as JSON values; `remedies_of` reads them."""
+        return {"action": self.action, "object": self.object, "value": self.value}
+
+
+# What turns a remedy into a phrase: `str` for callers from Python.
+Say = Callable[[Remedy], str]
+
+
+def remedies_of(value: Any) -> tuple[Remedy, ...]:
+    """The remedies in JSON values of a server; those that this veil does not know are left out."""
+    read = []
+    for item in value if isinstance(value, list) else []:
+        if isinstance(item, dict) and item.get("action") in get_args(Action) and isinstance(item.get("object"), str):
+            read.append(Remedy(item["action"], item["object"], str(item.get("value", ""))))
+    return tuple(read)
+
+
+def told_as_json(remedy: tuple[Remedy, ...]) -> dict[str, list[dict[str, str]]]:
+    """The member `remedy` of a JSON record; none where there is no remedy."""
+    return {"remedy": [item.as_json() for item in remedy]} if remedy else {}
+
+
+def sentence(cause: str, remedy: tuple[Remedy, ...], say: Say = str) -> str:
+    """The cause and its remedies as one sentence; `say` turns a remedy into a phrase."""
+    if not remedy:
+        return cause
+    *others, last = map(say, remedy)
+    return f"{cause}; {', '.join(others)}, or {last}" if others else f"{cause}; {last}"
 
 
 class VeilError(Exception):
-    """Root of all errors that veil raises on purpose; the command line prints them without a traceback."""
+    """Root of all errors that veil raises on purpose; the command line prints them without a traceback.
+
+    - `cause`: a sentence about what is wrong.
+    - `facts`: by name, numbers and names that the cause speaks of.
+    - `remedy`: what helps, any one of them; empty where veil knows nothing. One remedy may be given without a tuple.
+
+    `str` gives the cause and the remedies.
+    """
+
+    def __init__(
+        self, cause: object = "", *, facts: Mapping[str, Any] | None = None, remedy: Remedy | tuple[Remedy, ...] = ()
+    ) -> None:
+        super().__init__(cause)
+        self.cause = str(cause)
+        self.facts: Mapping[str, Any] = MappingProxyType(dict(facts or {}))
+        self.remedy = (remedy,) if isinstance(remedy, Remedy) else remedy
+
+    def __str__(self) -> str:
+        return sentence(self.cause, self.remedy)
+
+    def __reduce__(self) -> Any:
+        """How errors cross processes: without their constructors, which differ."""
+        return _restored, (type(self), self.args, self.__dict__ | {"facts": dict(self.facts)})
+
+    def at(self: Error, place: object) -> Error:
+        """This error with the place (a file, a line, an image) before its cause; the same error if the cause names it."""
+        if str(place) in self.cause:
+            return self
+        placed = copy.copy(self)
+        placed.cause = f"{place}: {self.cause}"
+        placed.args = (placed.cause,)
+        return placed
+
+
+def _restored(kind: type[VeilError], args: tuple[Any, ...], state: dict[str, Any]) -> VeilError:
+    """The error with these values, made without its constructor."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state | {"facts": MappingProxyType(state["facts"])})
+    return error
 
 
 class InputError(VeilError, ValueError):

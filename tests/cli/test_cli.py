@@ -202,7 +202,7 @@ def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
         asked.append(options.seed)
         return NoMap("a reason")
 
-    monkeypatch.setattr("veil.mapping.clustered.build_map", built)
+    monkeypatch.setattr("veil.mapping.clusters.of_positions.build_map", built)
     told = tmp_path / "told.json"
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "map", "--seed", 7, "--json", told) == 1
     validate("map", json.loads(told.read_text()))

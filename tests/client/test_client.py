@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from veil.cli.remedies import advised
 from veil.client import Client, RemotePose, ServerError, Unreachable
 from veil.client.answers import accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection
-from veil.errors import InputError, ReleaseRefused, WireError
+from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
 from veil.geometry.rigid import rotation_angle_deg
 from veil.localization.by_distance import NoPose
@@ -21,7 +22,8 @@ from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInWords, Protection
-from veil.server.policy import MapPolicy
+from veil.server.policy import MapPolicy, Refused
+from veil.server.problems import answer_to
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.wire import decode
@@ -80,12 +82,25 @@ def test_messages_wait_while_the_server_is_away(door: dict[str, Features], tmp_p
     assert other.send() == [], "what waits for one server is not sent to another"
 
 
+def test_a_remedy_passes_through_http_as_data(recorder: Recorder, tmp_path: Path) -> None:
+    """Oracle: the error that the server raised; the answer is its own, made without a connection."""
+    error = Refused("this map accepts lines alone", remedy=Remedy("give", "Protection.lines"))
+    answer = answer_to(error)
+    said = json.loads(bytes(answer.body))
+    assert said["detail"] == "this map accepts lines alone; give Protection(lines=...)" and "--" not in str(said)
+    recorder.answer = (answer.status_code, {}, bytes(answer.body))
+    with pytest.raises(ServerError) as refused:
+        Client(recorder.url, "t", Device(tmp_path)).maps()
+    assert (refused.value.cause, refused.value.remedy) == (error.cause, error.remedy)
+    assert advised(refused.value) == "this map accepts lines alone; release with --lines (`veil privatize --lines`)"
+
+
 def test_a_refused_message_does_not_wait(recorder: Recorder, door: dict[str, Features], tmp_path: Path) -> None:
     client = Client(recorder.url, "t", Device(tmp_path))
     recorder.answer = (422, {}, b'{"type": "urn:veil:refused", "detail": "lines alone"}')
     with pytest.raises(ServerError, match="lines alone") as refused:
         client.contribute("m1", taken(next(iter(door.values())), np.arange(30)))
-    assert (refused.value.status, refused.value.kind) == (422, "refused")
+    assert (refused.value.status, refused.value.kind, refused.value.remedy) == (422, "refused", ())
     assert list(client.outbox.waiting()) == []
     assert not list((tmp_path / "client" / "messages").glob("*/*"))
 

@@ -88,7 +88,7 @@ def test_floats_of_sift_become_colmaps_eight_bits(tmp_path: Path) -> None:
 
 def test_no_file_says_what_makes_one_in_one_line(tmp_path: Path) -> None:
     for path in (tmp_path / "none.h5", tmp_path):
-        with pytest.raises(FileFormatError, match=r"^there is no file .*`veil extract` makes files of features$"):
+        with pytest.raises(FileFormatError, match=r"^there is no file .*make the features$"):
             list(read_features(path))
         assert count_images(path) is None
 

@@ -89,7 +89,7 @@ def test_a_lost_secret_can_be_given_up(tmp_path: Path) -> None:
     said: list[str] = []
     new = load_secret(tmp_path, replace_lost=True, on_new=said.append)
     assert new != old and said
-    with pytest.raises(ReleaseRefused, match=rf"under the client secret {old.fingerprint}.*{new.fingerprint}.*--new-secret"):
+    with pytest.raises(ReleaseRefused, match=rf"client secret {old.fingerprint}.*{new.fingerprint}.*replace_lost=True"):
         Ledger(tmp_path).require_secret(new)
     Ledger(tmp_path).require_secret(new, replace_lost=True)
     Ledger(tmp_path).require_secret(new)  # once is enough

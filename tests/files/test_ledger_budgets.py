@@ -79,7 +79,7 @@ def test_a_budget_of_images_holds_for_each_and_after_restarts(tmp_path: Path) ->
     most = IMAGE.affordable(LAW, [], 1000)
     for image in (1, 2):
         assert Ledger(tmp_path).record(words(image, most - 20))
-        with pytest.raises(ReleaseRefused, match=r"budget of each image is epsilon 50.*--features 20\)"):
+        with pytest.raises(ReleaseRefused, match=r"budget of each image is epsilon 50.*HideInWords\(features_sent=20\)"):
             Ledger(tmp_path).record(words(image, 21, choice="more"), allow_second=True)
         assert Ledger(tmp_path).record(words(image, 20, choice="more"), allow_second=True)
     with pytest.raises(ReleaseRefused, match="budget of each image"):

@@ -56,7 +56,7 @@ def test_damaged_and_outdated_indexes_are_refused(place: tuple[Path, PointIndex]
         whole = path.read_bytes()
         for part in truncated(whole, 4):
             path.write_bytes(part)
-            with pytest.raises(FileFormatError, match="veil index"):
+            with pytest.raises(FileFormatError, match="make the index again"):
                 read_point_index(folder)
         path.write_bytes(whole)
     header = folder / "indexes" / "points" / "header.json"
@@ -64,7 +64,7 @@ def test_damaged_and_outdated_indexes_are_refused(place: tuple[Path, PointIndex]
     changes: list[dict] = [{"map": "another"}, {"format": 99}, {"image_names": []}, {"space": {}}]
     for change in changes:
         header.write_text(json.dumps(known | change))
-        with pytest.raises(FileFormatError, match="veil index"):
+        with pytest.raises(FileFormatError, match="make the index again"):
             read_point_index(folder)
 
 
@@ -75,7 +75,7 @@ def test_arrays_that_do_not_fit_together_are_refused(place: tuple[Path, PointInd
     path = folder / "indexes" / "points" / f"{name}.npy"
     array = np.load(path)
     np.save(path, np.concatenate([array, array[-1:]]))
-    with pytest.raises(FileFormatError, match="veil index"):
+    with pytest.raises(FileFormatError, match="make the index again"):
         read_point_index(folder)
     if name in ("entries", "images"):
         wrong = array.copy()

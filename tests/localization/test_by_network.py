@@ -52,9 +52,9 @@ def test_a_protected_map_or_query_is_not_matched_by_a_network(kind: str) -> None
     if kind == "public":
         assert isinstance(localize_any(asked, Map(scene=hidden), network=NETWORK), Localization)
         return
-    with pytest.raises(InputError, match=r"the map's image .* protected: .*hidden in \w+.*--matcher nearest"):
+    with pytest.raises(InputError, match=r"the map's image .* protected: .*hidden in \w+.*leave out map_images\(network"):
         localize(place.camera, raw.keypoints, raw.form, hidden, network=NETWORK)
-    with pytest.raises(InputError, match=r"the query is protected: .*hidden in \w+.*--matcher nearest"):
+    with pytest.raises(InputError, match=r"the query is protected: .*hidden in \w+.*leave out map_images\(network"):
         localize_any(protected, Map(scene=public), network=NETWORK)
     assert isinstance(given.lines, Lines) == (kind == "lines")
 

@@ -147,7 +147,7 @@ def test_what_it_cannot_read_is_refused() -> None:
         with pytest.raises(SpaceError, match="compressed"):
             network.match(replace(left, points=Points(vectors=left.points.vectors, space=space)), right)
     wide = Points(vectors=np.zeros((len(left), DIM + 1), dtype=np.float32), space=replace(SPACE, dim=DIM + 1))
-    with pytest.raises(SpaceError, match=f"{DIM} dimensions.*--matcher-weights"):
+    with pytest.raises(SpaceError, match=rf"{DIM} dimensions.*load_lightglue\(weights="):
         network.match(replace(left, points=wide), right)
     other = Points(vectors=left.points.vectors, space=replace(SPACE, descriptor="other"))
     with pytest.raises(SpaceError, match="one kind"):

@@ -45,7 +45,7 @@ def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None
     try:
         model = load_onnx_model(content, preparation)
     except InputError as error:
-        raise type(error)(f"{arguments.model}: {error}") from None
+        raise error.at(arguments.model) from None
     _require(model.space, needed)
     return load_onnx_network(model, second_try=not arguments.frontal_only)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import writing
 from veil.files.sqlite import transaction, trouble
 from veil.randomness import Secret
@@ -183,8 +183,8 @@ def read_contents(connection: sqlite3.Connection, path: Path) -> Contents:
     facts = read_facts(connection)
     if facts.get("format") == str(UNSEALED):
         raise FileFormatError(
-            f"{path} has format {UNSEALED}, in which nothing binds a template to its person; look at it and seal it with: "
-            f"veil faces reseal {path} --decoys FILE"
+            f"{path} has format {UNSEALED}, in which nothing binds a template to its person",
+            remedy=Remedy("renew", "face store", str(path)),
         )
     if facts.get("format") != str(FORMAT):
         raise FileFormatError(f"{path} has format {facts.get('format')}; this veil reads {FORMAT}")

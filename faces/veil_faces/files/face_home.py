@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import writing
 from veil.files.client import home, load_secret
 from veil.files.secret import MadeUnder
@@ -47,7 +47,7 @@ class FaceHome:
         Raises InputError if there is no store, ReleaseRefused if there is no secret: a new one would verify nobody.
         """
         if not path.is_file():
-            raise InputError(f"there is no store {path}; make one with: veil faces create")
+            raise InputError(f"there is no store {path}", remedy=Remedy("make", "face store"))
         made = MadeUnder(what=f"the store {path}", fingerprint=None)  # the store compares it itself
         return FaceHome(folder=home(), secret=load_secret(home(), needed_by=[made]))
 
@@ -69,21 +69,22 @@ class FaceHome:
         one seen at this path before."""
         if not self.path.exists():
             return
-        remedy = f"if you put it there yourself, accept it with: veil faces reseal {path} --decoys FILE --restored"
+        remedy = Remedy("adopt", "face store", str(path))
         with self._opened() as connection:
             place = connection.execute("SELECT id FROM places WHERE path = ?", (_name(path),)).fetchone()
             seen = connection.execute("SELECT generation, seal FROM stores WHERE id = ?", (contents.identity,)).fetchone()
         if place is not None and place[0] != contents.identity:
-            raise FileFormatError(f"{path} is another store than this client saw there before; {remedy}")
+            raise FileFormatError(f"{path} is another store than this client saw there before", remedy=remedy)
         if seen is None:
             return
         if contents.generation < seen[0]:
             raise FileFormatError(
                 f"{path} is an older copy: it was written {contents.generation} times, and {seen[0]} times when this client "
-                f"saw it last; {remedy}"
+                f"saw it last",
+                remedy=remedy,
             )
         if contents.generation == seen[0] and contents.seal != seen[1]:
-            raise FileFormatError(f"{path} is not the store that this client saw, but went another way since; {remedy}")
+            raise FileFormatError(f"{path} is not the store that this client saw, but went another way since", remedy=remedy)
 
     def knows(self, path: Path) -> bool:
         """Whether this client saw a sealed store at this path."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import writing
 from veil.files.private import make_private
 from veil.forms import Subspaces, lifted_guarantee
@@ -84,8 +84,8 @@ def _read(
     contents = None if old else _sealed(connection, path, home)
     if home.knows(path) and not restored:
         raise FileFormatError(
-            f"a sealed store was at {path}, and this one is another, or needs no new seal; accept it with --restored if "
-            "you put it there yourself"
+            f"a sealed store was at {path}, and this one is another, or needs no new seal",
+            remedy=Remedy("adopt", "face store", str(path)),
         )
     rows = connection.execute(_OLD if old else _SEALED).fetchall()
     lines = _lines([row for row in rows if row[0] not in without])
@@ -135,7 +135,8 @@ def _lines(rows: Sequence[Sequence]) -> Lines:
         key = (line.purpose, line.person, line.version)
         if key in found or (line.valid and key[:2] in valid):
             raise FileFormatError(
-                f"two people are called {line.person!r} for {line.purpose!r}, spelled differently; leave one out (--without)"
+                f"two people are called {line.person!r} for {line.purpose!r}, spelled differently",
+                remedy=Remedy("give", "reseal_store.without"),
             )
         found[key] = (line, origin or b"", basis or b"")
         valid |= {key[:2]} if line.valid else set()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import clear_leftovers, replacing
 from veil.forms import Subspaces, lifted_guarantee
 from veil_faces.files.face_facts import (
@@ -50,7 +50,7 @@ class FaceStore:
 
     def __init__(self, path: Path, home: FaceHome) -> None:
         if not path.is_file():
-            raise InputError(f"there is no store {path}; make one with: veil faces create")
+            raise InputError(f"there is no store {path}", remedy=Remedy("make", "face store"))
         clear_leftovers(path.parent, name=path.name)
         self.path, self._home, self._sealer = path, home, Sealer.of(home.secret)
         self.scheme: TemplateScheme

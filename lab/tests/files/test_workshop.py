@@ -25,7 +25,7 @@ def test_an_unfinished_training_is_resumed_and_no_other(tmp_path: Path) -> None:
     workshop.save_example(3, item)
     assert workshop.example(2) is None and workshop.state() is None
     workshop.save_state({"x": np.arange(3.0)}, {"step": 5})
-    with pytest.raises(InputError, match="--resume"):
+    with pytest.raises(InputError, match=r"Workshop\(resume=True\)"):
         Workshop(folder, "key", resume=False)
     with pytest.raises(InputError, match="other photographs or options"):
         Workshop(folder, "another key", resume=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 from veil_lab.training.density_training import DensityTraining, TrainingState
@@ -42,5 +42,5 @@ def read_training_state(path: Path, options: DensityTraining) -> TrainingState |
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
         raise FileFormatError(f"{path} holds no state of a training, or is damaged ({error}); delete it") from None
     if begun != asdict(options):
-        raise InputError(f"{path} is of a training with other options; give the same, or leave out --resume")
+        raise InputError(f"{path} is of a training with other options", remedy=Remedy("renew", "training"))
     return TrainingState(step=step, arrays=arrays, generator=generator, digest=digest)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import write_text
 from veil.files.inverters import DAMAGE, load_arrays, save_arrays
 from veil_lab.training.photos import Example, assembled
@@ -29,7 +29,7 @@ class Workshop:
                     f"{folder} belongs to a training with other photographs or options; give these, or remove the folder"
                 )
             if not resume:
-                raise InputError(f"{folder} holds an unfinished training; go on with --resume, or remove the folder")
+                raise InputError(f"{folder} holds an unfinished training", remedy=Remedy("allow", "Workshop.resume"))
         else:
             write_text(run, key + "\n")
 

@@ -63,8 +63,8 @@ def _legend(figure: Any, rows: Sequence[dict]) -> None:
 def draw_descriptors(path: Path, rows: Sequence[dict], *, title: str) -> None:
     """Write the figure of several descriptors (PNG or SVG by its suffix), a curve a row and a panel a form.
 
-    `rows` are records as in the JSON of `veil evaluate homographies --descriptor`. Broken lines are between two images of the
-    same form, others against a raw image.
+    `rows` are records as in the JSON of the study of homographies, of several descriptors. Broken lines are between two
+    images of the same form, others against a raw image.
     """
     from matplotlib.lines import Line2D
 

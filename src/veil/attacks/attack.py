@@ -15,7 +15,7 @@ from jaxtyping import Int64
 
 from veil.attacks.claims import CannotRun, Claim, Estimates, Lists, NamedWords
 from veil.attacks.target import Target
-from veil.errors import VeilError
+from veil.errors import Remedy, VeilError
 
 Family = Literal["structural", "distribution", "intersection", "repeat", "views", "matches", "positions", "order", "words"]
 FAMILIES: tuple[Family, ...] = get_args(Family)
@@ -33,7 +33,7 @@ OWN_PHOTOGRAPHS = "photographs of its own"
 class Attack:
     """One known attack, an entry of `ATTACKS`: where it looks, what it needs, what it estimates, and how it is run.
 
-    - `name`: as reports and rules of `veil audit --fail-on` call it.
+    - `name`: as reports and the rules of an audit call it.
     - `surface`: the part of a release that it looks at: "subspaces", "lines", "words", "positions" in the clear, the
       "order" of the features, or "faces".
     - `family`: group of related attacks, one of `FAMILIES`; rules may name it as well.
@@ -85,11 +85,12 @@ class Attempt:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """Outcome of an attack that was not run, and `why`; `left_out` counts the features that time was too short for."""
+    """Outcome of an attack that was not run, `why`, and the `remedy`; time was too short for `left_out` features."""
 
     label: str
     why: str
     left_out: int = 0
+    remedy: tuple[Remedy, ...] = ()
 
 
 def attempted(attack: Attack, target: Target) -> Attempt | Skipped:
@@ -97,6 +98,6 @@ def attempted(attack: Attack, target: Target) -> Attempt | Skipped:
     try:
         return attack.run(target)
     except CannotRun as error:
-        return Skipped(label=attack.name, why=str(error), left_out=error.features)
+        return Skipped(label=attack.name, why=error.cause, left_out=error.features, remedy=error.remedy)
     except VeilError as error:  # this attack cannot work on this form; the others still run
-        return Skipped(label=attack.name, why=str(error))
+        return Skipped(label=attack.name, why=error.cause, remedy=error.remedy)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.errors import InputError, VeilError
+from veil.errors import InputError, Remedy, VeilError
 from veil.forms import Subspaces
 from veil.geometry.rigid import Rigid
 
@@ -118,8 +118,8 @@ class CannotRun(VeilError):
     `features` counts the features that were to be attacked, but for which time was too short.
     """
 
-    def __init__(self, why: str, features: int = 0) -> None:
-        super().__init__(why)
+    def __init__(self, why: str, features: int = 0, *, remedy: Remedy | tuple[Remedy, ...] = ()) -> None:
+        super().__init__(why, remedy=remedy)
         self.features = features
 
 

@@ -14,6 +14,7 @@ from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
 from veil.attacks.pieces import AttackedRows
 from veil.attacks.target import Target
+from veil.errors import Remedy
 
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
 # Name under which the modes of a release are kept for the attack by context.
@@ -25,9 +26,7 @@ def _learned(target: Target) -> LearnedModel:
     learned = target.knowledge.learned
     if learned is None or learned.space != target.form.space:
         of = "there is no learned density" if learned is None else f"the learned density is for [{learned.space}]"
-        raise CannotRun(
-            f"{of}; train one for [{target.form.space}] with `veil lab train attacks` and give it with --attack-model"
-        )
+        raise CannotRun(f"{of}, and the release is in [{target.form.space}]", remedy=Remedy("give", "Attacker.model"))
     return learned
 
 

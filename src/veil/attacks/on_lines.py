@@ -16,6 +16,7 @@ from veil.attacks.positions.line_neighbors import neighbor_positions
 from veil.attacks.positions.neighbor_field import field_positions
 from veil.attacks.positions.order import order_test
 from veil.attacks.target import Target, pca_of
+from veil.errors import Remedy
 from veil.forms import Lines, Subspaces
 
 # Random orders of the first permutation test; more are drawn where none of these is as special as the message's order.
@@ -115,7 +116,7 @@ def _repeat(target: Target) -> Attempt:
     lines, camera = target.lines
     others = _releases_of_this_kind(target)
     if not others:
-        raise CannotRun("no other release of this kind was given (--against)")
+        raise CannotRun("no other release of this kind was given", remedy=Remedy("give", "Attacker.others"))
     points = np.full((len(lines), 2), np.nan)
     confidence = np.zeros(len(lines))
     with target.timer() as clock:

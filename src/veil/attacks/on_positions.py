@@ -11,6 +11,7 @@ from veil.attacks.attack import Attack, Attempt
 from veil.attacks.claims import CannotRun, Pose
 from veil.attacks.matches.positions_alone import groups_of_images, localized_near
 from veil.attacks.target import Target
+from veil.errors import Remedy
 from veil.localization.by_distance import Localization
 from veil.localization.by_positions import PositionOptions
 
@@ -21,9 +22,9 @@ SAMPLES, MOST_SECONDS = 10_000_000, 30.0
 def _positions(target: Target) -> Attempt:
     image, scene = target.image, target.knowledge.scene
     if scene is None:
-        raise CannotRun("a map of the place was not given (--map)")
+        raise CannotRun("no map of the place was given", remedy=Remedy("give", "Attacker.where"))
     if scene.down is None:
-        raise CannotRun("the map has no gravity (`veil map --gravity`)")
+        raise CannotRun("the map has no gravity", remedy=Remedy("give", "map_images.gravity"))
     if image.keypoints is None or image.gravity is None or image.camera is None:
         raise CannotRun("gravity was not sent; whoever guesses it, or holds the phone upright, is not stopped by that")
     camera, keypoints, gravity = image.camera, image.keypoints, image.gravity

@@ -20,6 +20,7 @@ from veil.attacks.structural.lattice import lattice_attack
 from veil.attacks.structural.lattice_certificate import effective_dimension, identifiable_noise, release_noise
 from veil.attacks.structural.vertex import VertexOptions, vertex_attack, vertex_reach
 from veil.attacks.target import Target
+from veil.errors import Remedy
 from veil.forms import Points
 
 OTHERS = "other releases that drew from the same pool"
@@ -91,7 +92,7 @@ def _oracle(target: Target) -> Attempt:
 def _database(target: Target) -> Attempt:
     pool = target.pool
     if pool is None:
-        raise CannotRun("the pool is secret (--secret-decoys)")
+        raise CannotRun("the pool is secret", remedy=Remedy("leave out", "Attacker.has_pool"))
     tuning, threads = target.tuning, target.effort.threads
     work = partial(database_attack, database=pool, gap=tuning.gap, away=tuning.away, threads=threads)
     done, parts = target.run_in_time("database", target.rows, work)

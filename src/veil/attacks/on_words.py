@@ -16,6 +16,7 @@ from veil.attacks.words.neighbors import denoise
 from veil.attacks.words.posterior import Beliefs, descriptors, posterior, repeated
 from veil.attacks.words.votes import UPLOADS, votes_attack
 from veil.codebooks.codebook import Codebook
+from veil.errors import Remedy
 from veil.forms import Subsets
 
 SAME_PLACE_PX = 1e-3
@@ -34,7 +35,7 @@ def _neighbors(target: Target) -> Attempt:
     form, dictionary = target.words
     model, keypoints = target.knowledge.neighbors, target.image.keypoints
     if model is None:
-        raise CannotRun("the attacker's photographs were not given (--attacker)")
+        raise CannotRun("the attacker's photographs were not given", remedy=Remedy("give", "Attacker.photographs"))
     if keypoints is None:
         raise CannotRun("lines hide who is whose neighbor")
     with target.timer() as clock:
@@ -53,7 +54,7 @@ def _repeat(target: Target) -> Attempt:
         if len(rows)
     ]
     if not paired_releases:
-        raise CannotRun("no other release of this photograph in words was given (--against)")
+        raise CannotRun("no other release of this photograph in words was given", remedy=Remedy("give", "Attacker.others"))
     common = reduce(np.intersect1d, [rows for rows, _ in paired_releases])
     with target.timer() as clock:
         others = [words.take(np.searchsorted(rows, common)) for rows, words in paired_releases]

@@ -100,6 +100,6 @@ def inapplicable(attack: Attack, image: ReleasedImage) -> str:
         "lines": "" if image.lines is not None else "positions are sent as they are, not hidden in lines",
         "positions": "positions are hidden in lines" if image.keypoints is None else "",
         "order": "",
-        "faces": "the release is of a photograph of a place; of faces `veil evaluate attributes` measures it",
+        "faces": "the release is of a photograph of a place, not of faces",
     }
     return lacks[attack.surface]

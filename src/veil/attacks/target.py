@@ -28,7 +28,7 @@ from veil.attacks.time_budget import TimeBudget
 from veil.attacks.words.cooccurrence import NeighborModel
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.compression import Pca
-from veil.errors import RangeError
+from veil.errors import RangeError, Remedy
 from veil.forms import Form, Lines, Points, Released, Subsets, Subspaces
 from veil.geometry.camera import Camera
 from veil.scene import Scene
@@ -196,8 +196,8 @@ class Target:
         if not isinstance(form, Subspaces):
             raise CannotRun("the release holds no subspaces")
         if form.space.codebook and (book is None or book.digest != form.space.codebook):
-            why = f"the release names the codebook {form.space.codebook[:12]}, which was not given (--codebook)"
-            raise CannotRun(why)
+            why = f"the release names the codebook {form.space.codebook[:12]}, which was not given"
+            raise CannotRun(why, remedy=Remedy("give", "Attacker.codebook"))
         return form
 
     @cached_property
@@ -210,7 +210,8 @@ class Target:
         if not isinstance(form, Subsets):
             raise CannotRun("the release holds no words")
         if book is None or book.digest != form.dictionary:
-            raise CannotRun(f"the release names the dictionary {form.dictionary[:12]}, which was not given (--codebook)")
+            why = f"the release names the dictionary {form.dictionary[:12]}, which was not given"
+            raise CannotRun(why, remedy=Remedy("give", "Attacker.codebook"))
         return form, book
 
     @property
@@ -303,7 +304,7 @@ class Target:
         with self.timer() as clock:
             results = self.time.run(attack, rows, lambda piece: work(self.form.take(piece)), self.effort.seed)
         if not results:
-            raise CannotRun("there was no time left for it (--max-seconds)", len(rows))
+            raise CannotRun("there was no time left for it", len(rows), remedy=Remedy("raise", "AuditOptions.seconds"))
         drawn = np.concatenate([piece for piece, _ in results])
         order = np.argsort(drawn, kind="stable")
         done = AttackedRows(rows=drawn[order], order=order, left_out=len(rows) - len(drawn), seconds=clock.seconds)

@@ -12,6 +12,7 @@ from veil.audit.finding import Finding
 from veil.audit.on_pictures import Reconstruction
 from veil.audit.policy import Breach, Rule
 from veil.audit.verdict import NOT_TESTED, Verdict
+from veil.errors import Remedy, Say
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,9 +40,11 @@ class Outcome:
     time: TimeBudget
     picture_time: TimeBudget
 
-    @property
-    def told_time(self) -> tuple[str, ...]:
-        """Sentences on the time that was allowed and used, and on the attacks that were cut short."""
+    def told_time(self, say: Say = str) -> tuple[str, ...]:
+        """Sentences on the time that was allowed and used, and on the attacks that were cut short.
+
+        `say` turns the remedy into a phrase.
+        """
         if math.isinf(self.time.seconds):
             return (f"No time was set; the attacks took {self.time.used_seconds:.0f} s of the processor.",)
         sentences = [
@@ -55,7 +58,8 @@ class Outcome:
             if item.cut_short:
                 sentences.append(
                     f"Cut short: {name} attacked {item.attacked:,} of {item.wanted:,} features in {item.seconds:.0f} s (its "
-                    f"share is {item.share_seconds:.0f} s); its intervals are those of so few. Allow more with --max-seconds."
+                    f"share is {item.share_seconds:.0f} s); its intervals are those of so few; "
+                    f"{say(Remedy('raise', 'AuditOptions.seconds'))}."
                 )
         return tuple(sentences)
 

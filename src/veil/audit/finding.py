@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.attacks.attack import Family
+from veil.errors import Remedy
 
 ErrorUnit = Literal["descriptor", "px", "word"]
 # Distance to the truth within which a descriptor is exact, and the distances of the literature's tables.
@@ -82,10 +83,10 @@ class Finding:
     """Result of one attack over all audited releases.
 
     `assumes` says what the attacker needs besides the release; `hypothetical` marks an oracle, which nobody has and which
-    counts in no verdict. `skipped` says why the attack was not run, or "". Of `wanted` features `features` were attacked: fewer
-    where time was short. `seconds` is processor time. `undecided` counts the features without an estimate; `certified` is the
-    share that the attacker *knows* to have recovered, without the originals: of the features, or of whole releases (`unit`),
-    whose place it found. `score` is None where the originals were not
+    counts in no verdict. `skipped` says why the attack was not run, or "", and `remedy` what lets it run. Of `wanted` features
+    `features` were attacked: fewer where time was short. `seconds` is processor time. `undecided` counts the features without
+    an estimate; `certified` is the share that the attacker *knows* to have recovered, without the originals: of the features,
+    or of whole releases (`unit`), whose place it found. `score` is None where the originals were not
     given. `notes` are facts for the reader (applicability, noise against its bound), `details` the numbers behind them.
     """
 
@@ -101,6 +102,7 @@ class Finding:
     score: Score | None = None
     seconds: float = 0.0
     skipped: str = ""
+    remedy: tuple[Remedy, ...] = ()
     notes: tuple[str, ...] = ()
     details: Mapping[str, float] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int64
 
 from veil.codebooks.codebook import Codebook
 from veil.distances.residual import point_subspace_pairs
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.forms import Released, Subspaces
 from veil.geometry.camera import as_colmap
@@ -63,15 +63,17 @@ def find_truth(message: Message, originals: Mapping[str, Features], codebook: Co
     if best is None or most < RECOGNIZED:
         raise InputError(
             f"none of {len(originals)} photographs is what this release was made of (the best one has {most:.0%} of its "
-            "features); give the photographs, or better the features.h5, that `veil privatize` was given"
+            "features)",
+            remedy=Remedy("give", "run_audit.originals"),
         )
     name, features, pairs = best
     descriptors = in_space(features, message.form.space, codebook)
     rows = _assigned(_misfit(message.form, descriptors, pairs, codebook), pairs, len(message), len(descriptors))
     if (rows < 0).any():
         raise InputError(
-            f"{int((rows < 0).sum())} of {len(rows)} released features are not among those of {name}; give the features.h5 "
-            "that `veil privatize` was given (a photograph is extracted anew here, with default options)"
+            f"{int((rows < 0).sum())} of {len(rows)} released features are not among those of {name} (a photograph is "
+            "extracted anew here, with default options)",
+            remedy=Remedy("give", "run_audit.originals"),
         )
     return Truth(image=name, descriptors=descriptors[rows], keypoints=features.keypoints[rows].astype(np.float64), rows=rows)
 
@@ -84,7 +86,7 @@ def in_space(features: Features, space: Space, codebook: Codebook | None) -> Flo
     points = publish(features)
     if points.space != space:
         if codebook is None:
-            raise InputError(f"the release lives in [{space}]; give its codebook with --codebook")
+            raise InputError(f"the release lives in [{space}]", remedy=Remedy("give", "Attacker.codebook"))
         points = codebook.compression.into_space(points, space)
     return points.vectors.astype(np.float64)
 

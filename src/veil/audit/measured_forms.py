@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from veil.audit.finding import Finding
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 
 Unit = Literal["descriptor", "px", "word", "release"]
 # Shares of a finding that tables show, by its unit.
@@ -135,7 +135,9 @@ class MeasuredForm:
             attacks = tuple(MeasuredAttack(**{**item, "shares": tuple(item["shares"])}) for item in record["attacks"])
             return cls(**{**record, "attacks": attacks})
         except (KeyError, TypeError) as error:
-            raise InputError(f"this is no record of `veil evaluate forms --record` ({error})") from None
+            raise InputError(
+                f"this is no record of measured forms ({error})", remedy=Remedy("make", "record of measured forms")
+            ) from None
 
 
 def measured_attacks(findings: Sequence[Finding], uploads: int) -> Iterator[MeasuredAttack]:

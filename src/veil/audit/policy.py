@@ -132,7 +132,7 @@ def _breach(rule: Rule, findings: Sequence[Finding], epsilons: Mapping[str, floa
     judged = [(finding, share) for finding in named if (share := _share(finding, rule.metric)) is not None]
     if not judged:
         known = sorted({finding.attack for finding in findings} | {finding.family for finding in findings})
-        reasons = "; ".join(f"{f.attack}: {f.skipped or 'needs the originals (--images)'}" for f in named)
+        reasons = "; ".join(f"{f.attack}: {f.skipped or 'needs the originals'}" for f in named)
         return Breach(rule=rule, why=f"not judged ({reasons or 'there are only ' + ', '.join(known)})")
     broken = [(finding, share) for finding, share in judged if rule.breaks(share)]
     if not broken:

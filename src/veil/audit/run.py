@@ -20,7 +20,7 @@ from veil.audit.poses import pose_note
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.forms import Form, Subsets
 from veil.ldp.composition import account
 from veil.progress import StepCount, StepProgress, ignore_steps
@@ -72,7 +72,7 @@ def examine(
     passes on to others. Raises InputError if there is no release.
     """
     if not releases:
-        raise InputError("there is no release to audit; give messages that `veil privatize` wrote")
+        raise InputError("there is no release to audit", remedy=Remedy("give", "run_audit.releases"))
     effort = effort or Effort()
     each = replace(
         effort,
@@ -210,6 +210,7 @@ def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook 
             family=attack.family,
             assumes=attack.assumes,
             skipped=skipped[0].why,
+            remedy=skipped[0].remedy,
             wanted=sum(item.left_out for item in skipped),
         )
     attempts = [attempt for _, attempt in ran]
@@ -238,7 +239,7 @@ def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook 
         return finding
     truth_is_known = all(release.truth is not None for release, _ in ran)
     if is_oracle and not truth_is_known:
-        return replace(finding, skipped="an oracle needs the originals (--images)")
+        return replace(finding, skipped="an oracle needs the originals", remedy=(Remedy("give", "run_audit.originals"),))
     estimates = joined([_estimates(release, attempt) for release, attempt in ran])
     certified = int(estimates.certified.sum())
     finding = replace(finding, undecided=int((~estimates.decided).sum()), certified=share(certified, total))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX, Finding
+from veil.errors import Remedy
 
 Grade = Literal["broken", "leaks", "nothing found"]
 # Least share of recovered features from which a release is called broken, or leaking.
@@ -18,17 +19,18 @@ NOT_TESTED = (
     "larger networks, and ones that read positions, neighbors and subspaces jointly",
     "lattice reduction stronger than the one that was run",
     "photographs of the same place that an attacker may find elsewhere",
-    "without a map (--map), what features that match one give away to whoever matches them: that is by design",
+    "without a map, what features that match one give away to whoever matches them: that is by design",
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Verdict of an audit: a grade, its reason in one sentence (`headline`), and further sentences."""
+    """Verdict of an audit: a grade, its reason in one sentence (`headline`), further sentences, and what would tell more."""
 
     grade: Grade
     headline: str
     sentences: tuple[str, ...]
+    remedy: tuple[Remedy, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.grade.upper()}: {self.headline}"
@@ -46,8 +48,9 @@ def judge(findings: Sequence[Finding], epsilons: Mapping[str, float], delta: flo
     if not ran:
         return Verdict(
             grade="nothing found",
-            headline="no attack could be scored; give the originals with --images",
+            headline="no attack could be scored",
             sentences=tuple(sentences),
+            remedy=(Remedy("give", "run_audit.originals"),),
         )
     alone = [pair for pair in ran if pair[0].family in NEED_RELEASES_ALONE]
     worst, most = max(alone or ran, key=lambda pair: pair[1].value)

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, Commands, notes, tell
+from veil.cli.remedies import advised
 from veil.errors import VeilError
 from veil.threads import settle
 from veil.version import __version__
@@ -155,7 +156,7 @@ def main(argv: list[str] | None = None) -> int:
         with notes():
             return int(arguments.run(arguments))
     except VeilError as error:
-        tell(f"veil: {error}")
+        tell(f"veil: {advised(error)}")
         return EXIT_ERROR
     except BrokenPipeError:
         return EXIT_OK

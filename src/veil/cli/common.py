@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from veil.cli.progress import tracker
+from veil.cli.remedies import advised
 from veil.errors import VeilWarning
 from veil.files.atomic import write_text
 from veil.report.tables import WIDTH, Table, escaped, facts, wrapped
@@ -151,8 +152,8 @@ def notes() -> Iterator[None]:
         other = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-            if issubclass(category, VeilWarning):
-                tell(f"veil: note: {message}")
+            if isinstance(message, VeilWarning):
+                tell(f"veil: note: {advised(message)}")
             else:
                 other(message, category, *place)
 

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_info
 
 from veil import distances
 from veil.cli.common import add_command, add_json, at_least, explain, progress, say, say_table, write_json
+from veil.cli.remedies import advised
 from veil.distances.measure import Rate, measure, offers
 from veil.errors import VeilError
 from veil.report.tables import Table, Words, fixed, names, numbers, percent
@@ -61,7 +62,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     try:
         serving = distances.resolve(arguments.backend, 4, 4)
     except VeilError as error:  # told below, after what else there is to know
-        refusal = str(error)
+        refusal = advised(error)
     rates = []
     if serving and arguments.seconds > 0:
         each = arguments.seconds / len(DIMENSIONS)

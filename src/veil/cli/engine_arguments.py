@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from veil.cli.remedies import advised
 from veil.engine import Engine, check_engine, open_engine
 from veil.errors import InputError
 
@@ -31,4 +32,4 @@ def _engine(text: str) -> str:
     try:
         return check_engine(text)
     except InputError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(advised(error)) from None

@@ -20,6 +20,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.remedies import phrase
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
@@ -111,7 +112,7 @@ def _view(arguments: argparse.Namespace) -> int:
     limits = Limits(points=arguments.most_points, pictures=arguments.most_pictures)
     if is_audit_page(arguments.map):
         _refuse_for_audits(arguments)
-        _write(arguments, page(view_audit(arguments.map), limits), None)
+        _write(arguments, page(view_audit(arguments.map), limits, say=phrase), None)
         return EXIT_OK
     where = Map.read(arguments.map)
     further = model_folders(arguments.map)[1:]
@@ -129,11 +130,12 @@ def _view(arguments: argparse.Namespace) -> int:
     for name, reason in viewed.refused.items():
         say(arguments, f"{name}: no pose: {reason}")
     if further:
-        say(arguments, told_further(further))
+        others = " to ".join(str(model) for model in dict.fromkeys((further[0], further[-1])))
+        say(arguments, f"{told_further(further)}: veil view {others}")
     if arguments.export:
         _export(arguments, where, viewed.view)
     else:
-        _write(arguments, page(viewed.view, limits), viewed)
+        _write(arguments, page(viewed.view, limits, say=phrase), viewed)
     return EXIT_OK
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import WireError
+from veil.errors import WireError, remedies_of
 from veil.geometry.rigid import Rigid
 from veil.localization.by_distance import NoPose
 
@@ -85,7 +85,11 @@ def pose_of(value: Any) -> RemotePose | NoPose:
     """The answer to a query. Raises WireError for what is none."""
     try:
         if value["status"] == "no pose":
-            return NoPose(reason=str(value["reason"]), correspondences=int(value.get("correspondences", 0)))
+            return NoPose(
+                reason=str(value["reason"]),
+                correspondences=int(value.get("correspondences", 0)),
+                remedy=remedies_of(value.get("remedy")),
+            )
         pose, evidence = value["cam_from_world"], value["evidence"]
         rotation = np.array(pose["rotation"], dtype=np.float64)
         translation = np.array(pose["translation"], dtype=np.float64)

@@ -10,7 +10,7 @@ import time
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from veil.errors import InputError, VeilError
+from veil.errors import InputError, Remedy, VeilError, remedies_of
 from veil.version import __version__
 
 MESSAGE_TYPE = "application/vnd.veil.message"
@@ -27,8 +27,8 @@ class Unreachable(VeilError):
 class ServerError(VeilError):
     """The server refused or failed; `status` is HTTP's, `kind` the problem's name, such as "refused" or "quota"."""
 
-    def __init__(self, message: str, *, status: int, kind: str) -> None:
-        super().__init__(message)
+    def __init__(self, cause: str, *, status: int, kind: str, remedy: tuple[Remedy, ...] = ()) -> None:
+        super().__init__(cause, remedy=remedy)
         self.status = status
         self.kind = kind
 
@@ -162,4 +162,5 @@ def _read(status: int, data: bytes) -> Any:
         return value
     said: dict[str, Any] = value if isinstance(value, dict) else {}
     kind = str(said.get("type", "")).removeprefix("urn:veil:") or "foreign"
-    raise ServerError(str(said.get("detail", f"the server answered {status}")), status=status, kind=kind)
+    cause = str(said.get("cause", said.get("detail", f"the server answered {status}")))
+    raise ServerError(cause, status=status, kind=kind, remedy=remedies_of(said.get("remedy")))

@@ -129,7 +129,7 @@ def _exit(
             )
         return Region(read=partial(_records, hosts[0], served.path(RECORDS), count, size))
     if served.version is None:
-        raise InputError(f"{hosts[0].url} is a server of files, which gives all tiles at once; `veil serve` has more exits")
+        raise InputError(f"{hosts[0].url} is a server of files, which gives all tiles at once; a server of veil has more exits")
     if taken == "two-servers":
         if len(hosts) < 2:
             raise InputError("this exit takes the addresses of two servers or more, which others run; give them all")

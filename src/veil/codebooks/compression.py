@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Float32, Float64
 
-from veil.errors import InputError, RangeError, SpaceError
+from veil.errors import InputError, RangeError, Remedy, SpaceError
 from veil.forms import Points
 from veil.space import Space
 
@@ -58,7 +58,7 @@ class Compression:
     def require_pca(self) -> Pca:
         """The PCA, or an InputError that says how to get one."""
         if self.pca is None:
-            raise InputError("this codebook has no PCA; build one with `veil codebook build` (without --decoy-pool)")
+            raise InputError("this codebook has no PCA", remedy=Remedy("make", "codebook with a PCA"))
         return self.pca
 
     def into_space(self, points: Points, space: Space) -> Points:

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from veil.engine.task import ATTEMPTS
-from veil.errors import EngineError, InputError
+from veil.errors import EngineError, InputError, Remedy
 from veil.threads import cores
 
 try:
@@ -98,8 +98,8 @@ class DaskCluster:
         self.look_now_and_then()
         if monotonic() - self._with_workers_at > NO_WORKERS_S:
             raise EngineError(
-                f"the Dask scheduler at {self.address} has had no worker for {NO_WORKERS_S:.0f} s; start some with "
-                f"`dask worker {self.address} --nthreads 1`; what was done is not lost"
+                f"the Dask scheduler at {self.address} has had no worker for {NO_WORKERS_S:.0f} s (what was done is not lost)",
+                remedy=Remedy("start", "Dask worker", self.address),
             )
 
     def require_scheduler(self) -> None:

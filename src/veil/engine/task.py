@@ -12,7 +12,7 @@ from functools import partial
 from operator import length_hint
 from typing import Any
 
-from veil.errors import InputError, TaskError
+from veil.errors import InputError, TaskError, VeilError
 from veil.progress import Progress
 
 Task = Callable[..., Any]
@@ -77,7 +77,9 @@ class Failed:
         """The error to raise for `call`, with the task's own error as its cause."""
         last = self.trace.strip().splitlines()
         place = next((line.strip() for line in reversed(last) if line.lstrip().startswith("File ")), "")
-        failure = TaskError(f"{call} failed: {type(self.error).__name__}: {self.error}" + (f" ({place})" if place else ""))
+        told, remedy = (self.error.cause, self.error.remedy) if isinstance(self.error, VeilError) else (str(self.error), ())
+        cause = f"{call} failed: {type(self.error).__name__}: {told}" + (f" ({place})" if place else "")
+        failure = TaskError(cause, remedy=remedy)
         failure.__cause__ = self.error
         self.error.__cause__ = self.error.__cause__ or _Remote(self.trace)
         return failure

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.maps import map_fingerprint
 
@@ -40,9 +40,9 @@ def read_header(folder: Path, *, map_folder: Path) -> dict[str, Any]:
     """
     header = json.loads(read_bytes(folder / "header.json"))
     if header["format"] != FORMAT:
-        raise FileFormatError(f"{folder} is an index of another format; run `veil index` again")
+        raise FileFormatError(f"{folder} is an index of another format", remedy=Remedy("renew", "index"))
     if header["map"] != map_fingerprint(map_folder):
-        raise FileFormatError(f"{folder} was made from another state of the map; run `veil index` again")
+        raise FileFormatError(f"{folder} was made from another state of the map", remedy=Remedy("renew", "index"))
     return header
 
 

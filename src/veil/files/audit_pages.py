@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import UInt8
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes
 from veil.files.pictures import DAMAGE
 
@@ -59,9 +59,11 @@ def read_audit_page(path: Path) -> list[AuditPicture]:
         parser.feed(data.decode("utf-8"))
         parser.close()
     except (UnicodeDecodeError, AssertionError) as error:
-        raise FileFormatError(f"{path} is not the page of an audit ({error}); give what `veil audit -o` wrote") from None
+        raise FileFormatError(
+            f"{path} is not the page of an audit ({error})", remedy=Remedy("make", "page of an audit")
+        ) from None
     if not parser.is_audit:
-        raise FileFormatError(f"{path} is not the page of an audit; give what `veil audit -o` wrote (audit.html)")
+        raise FileFormatError(f"{path} is not the page of an audit", remedy=Remedy("make", "page of an audit"))
     found = []
     for attributes in parser.images:
         kind = attributes["data-kind"]
@@ -108,4 +110,4 @@ def _decoded(source: str, path: Path) -> np.ndarray:
                 )
             return np.asarray(picture.convert("RGB"))
     except (binascii.Error, Image.DecompressionBombError, *DAMAGE) as error:
-        raise FileFormatError(f"a picture of {path} is damaged ({error}); run `veil audit` again") from None
+        raise FileFormatError(f"a picture of {path} is damaged ({error})", remedy=Remedy("renew", "audit")) from None

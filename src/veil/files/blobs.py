@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import clear_leftovers, read_bytes, replacing, sync_folder, write_bytes, writing
 
 # What says to which store bytes belong.
@@ -64,7 +64,10 @@ def noted_owner(data: bytes, place: object) -> str:
             return found
     except (ValueError, KeyError, TypeError):
         pass
-    raise FileFormatError(f"{place} does not say which store it belongs to; restore it, or see `veil serve adopt`")
+    raise FileFormatError(
+        f"{place} does not say which store it belongs to",
+        remedy=(Remedy("restore", "note of the store"), Remedy("adopt", "server's store")),
+    )
 
 
 def blob_name(data: bytes) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import read_bytes
 from veil.geometry.camera import Camera
 from veil.geometry.intrinsics import checked_camera
@@ -51,7 +51,8 @@ def camera_from_matrix(path: Path, width_px: int, height_px: int) -> Camera:
         if not abs(value / side - 0.5) <= MAX_OFF_CENTER:
             raise FileFormatError(
                 f"{path} has its principal point at ({cx:.6g}, {cy:.6g}), far from the middle of {width_px}x{height_px} px: it "
-                "was made for images of another size, or turned; scale it, or give the camera of each size with --camera"
+                "was made for images of another size, or turned",
+                remedy=Remedy("give", "Picture.camera"),
             )
     try:
         camera = Camera(model="PINHOLE", width_px=width_px, height_px=height_px, params=tuple(map(float, (fx, fy, cx, cy))))

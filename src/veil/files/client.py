@@ -13,7 +13,7 @@ from pathlib import Path
 
 import platformdirs
 
-from veil.errors import InputError, ReleaseRefused
+from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.files.ledger_file import connected, has_table, open_or_make
 from veil.files.secret import MadeUnder, read_or_make
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
@@ -133,8 +133,8 @@ class Ledger:
             if any(known) and not replace_lost:
                 raise ReleaseRefused(
                     f"what {self.path} lists was released under the client secret {known[-1]}, but the one beside it is "
-                    f"{secret.fingerprint}; restore the right one, or pass --new-secret if it is lost: what the ledger lists "
-                    "can then not be released again"
+                    f"{secret.fingerprint}",
+                    remedy=(Remedy("restore", "client secret"), Remedy("allow", "Device.replace_lost")),
                 )
             row = (secret.fingerprint, time.time())
             connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
@@ -155,7 +155,7 @@ class Ledger:
                 return False
             others = [other for other in same if entry.fresh or other.fresh or other.parameters != entry.parameters]
             if others and not allow_second:
-                raise ReleaseRefused(_second_release(entry, others))
+                raise _second_release(entry, others)
             for budget in _in_force(_changes(connection)).values():
                 if entry.charge is not None:
                     before = same if budget.unit == "image" else _entries(connection)
@@ -262,7 +262,7 @@ def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
         connection.execute(f"INSERT INTO spending ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def _second_release(entry: Entry, others: Sequence[Entry]) -> str:
+def _second_release(entry: Entry, others: Sequence[Entry]) -> ReleaseRefused:
     """The refusal of a second release: what differs from the first of `others`, and what the two together give away."""
     consequence = "two different releases of one image give its descriptors away where they intersect"
     if any(" lines " in f" {one.parameters} " for one in (entry, *others)):
@@ -271,9 +271,11 @@ def _second_release(entry: Entry, others: Sequence[Entry]) -> str:
         consequence = "each release of one image tells more about its descriptors, and their epsilons add up"
         if any(other.mechanism is None for other in others):
             consequence = "the earlier release has no epsilon, and what it gives away no epsilon of this one covers"
-    return (
+    return ReleaseRefused(
         f"{entry.name} was already released with other choices ({others[0].parameters}){_difference(entry, others[0])}; "
-        f"{consequence}. Release it with the same choices, or pass --allow-second-release if you accept that"
+        f"{consequence}",
+        facts={"image": entry.name, "released_as": others[0].released_as},
+        remedy=(Remedy("give", "same choices"), Remedy("allow", "Device.release.allow_second")),
     )
 
 

@@ -18,7 +18,7 @@ from veil.codebooks.compression import Pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.eight_bits import EightBitWords
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 
@@ -81,7 +81,7 @@ def read_codebook(path: Path) -> Codebook:
             header = json.loads(archive["header"].tobytes())
             book = _assemble(header, archive)
     except FileNotFoundError:
-        raise FileFormatError(f"there is no codebook {path}; build one with `veil codebook build`") from None
+        raise FileFormatError(f"there is no codebook {path}", remedy=Remedy("make", "codebook")) from None
     except _DAMAGE as error:
         raise FileFormatError(f"{path} is not a veil codebook or is damaged ({error})") from None
     if book.digest != header.get("digest"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.features import DAMAGE, features_digest, inside
 from veil.geometry.camera import Camera, from_colmap
@@ -51,7 +51,7 @@ def read_colmap_database(path: Path, *, space: Space | None = None) -> Iterator[
                 before = features.space
                 yield image.name, features
     except VeilError as error:
-        raise type(error)(f"{path}, image {image.name!r}: {error}") from None
+        raise error.at(f"{path}, image {image.name!r}") from None
     except DAMAGE as error:
         raise FileFormatError(f"{path} is damaged ({error}); run COLMAP's feature extraction again") from None
     finally:
@@ -112,12 +112,13 @@ def _typed(kind: int, data: np.ndarray, sift: Space | None) -> tuple[Space, np.n
         return known_space(_LEARNED[kind]), np.ascontiguousarray(data).view("<f4").astype(np.float32)
     if kind not in (_UNDEFINED, _SIFT):
         raise FileFormatError(
-            f"descriptors of COLMAP's type {kind}, which veil does not know (but SIFT, {', '.join(_LEARNED.values())}); "
-            "update veil, or write them in hloc's layout and say --imported NAME:DIM"
+            f"descriptors of COLMAP's type {kind}, which veil does not know (but SIFT, {', '.join(_LEARNED.values())})",
+            remedy=Remedy("make", "file in hloc's layout"),
         )
     if sift is None:
         raise InputError(
-            "a COLMAP database does not say how its SIFT was normalized; say --normalization L1_ROOT (COLMAP's default) or L2"
+            "a COLMAP database does not say how its SIFT was normalized",
+            remedy=Remedy("give", "read_colmap_database.space"),
         )
     return sift, data
 

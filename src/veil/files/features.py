@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset
@@ -72,7 +72,7 @@ def read_features(
 ) -> Iterator[tuple[str, Features]]:
     """Iterate over the images of an HDF5 file in hloc's layout, as pairs of a name and its raw features, sorted by name.
 
-    - `path`: a file that `write_features`, `veil extract` or hloc wrote.
+    - `path`: a file that `write_features` or hloc wrote.
     - `space`: what the descriptors are, where the file does not say it (files of other tools).
     - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
 
@@ -82,7 +82,7 @@ def read_features(
     import h5py
 
     if not path.is_file():
-        raise FileFormatError(f"there is no file {path}; `veil extract` makes files of features")
+        raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "features"))
     try:
         file = h5py.File(path, "r")
     except OSError as error:
@@ -98,7 +98,7 @@ def read_features(
             try:
                 yield name, _read_group(name, file[name], space, cameras or {})
             except VeilError as error:
-                raise type(error)(f"{path}, image {name!r}: {error}") from None
+                raise error.at(f"{path}, image {name!r}") from None
             except DAMAGE as error:
                 raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
 
@@ -125,7 +125,7 @@ def read_one(path: Path, name: str) -> Features:
         with h5py.File(path, "r") as file:
             return _read_group(name, file[name], None, {})
     except VeilError as error:
-        raise type(error)(f"{path}, image {name!r}: {error}") from None
+        raise error.at(f"{path}, image {name!r}") from None
     except DAMAGE as error:
         raise FileFormatError(f"{path}, image {name!r}: missing, damaged or not hloc's layout ({error})") from None
 
@@ -153,7 +153,7 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
             dim=stored.shape[1],
         )
     if space is None:
-        raise InputError("the file does not say what its descriptors are; say it, for example with --imported superpoint:256")
+        raise InputError("the file does not say what its descriptors are", remedy=Remedy("give", "read_features.space"))
     if stored.shape != (len(keypoints), space.dim):
         raise InputError(f"expected descriptors ({space.dim}, {len(keypoints)}), got {stored.T.shape}")
     descriptors = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import read_bytes, write_text
 from veil.geometry.gravity import Gravity
 
@@ -22,7 +22,7 @@ _NAMED = ("image", "gravity_x", "gravity_y", "gravity_z")
 
 
 def read_gravity(path: Path) -> dict[str, np.ndarray]:
-    """Gravity by image name, from a table as `veil gravity` writes it: image,x,y,z[,sigma_deg], with or without a header.
+    """Gravity by image name, from a table of lines image,x,y,z[,sigma_deg], with or without a header.
 
     `path` is the table's file (.csv). Each value is a float64 (3,) unit vector that points down in the camera frame (x right,
     y down, z forward; gravity.md#frame). Raises FileFormatError, with the line at fault, for another table, an empty one, or a
@@ -41,8 +41,8 @@ def read_gravity_readings(path: Path) -> dict[str, Gravity]:
     named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
     if not named and any(cell.startswith("acc") for cell in header):
         raise FileFormatError(
-            f"{path} holds accelerometer readings, which depend on how the phone was held; run `veil gravity PHOTOS -o "
-            f"gravity.csv --readings {path.name}`, or name columns of gravity {','.join(_NAMED)}"
+            f"{path} holds accelerometer readings, which depend on how the phone was held",
+            remedy=(Remedy("make", "table of gravity", path.name), Remedy("give", "columns", ",".join(_NAMED))),
         )
     # Words in place of the first numbers are a header, whatever they are.
     titled = bool(header[1:4]) and not any(character.isdigit() for cell in header[1:4] for character in cell)

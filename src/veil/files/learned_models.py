@@ -17,7 +17,7 @@ import numpy as np
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.learned_model import LearnedModel, Training
 from veil.attacks.positions.pair_network import Layers, PairNetwork
-from veil.errors import FileFormatError, VeilError
+from veil.errors import FileFormatError, Remedy, VeilError
 from veil.files.atomic import replacing
 from veil.files.containers import require_filled
 from veil.space import Space
@@ -68,7 +68,7 @@ def read_learned_model(path: Path) -> LearnedModel:
             )
             return LearnedModel(density=density, pairs=pairs, training=_training(header["training"]))
     except FileNotFoundError:
-        raise FileFormatError(f"there is no file {path}; train one with `veil lab train attacks`") from None
+        raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
         raise FileFormatError(f"{path} holds no networks of attacks, or is damaged ({error})") from None
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import replacing_folder, writing
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import from_colmap
@@ -81,7 +81,9 @@ def read_map(folder: Path) -> Scene:
     from veil.colmap import pycolmap
 
     if not (folder / "sparse").is_dir() or not (folder / "descriptors.h5").is_file():
-        raise FileFormatError(f"{folder} is not a veil map: it needs `sparse/` and `descriptors.h5`; run `veil map`")
+        raise FileFormatError(
+            f"{folder} is not a veil map: it needs `sparse/` and `descriptors.h5`", remedy=Remedy("make", "map")
+        )
     try:
         with h5py.File(folder / "descriptors.h5", "r") as file:
             if file.attrs.get("veil_map_format") != FORMAT:
@@ -90,7 +92,7 @@ def read_map(folder: Path) -> Scene:
             scene = _assemble(pycolmap.Reconstruction(folder / "sparse"), file, _read_space(file), _read_down(file))
             return replace(scene, check=_read_check(file))
     except VeilError as error:
-        raise FileFormatError(f"{folder}: {error}") from None
+        raise FileFormatError(f"{folder}: {error.cause}", facts=error.facts, remedy=error.remedy) from None
     except (OSError, LookupError, ValueError, RuntimeError, TypeError, MemoryError) as error:
         raise FileFormatError(f"{folder} is damaged ({error}); build the map again") from None
 
@@ -115,8 +117,8 @@ def _require_untouched(sparse: Path, fingerprint: Any) -> None:
     """Raise FileFormatError if the model's files changed: COLMAP's reader may hang or crash on a truncated model."""
     if fingerprint is not None and str(fingerprint) != _fingerprint(sparse):
         raise FileFormatError(
-            "`sparse/` is not what `veil map` wrote: if it was damaged, restore it or build the map again; if you edited "
-            "it on purpose, delete the attribute sparse_sha256 of descriptors.h5"
+            "`sparse/` was changed after the map was written: if it was damaged, restore it or build the map again; if you "
+            "edited it on purpose, delete the attribute sparse_sha256 of descriptors.h5"
         )
 
 

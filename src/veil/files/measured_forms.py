@@ -9,7 +9,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 
 from veil.audit.measured_forms import MeasuredForm
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import read_bytes, write_text
 
 
@@ -18,7 +18,9 @@ def read_measured_forms(path: Path) -> tuple[MeasuredForm, ...]:
     try:
         return tuple(MeasuredForm.from_json(item) for item in json.loads(read_bytes(path))["forms"])
     except (ValueError, KeyError, TypeError, InputError) as error:
-        raise FileFormatError(f"{path} is no record of `veil evaluate forms --record` ({error})") from None
+        raise FileFormatError(
+            f"{path} is no record of measured forms ({error})", remedy=Remedy("make", "record of measured forms")
+        ) from None
 
 
 def write_measured_forms(path: Path, forms: Sequence[MeasuredForm]) -> None:

@@ -69,7 +69,7 @@ def read_picture(path: Path, *, camera: Camera | None = None) -> Picture:
     try:
         return picture(rgb, exif, camera)
     except InputError as error:
-        raise type(error)(f"{path}: {error}") from None
+        raise error.at(path) from None
 
 
 def read_rgb(path: Path) -> np.ndarray:

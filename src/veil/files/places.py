@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes
 from veil.geometry.georeference import Georeference
 from veil.geometry.place_records import place_facts as place_facts
@@ -58,5 +58,5 @@ def read_place(path: Path) -> Georeference:
     try:
         value: Mapping[str, Any] = json.loads(read_bytes(path))
     except ValueError as error:
-        raise FileFormatError(f"{path} is no JSON ({error}); make it with `veil map align`") from None
+        raise FileFormatError(f"{path} is no JSON ({error})", remedy=Remedy("make", "place of a map")) from None
     return place_of(value)

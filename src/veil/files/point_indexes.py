@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, VeilError
+from veil.errors import FileFormatError, Remedy, VeilError
 from veil.files.array_folders import mapped_array, read_header, write_arrays
 from veil.matching.point_index import PointIndex
 from veil.space import Space
@@ -53,7 +53,7 @@ def read_point_index(map_folder: Path) -> PointIndex | None:
     except (OSError, ValueError, LookupError, TypeError, EOFError, AttributeError, VeilError) as error:
         if isinstance(error, FileFormatError):
             raise
-        raise FileFormatError(f"{folder} is damaged ({error}); run `veil index` again") from None
+        raise FileFormatError(f"{folder} is damaged ({error})", remedy=Remedy("renew", "index")) from None
 
 
 def _assembled(folder: Path, header: dict[str, Any]) -> PointIndex:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.errors import FileFormatError, InputError, ReleaseRefused
+from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy
 from veil.files.atomic import PART, clear_leftovers, writing
 from veil.files.private import require_own
 from veil.randomness import KEY_BYTES, Secret
@@ -61,8 +61,9 @@ def _require_nothing_lost(path: Path, made: Sequence[MadeUnder]) -> None:
     named = ", ".join(f"{item.what} ({item.fingerprint or 'fingerprint not kept'})" for item in made[:3])
     raise ReleaseRefused(
         f"the client secret {path} is gone, and under it was made: {named}. A new one would draw every release anew: the same "
-        "photograph, released again, gives its descriptors and positions away, and templates are not recognized. Restore it "
-        "from a backup; if it is lost for good, `veil privatize --new-secret` makes another one"
+        "photograph, released again, gives its descriptors and positions away, and templates are not recognized. Only a backup "
+        "brings it back",
+        remedy=(Remedy("restore", "client secret"), Remedy("allow", "Device.replace_lost")),
     )
 
 

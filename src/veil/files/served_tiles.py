@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt32
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import clear_leftovers, leftovers, read_bytes, remove, write_bytes, writing
 from veil.files.maps import new_folder
 from veil.files.tiles import BINARY, JSON, RECORDS, read_manifest, read_records
@@ -132,7 +132,7 @@ def _halves(folder: Path) -> list[Path]:
 def remove_served(root: Path, name: str) -> None:
     """Serve tiles no more. Raises InputError if there are none of the name."""
     if not versions_of(root, name):
-        raise InputError(f"no tiles are called {name!r} here; --list shows all")
+        raise InputError(f"no tiles are called {name!r} here", remedy=Remedy("see", "served tiles"))
     remove(root / name)
 
 

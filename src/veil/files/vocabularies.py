@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 from veil.files.array_folders import mapped_array, read_header, write_arrays
 from veil.matching.inverted_index import InvertedIndex
 
@@ -59,12 +59,12 @@ def read_vocabulary(map_folder: Path, dictionary: str) -> InvertedIndex | None:
     try:
         header = read_header(folder, map_folder=map_folder)
         if header["dictionary"] != dictionary:
-            raise FileFormatError(f"{folder} is an index of another dictionary; run `veil index` again")
+            raise FileFormatError(f"{folder} is an index of another dictionary", remedy=Remedy("renew", "index"))
         return _assemble(folder, header)
     except (OSError, ValueError, LookupError, TypeError, EOFError, AttributeError) as error:
         if isinstance(error, FileFormatError):
             raise
-        raise FileFormatError(f"{folder} is damaged ({error}); run `veil index` again") from None
+        raise FileFormatError(f"{folder} is damaged ({error})", remedy=Remedy("renew", "index")) from None
 
 
 def indexed_dictionaries(map_folder: Path) -> list[str]:
@@ -73,7 +73,7 @@ def indexed_dictionaries(map_folder: Path) -> list[str]:
     try:
         return sorted(str(read_header(folder, map_folder=map_folder)["dictionary"]) for folder in folders if folder.is_dir())
     except (OSError, ValueError, LookupError, TypeError) as error:
-        raise FileFormatError(f"an index in {map_folder} is damaged ({error}); run `veil index` again") from None
+        raise FileFormatError(f"an index in {map_folder} is damaged ({error})", remedy=Remedy("renew", "index")) from None
 
 
 def _assemble(folder: Path, header: dict[str, Any]) -> InvertedIndex:

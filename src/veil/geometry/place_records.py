@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 from veil.geometry.earth import EarthFrame
 from veil.geometry.georeference import Georeference
 from veil.geometry.similarity import Similarity
@@ -64,7 +64,7 @@ def place_of(value: Any) -> Georeference:
             uses_gravity=value["uses_gravity"],
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise FileFormatError(f"this is no place of a map ({error}); make one with `veil map align`") from None
+        raise FileFormatError(f"this is no place of a map ({error})", remedy=Remedy("make", "place of a map")) from None
 
 
 def _numbers(value: Any) -> Float64[np.ndarray, "..."]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal
 
-from veil.errors import RangeError, ReleaseRefused
+from veil.errors import RangeError, ReleaseRefused, Remedy
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 
@@ -92,21 +92,27 @@ class Budget:
         if math.isinf(more.mechanism.epsilon):
             raise ReleaseRefused(
                 f"{name}: an infinite epsilon exceeds every budget, and one of epsilon {self.epsilon:g} is set for {what}; "
-                "nothing was released. Use a finite --epsilon (`veil budget plan`), or `veil budget set --clear "
-                f"{self.unit}` if no privacy is wanted"
+                "nothing was released",
+                facts={"unit": self.unit, "budget": self.epsilon, "epsilon": math.inf},
+                remedy=(Remedy("lower", "HideInWords.epsilon"), Remedy("leave out", "budget", self.unit)),
             )
-        room = self.affordable(more.mechanism, before, more.features)
+        facts = {"unit": self.unit, "budget": self.epsilon, "spent": self.spent(before), "then": then}
         if self.unit == "point":
             raise ReleaseRefused(
                 f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "
                 f"{outward(self.spent(before))}. With one more photograph at epsilon {mechanism.epsilon:g} it would be "
-                f"{outward(then)}; nothing was released. Release fewer photographs of one place, or take a smaller --epsilon"
+                f"{outward(then)}; nothing was released",
+                facts=facts,
+                remedy=(Remedy("give", "fewer photographs of one place"), Remedy("lower", "HideInWords.epsilon")),
             )
-        advice = f"what is left allows {room} features at this epsilon (--features {room})" if room else "not one more fits"
+        room = self.affordable(more.mechanism, before, more.features)
+        fewer = (Remedy("lower", "HideInWords.features_sent", str(room)),) if room else ()
         raise ReleaseRefused(
             f"{name}: the budget of {what} is epsilon {self.epsilon:g} at delta {self.delta:g}. Spent {on} so far: "
-            f"{outward(self.spent(before))}. With {law} it would be {outward(then)}; nothing was released. {advice[0].upper()}"
-            f"{advice[1:]}; a smaller --epsilon leaves room for more, see `veil budget plan` and `veil budget show`"
+            f"{outward(self.spent(before))}. With {law} it would be {outward(then)}; nothing was released"
+            + ("" if room else ". Not one more fits"),
+            facts=facts | {"features_left": room},
+            remedy=(*fewer, Remedy("lower", "HideInWords.epsilon")),
         )
 
 

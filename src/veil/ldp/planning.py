@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from veil.errors import RangeError
+from veil.errors import RangeError, Remedy
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.significance import pose_log10_nfa
 from veil.ldp.composition import composed_epsilon
@@ -114,7 +114,10 @@ def planned(
         raise RangeError(f"the image's epsilon must be finite and >= 0, got {image_epsilon!r}; infinity limits nothing")
     triples = [(n, k, m) for n, k, m in product(features, words, subset_sizes) if m < k]
     if not triples:
-        raise RangeError("no subset size is less than a number of words; give larger --word-count or smaller --m")
+        raise RangeError(
+            "no subset size is less than a number of words",
+            remedy=(Remedy("raise", "planned.words"), Remedy("lower", "planned.subset_sizes")),
+        )
     plans = [_plan(n, k, m, image_epsilon, delta, place or Place()) for n, k, m in triples]
     # Of equal margins, fewer features come first, then a smaller dictionary.
     return sorted(

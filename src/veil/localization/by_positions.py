@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from veil.errors import InputError, RangeError
+from veil.errors import InputError, RangeError, Remedy
 from veil.geometry.camera import Camera
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import GroupedOptions
@@ -94,13 +94,18 @@ def localize_positions(
     options = options or PositionOptions()
     if gravity is None or scene.down is None:
         whose = "query" if gravity is None else "map"
-        raise InputError(f"positions alone are localized with gravity, and that of the {whose} is unknown (--gravity)")
+        raise InputError(
+            f"positions alone are localized with gravity, and that of the {whose} is unknown",
+            remedy=Remedy("give", "Protection.gravity") if gravity is None else Remedy("give", "map_images.gravity"),
+        )
     if not camera.focal_is_known:
-        raise InputError("positions alone are localized with a known focal length only; give it with --camera")
+        raise InputError(
+            "positions alone are localized with a known focal length only", remedy=Remedy("give", "Picture.camera")
+        )
     unknown = sorted(set(near) - set(scene.images))
     if unknown or not near:
         names = f"the map holds no image {', '.join(unknown)}" if unknown else "positions alone need images that they are near"
-        raise InputError(f"{names}; name two or three (--near-images)")
+        raise InputError(names, remedy=Remedy("give", "localize.near"))
     if not len(keypoints):
         raise InputError("there are no positions to localize")
     problem = PositionProblem(

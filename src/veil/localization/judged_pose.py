@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from veil.errors import RangeError
+from veil.errors import RangeError, Remedy
 from veil.forms import Lines
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
@@ -97,7 +97,8 @@ class Localization:
 class NoPose:
     """The answer to a query for which no pose is better than chance, or none is unique or exact enough.
 
-    - `reason`: a sentence that says what was found and what may help.
+    - `reason`: a sentence that says why there is no pose.
+    - `remedy`: what may help, any one of them; empty where nothing is known to.
     - `correspondences`: number of pairs of a feature and a point that a pose was searched among.
     - `inliers`: inliers of the best pose, 0 if there was none.
     - `log10_nfa`: log10 of the number of chance poses as good as the best one; infinite if there was none.
@@ -107,6 +108,7 @@ class NoPose:
     correspondences: int
     inliers: int = 0
     log10_nfa: float = math.inf
+    remedy: tuple[Remedy, ...] = ()
 
 
 def localize_matches(

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.forms import Lines
 from veil.geometry.anchors import are_of_halves
 from veil.geometry.camera import Camera, as_colmap
@@ -120,8 +120,8 @@ class LineWords(WordProblem):
         if lines.gravity is None or scene.down is None:
             side = "the query" if lines.gravity is None else "the map"
             raise InputError(
-                f"words with lines are localized upright, and {side} has no gravity; release with --gravity, and give the "
-                "map's with `veil map --gravity`"
+                f"words with lines are localized upright, and {side} has no gravity",
+                remedy=Remedy("give", "HideInLines.gravity") if lines.gravity is None else Remedy("give", "map_images.gravity"),
             )
         if are_of_halves(lines.coefficients.astype(np.float64), lines.aligned, camera):
             # Samples of four such lines mostly leave a way open (docs/theory/lines.md#lines-of-two-halves).

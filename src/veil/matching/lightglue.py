@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from veil.errors import InputError, RangeError, SpaceError
+from veil.errors import InputError, RangeError, Remedy, SpaceError
 from veil.matching.attention import CrossAttention, Linear, SelfAttention, States, Turns
 from veil.matching.neighbors import Matches
 from veil.matching.placed_points import PlacedPoints
@@ -159,8 +159,8 @@ class LightGlue:
         if space.dim != self.dim or (self.family is not None and not space.descriptor.startswith(self.family)):
             reads = f"{self.family or 'other'} descriptors of {self.dim} dimensions"
             raise SpaceError(
-                f"these weights of LightGlue are for {reads}, and the features are of [{space}]; name weights that were "
-                "trained for them (--matcher-weights FILE)"
+                f"these weights of LightGlue are for {reads}, and the features are of [{space}]",
+                remedy=Remedy("give", "load_lightglue.weights"),
             )
 
     def match(self, left: PlacedPoints, right: PlacedPoints) -> Matches:

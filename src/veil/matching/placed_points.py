@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 
@@ -57,7 +57,8 @@ def require_raw(kind: type[Form], positions: np.ndarray | Lines, *, what: str) -
     if hidden:
         raise InputError(
             f"{what} is protected: {' and '.join(hidden)}. LightGlue reads raw descriptors and positions of both images, "
-            "so that whoever runs it would have to hold what is hidden. Match it by nearest neighbors (--matcher nearest)"
+            "so that whoever runs it would have to hold what is hidden",
+            remedy=Remedy("leave out", "map_images.network"),
         )
 
 

@@ -46,7 +46,7 @@ def _table() -> dict[str, float]:
 
 
 def calibrated(left: Form, right: Form) -> float:
-    """Calibrated ratio threshold for two forms, from the table that `veil evaluate homographies --calibrate` makes.
+    """Calibrated ratio threshold for two forms, from the table that the study of homographies calibrates.
 
     Raises InputError where no calibration exists, rather than borrow that of another profile, dimension or distance.
     """

@@ -11,7 +11,7 @@ from jaxtyping import Float64, Int64
 
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.compression import Compression
-from veil.errors import RangeError, ReleaseRefused
+from veil.errors import RangeError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.forms import Released
 from veil.ldp.mechanism import SubsetMechanism
@@ -121,8 +121,8 @@ def privatize(
     """
     if profile.decoys == "descriptors" and made_from(decoys, features.image_digest):
         raise ReleaseRefused(
-            "this photograph is one of those that the decoy pool was made from: its own descriptors would be decoys; "
-            "build a pool from other photographs with `veil codebook build --decoy-pool`"
+            "this photograph is one of those that the decoy pool was made from: its own descriptors would be decoys",
+            remedy=Remedy("make", "decoy pool"),
         )
     chosen = np.arange(len(features))
     if selection != EVERYTHING:

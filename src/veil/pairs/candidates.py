@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError, RangeError
+from veil.errors import InputError, RangeError, Remedy
 from veil.forms import Flat, Form, Points, Subsets, Subspaces
 from veil.matching import Matches
 from veil.matching.retrieval import words_in_common
@@ -125,7 +125,10 @@ def similarities(
     names = sorted(forms)
     types = types_in(forms)
     if len(types) > 1:
-        raise InputError("retrieval compares images of one form; map messages and raw features apart, or give --pairs all")
+        raise InputError(
+            "retrieval compares images of one form",
+            remedy=(Remedy("give", "images of one kind"), Remedy("give", "MappingOptions.pairs", "all")),
+        )
     if types == {Subspaces}:
         subspaces = cast("Mapping[str, Subspaces]", forms)
         words = words_in(subspaces[names[0]], book)
@@ -148,7 +151,10 @@ def _bag(form: Form, book: Codebook) -> Subsets | np.ndarray:
         return form
     assert isinstance(form, Points)
     if form.space != book.raw_space:
-        raise InputError(f"the codebook's words are of [{book.raw_space}], the descriptors of [{form.space}]; give --pairs all")
+        raise InputError(
+            f"the codebook's words are of [{book.raw_space}], the descriptors of [{form.space}]",
+            remedy=Remedy("give", "MappingOptions.pairs", "all"),
+        )
     return np.bincount(book.nearest(form.vectors), minlength=len(book)).astype(np.float64)
 
 

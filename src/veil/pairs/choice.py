@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Flat, Form, Points, Subspaces
 from veil.matching import Matches
@@ -70,7 +70,7 @@ class PairChoice:
 
 
 def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoice:
-    """The choice that --pairs asks for, for a number of images.
+    """The choice that a text asks for, for a number of images.
 
     Raises InputError for another text that is no file, FileFormatError for a file that is no list of pairs.
     """
@@ -79,7 +79,9 @@ def pair_choice(text: str, images: int, *, count: int | None = None) -> PairChoi
     if text in ("all", "tracks", "retrieval", "sequential"):
         return PairChoice(method=text, count=count)
     if not Path(text).is_file():
-        raise InputError(f"--pairs takes {METHODS}; got {text!r}, and there is no such file")
+        raise InputError(
+            f"{text!r} is no choice of pairs, and there is no such file", remedy=Remedy("give", "MappingOptions.pairs", METHODS)
+        )
     return PairChoice(method="list", listed=tuple(read_pairs(Path(text))))
 
 

@@ -12,7 +12,7 @@ from veil.attacks.target import Knowledge, PublicPhotograph, ReleasedImage
 from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.learned_models import bundled_learned_model
@@ -97,7 +97,8 @@ class Attacker:
         if isinstance(form, Subspaces) and raw != (form.space.descriptor, form.space.normalization):
             raise InputError(
                 f"the release holds {form.space.descriptor} {form.space.normalization} and the attacker's database {raw[0]} "
-                f"{raw[1]}; give photographs with --attacker, or a codebook of such descriptors with --database"
+                f"{raw[1]}",
+                remedy=(Remedy("give", "Attacker.photographs"), Remedy("give", "Attacker.database")),
             )
         return database
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil import randomness
-from veil.errors import ReleaseRefused
+from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.client import Entry, Ledger, home, load_secret
 from veil.ldp.budget import Budget, BudgetUnit
@@ -128,7 +128,8 @@ class Device:
             names = sorted(private)
             raise ReleaseRefused(
                 f"the dictionary was made from {len(names)} of your own photographs ({', '.join(names[:3])}): "
-                f"{PRIVATE_DICTIONARY}, or pass --allow-private-dictionary if these photographs are public anyway"
+                f"{PRIVATE_DICTIONARY}",
+                remedy=Remedy("allow", "HideInWords.allow_private_dictionary"),
             )
 
     def budgets(self) -> dict[BudgetUnit, Budget]:

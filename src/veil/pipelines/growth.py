@@ -12,7 +12,8 @@ from veil.errors import InputError
 from veil.files.checkpoints import working_folder
 from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
-from veil.mapping.growth import grow_map, images_of, require_addable
+from veil.mapping.growth import grow_map, require_addable
+from veil.mapping.scenes import images_of
 from veil.matching.lightglue import LightGlue
 from veil.pairs.choice import pairs_with_map
 from veil.pairs.images import LoadedImage, of_map_images

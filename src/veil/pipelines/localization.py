@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Literal
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.forms import Lines, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
@@ -116,6 +116,6 @@ def localize(
     )
     used, allowed = time.process_time() - begun, word_options.search.max_seconds
     if isinstance(answer, NoPose) and allowed is not None and used > allowed:
-        limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g} (--max-seconds)"
-        return replace(answer, reason=f"{answer.reason}; {limit}")
+        limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g}"
+        return replace(answer, reason=f"{answer.reason}; {limit}", remedy=(Remedy("raise", "GroupedOptions.max_seconds"),))
     return answer

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.features import Features
-from veil.files.checkpoints import CLUSTERS, working_folder
-from veil.files.cluster_results import ClusterResults
+from veil.files.checkpoints import working_folder
+from veil.files.cluster_results import OF_POSITIONS
 from veil.forms import Lines
 from veil.mapping import Limits, MapOptions, NoMap
 from veil.matching.lightglue import LightGlue
@@ -68,9 +68,9 @@ def map_positions(
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
-    from veil.mapping.clustered import map_in_clusters, one_after_another  # load SciPy
-    from veil.mapping.view_graph import ClusterOptions
-    from veil.pipelines.kept_clusters import keeping
+    from veil.mapping.clusters.of_positions import map_in_clusters  # loads SciPy
+    from veil.mapping.clusters.view_graph import ClusterOptions
+    from veil.pipelines.kept_clusters import cluster_key, running
     from veil.pipelines.located_images import with_located
 
     if network is not None:
@@ -79,7 +79,10 @@ def map_positions(
     placed = {}
     for name, image in images.items():
         if isinstance(image.positions, Lines):
-            raise InputError(f"{name} hides its positions and others do not; map them apart, or release all with --lines")
+            raise InputError(
+                f"{name} hides its positions and others do not",
+                remedy=(Remedy("give", "images of one kind"), Remedy("give", "Protection.lines")),
+            )
         placed[name] = map_image(image)
     if len(placed) < 2:
         raise InputError(f"a map needs at least two images, got {len(placed)}")
@@ -91,7 +94,6 @@ def map_positions(
     )
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
     unfinished = None if work is None else work.unfinished
-    run_all = one_after_another if work is None or work.engine is None else work.engine.map
     with working_folder(unfinished) as workdir:
         with steps("mapping") as bar:
             mapped = map_in_clusters(
@@ -101,12 +103,12 @@ def map_positions(
                 options=settings,
                 clusters=ClusterOptions(size=options.cluster_size),
                 gravity=gravity,
-                run_all=run_all if unfinished is None else keeping(ClusterResults(unfinished / CLUSTERS), run_all),
+                run_all=running(work, OF_POSITIONS, cluster_key),
                 progress=bar,
             )
         if isinstance(mapped, NoMap):
             return mapped
-        scenes = (mapped.scene, *mapped.further)
+        scenes = mapped.maps
         if options.locate:
             with steps("locating") as bar:
                 scenes = with_located(
@@ -114,7 +116,7 @@ def map_positions(
                     images,
                     placed,
                     matches,
-                    reasons={} if mapped.scene.check is None else mapped.scene.check.left_out,
+                    reasons={} if scenes[0].check is None else scenes[0].check.left_out,
                     workdir=workdir,
                     options=settings,
                     threads=options.workers,

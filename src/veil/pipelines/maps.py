@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.files.codebooks import bundled_codebook
 from veil.files.maps import read_map, write_map
 from veil.files.point_indexes import read_point_index
@@ -75,7 +75,8 @@ class Map:
         if book.digest != query.space.codebook:
             raise InputError(
                 f"the query was privatized with codebook {query.space.codebook[:12] or '(none)'}, the bundled one is "
-                f"{book.digest[:12]}; give it with --codebook"
+                f"{book.digest[:12]}",
+                remedy=Remedy("give", "localize.codebook"),
             )
         return book
 
@@ -103,7 +104,7 @@ class Map:
         if not self._point_indexes:
             kept = None if self.folder is None else read_point_index(self.folder)
             if kept is not None and (kept.points != len(self.scene.points) or set(kept.image_names) != set(self.scene.images)):
-                raise InputError(f"the index of {self.folder} is of another map; run `veil index` again")
+                raise InputError(f"the index of {self.folder} is of another map", remedy=Remedy("renew", "index"))
             self._point_indexes.append(kept)
         return self._point_indexes[0]
 
@@ -160,13 +161,15 @@ class Map:
         kept = None if self.folder is None else read_vocabulary(self.folder, query.dictionary)
         if kept is not None:
             if len(kept.point_rows) and int(kept.point_rows.max()) >= len(self.scene.points):
-                raise InputError(f"the index of {self.folder} names points that the map does not have; run `veil index` again")
+                raise InputError(
+                    f"the index of {self.folder} names points that the map does not have", remedy=Remedy("renew", "index")
+                )
             return kept
         book = dictionary or bundled_codebook(self.scene.space.descriptor)
         if book.digest != query.dictionary:
             place = "the map" if self.folder is None else f"{self.folder}"
             raise InputError(
-                f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it; give that "
-                "dictionary with --dictionary, or run `veil index` with it"
+                f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it",
+                remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
             )
         return index_map(self.scene, book, progress=progress)

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.decoys import MOST_REUSE, USUAL_REUSE, in_runs
-from veil.errors import InputError, ReleaseRefused
+from veil.errors import InputError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys
 from veil.geometry.gravity import checked_gravity
@@ -48,6 +48,7 @@ class Made:
     - `missing`: of words, number of features that were asked for and that the image does not have.
     - `found`: number of features that the image has, sent or not.
     - `notes`: sentences that the user should read.
+    - `remedy`: what would protect better.
     """
 
     upload: Message
@@ -59,6 +60,7 @@ class Made:
     missing: int = 0
     found: int = 0
     notes: tuple[str, ...] = ()
+    remedy: tuple[Remedy, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -70,8 +72,7 @@ class HideInSubspaces:
     - `profile`: parameters of the lifting; None: the hardened profile.
     - `codebook`: the codebook with the public PCA; None: the bundled one of the descriptor, and no PCA where there is none. One
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
-    - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own
-      (`veil codebook build --decoy-pool`).
+    - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own.
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
     """
 
@@ -102,11 +103,10 @@ class HideInSubspaces:
             selection=selection,
         )
         notes = [f"warning: {warning}" for warning in profile.warnings(quantized=features.is_quantized)]
+        remedy: tuple[Remedy, ...] = ()
         if profile.decoys == "descriptors" and self.decoys is None:
-            notes.append(
-                "note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors; build your "
-                "own with `veil codebook build --decoy-pool` and give it with --decoys"
-            )
+            notes.append("note: the bundled decoy pool is public, so whoever holds it can tell decoys from descriptors")
+            remedy = (Remedy("give", "HideInSubspaces.decoys"),)
         if release.decoy_reuse > USUAL_REUSE:
             notes.append(
                 "note: the features of one image share decoys (with this pool each serves more than "
@@ -119,6 +119,7 @@ class HideInSubspaces:
             parameters=release.parameters,
             found=len(features),
             notes=tuple(notes),
+            remedy=remedy,
         )
 
     def _books(self, profile: Profile, descriptor: str) -> tuple[Codebook, Codebook]:
@@ -143,8 +144,12 @@ def _require_enough(decoys: Codebook, draws: int) -> None:
     if draws > MOST_REUSE * decoys.slice_size:
         raise ReleaseRefused(
             f"the image would draw {draws} decoys from {decoys.slice_size}: features that share decoys give them, and so "
-            f"themselves, away; use a pool of {math.ceil(draws / MOST_REUSE)} or more (`veil codebook build --decoy-pool`), or "
-            "fewer features (--features)"
+            f"themselves, away",
+            facts={"draws": draws, "pool": decoys.slice_size},
+            remedy=(
+                Remedy("raise", "HideInSubspaces.decoys", str(math.ceil(draws / MOST_REUSE))),
+                Remedy("lower", "Selection.features"),
+            ),
         )
 
 
@@ -227,7 +232,7 @@ class HideInWords:
         if mechanism.posterior > MAX_POSTERIOR:
             said.append(
                 f"warning: the true word is among those sent with probability {truth}, epsilon alone says little; choose a "
-                "smaller epsilon (`veil budget plan`)"
+                "smaller epsilon"
             )
         return said
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.files.map_folders import (
     file_digests,
     foreign_files,
@@ -30,19 +30,19 @@ Forget = Callable[[Collection[str]], int]
 
 
 def forgetting(folder: Path | str) -> Forget:
-    """What takes kept matches along (`veil map --matches FOLDER`) when `remove_from_map` removes images, by their names.
+    """What takes kept matches along when `remove_from_map` removes images, by their names.
 
     Raises InputError if the folder is no store of matches, or does not say whose matches it keeps.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder of matches; give the one that `veil map --matches` was given")
+        raise InputError(f"{folder} is no folder of matches", remedy=Remedy("give", "forgetting.folder"))
     require_folder(folder)
     store = MatchStore(folder, KIND)
     if nameless := store.images - {digest for listed in store.names().values() for digest in listed}:
         raise InputError(
-            f"{folder} keeps matches of {len(nameless)} images whose names it does not know; delete it, and the next "
-            "`veil map --matches` makes it again"
+            f"{folder} keeps matches of {len(nameless)} images whose names it does not know",
+            remedy=Remedy("renew", "kept matches"),
         )
 
     def forget(names: Collection[str]) -> int:
@@ -117,7 +117,7 @@ def remove_from_map(
 ) -> Receipt | NoMap:
     """Remove images from a map, or say why no map would be left; then nothing is written.
 
-    - `folder`: a map that `veil map` wrote.
+    - `folder`: a map that was written.
     - `names`: of images of the map, or of images that its record says were left out.
     - `output`: a new folder; None: the new map takes the place of the old one, at once.
     - `forget`: called with the names before the new map is written, so that what is given again after a crash finds the
@@ -139,8 +139,8 @@ def remove_from_map(
     foreign = foreign_files(folder)
     if foreign and new is None:
         raise InputError(
-            f"{folder} holds {', '.join(foreign[:3])}, which veil did not make and cannot clear of what is removed; move such "
-            "files elsewhere, or write the new map to another folder with -o"
+            f"{folder} holds {', '.join(foreign[:3])}, which veil did not make and cannot clear of what is removed",
+            remedy=(Remedy("give", "map's folder without such files"), Remedy("give", "remove_from_map.output")),
         )
     before, dropped = file_digests(folder), index_folders(folder)
     removals: list[Removal] = []

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from veil.errors import InputError, VeilError, WireError
+from veil.errors import InputError, Remedy, VeilError, WireError
 from veil.features import Features
 from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features
@@ -35,7 +35,7 @@ def message_files(path: Path) -> list[Path]:
         return [path]
     files = sorted(path.glob("*.veil"))
     if not files:
-        raise InputError(f"{path} holds no .veil messages; make some with `veil privatize`")
+        raise InputError(f"{path} holds no .veil messages", remedy=Remedy("make", "messages"))
     return files
 
 
@@ -67,7 +67,7 @@ def each_decoded(path: Path, *, strict: bool, skipped: dict[str, str]) -> Iterat
             message = decode(data)
         except VeilError as error:
             if strict or not path.is_dir():
-                raise type(error)(str(error) if str(file) in str(error) else f"{file}: {error}") from None
+                raise error.at(file) from None
             skipped[file.name] = str(error)
             continue
         usable += 1

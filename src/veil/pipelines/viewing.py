@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import read_bytes
 from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.inverters import bundled_inverter
@@ -35,7 +35,7 @@ from veil.report.viewer.packing import evenly
 class ViewOptions:
     """What a view of a map shows beside the map.
 
-    - `queries`: messages (.veil, or folders of them) that are localized now, and files of `veil localize --json`.
+    - `queries`: messages (.veil, or folders of them) that are localized now, and records of localized queries (JSON).
     - `device`: photographs, folders of them and files of features, whose owner wants them in the page.
     - `report`: the page of an audit, for the pictures that attacks drew.
     - `invert`: of so many images of a public map, pictures are drawn from its raw descriptors by the bundled network.
@@ -94,20 +94,19 @@ def view_map(where: Map, *, title: str, options: ViewOptions | None = None, step
 
 def told_further(models: Sequence[Path]) -> str:
     """A sentence about further models of a map, which do not join the one that is shown."""
-    first, last = models[0], models[-1]
     if len(models) == 1:
-        return f"This is the largest of the map's two models; the other does not join it: veil view {first}"
-    return f"This is the largest of the map's {len(models) + 1} models, which do not join: veil view {first} to {last}"
+        return "This is the largest of the map's two models; the other does not join it"
+    return f"This is the largest of the map's {len(models) + 1} models, which do not join"
 
 
 def view_audit(path: Path) -> View:
     """The releases of an audit's page as three views of one picture: no map, no points.
 
-    Raises FileFormatError if it is none of `veil audit`, InputError if it has no pictures.
+    Raises FileFormatError if it is none of an audit, InputError if it has no pictures.
     """
     pictures = read_audit_page(path)
     if not pictures:
-        raise InputError(f"{path} has no pictures; run `veil audit` with --pictures, and with photographs in --images")
+        raise InputError(f"{path} has no pictures", remedy=Remedy("give", "AuditOptions.pictured"))
     images, known, recovered = [], {}, {}
     for release in dict.fromkeys(picture.release for picture in pictures):
         mine = [picture for picture in pictures if picture.release == release]
@@ -122,7 +121,7 @@ def view_audit(path: Path) -> View:
             recovered[release] = drawn
     server = [
         f"{len(images)} releases, as the audit's page shows them: what stands for their descriptors is not in this page.",
-        "Give the map, and this page with --report, to see them among points and cameras.",
+        "A view of the map that is given this page shows them among points and cameras.",
     ]
     return View(
         title=path.name,
@@ -158,7 +157,7 @@ def inverted(where: Map, count: int, progress: Progress) -> dict[str, Recovered]
     chosen = [names[row] for row in evenly(len(names), count)]
     space = where.scene.space
     if not where.is_public or space.descriptor != "sift" or space.dim != DIM:
-        raise InputError(f"only raw SIFT of a public map is inverted here, not [{space}]; for others run `veil audit`")
+        raise InputError(f"only raw SIFT of a public map is inverted here, not [{space}]", remedy=Remedy("make", "audit"))
     network = PlainInverter(bundled_inverter())
     found = {}
     for done, name in enumerate(chosen):
@@ -189,8 +188,8 @@ def _of_report(path: Path, view: View) -> dict[str, list[Recovered]]:
     if not found:
         audited = ", ".join(sorted({picture.release for picture in pictures})[:3]) or "none"
         raise InputError(
-            f"{path} has no picture that an attack drew of an image of this map or of its queries (it has of: {audited}); "
-            "audit the messages that were mapped, or give the audited ones with --queries"
+            f"{path} has no picture that an attack drew of an image of this map or of its queries (it has of: {audited})",
+            remedy=Remedy("give", "ViewOptions.queries"),
         )
     return found
 
@@ -206,7 +205,7 @@ def _queries(
             shown += _told_poses(path, where, refused)
             continue
         if path.suffix.lower() in (".h5", ".hdf5"):
-            raise InputError(f"{path} holds raw features, which no server sees; give messages, and the features with --images")
+            raise InputError(f"{path} holds raw features, which no server sees", remedy=Remedy("give", "ViewOptions.device"))
         for name, query in queries([path], strict=False, skipped=skipped):
             try:
                 answer = localize(query, where)
@@ -250,7 +249,7 @@ def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownIma
 
 
 def _told_poses(path: Path, where: Map, refused: dict[str, str]) -> list[ShownImage]:
-    """The queries of a file of `veil localize --json`. Raises FileFormatError if it is none."""
+    """The queries of a record of localized queries. Raises FileFormatError if it is none."""
     try:
         rows = json.loads(read_bytes(path).decode())["queries"]
         shown = []
@@ -260,7 +259,9 @@ def _told_poses(path: Path, where: Map, refused: dict[str, str]) -> list[ShownIm
             else:
                 refused[str(row["name"])] = str(row["reason"])
     except (ValueError, LookupError, TypeError, UnicodeDecodeError, RecursionError) as error:
-        raise FileFormatError(f"{path} is not what `veil localize --json` writes ({error!r})") from None
+        raise FileFormatError(
+            f"{path} is no record of localized queries ({error!r})", remedy=Remedy("make", "record of localized queries")
+        ) from None
     return shown
 
 

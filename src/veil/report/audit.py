@@ -15,6 +15,7 @@ from veil.audit.finding import Finding, Share
 from veil.audit.on_pictures import UNPROTECTED, Reconstruction
 from veil.audit.run import Examined
 from veil.audit.verdict import NOT_TESTED
+from veil.errors import Remedy, Say, sentence
 from veil.report import pictures
 from veil.report.figures import DASHES, GRAY, SERIES, in_style, new_figure
 from veil.version import __version__
@@ -58,10 +59,10 @@ class Shown:
     pictures: tuple[ShownPicture, ...]
 
 
-def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
+def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float, say: Say = str) -> str:
     """The self-contained HTML page of an audit; nothing in it is fetched.
 
-    `shown` are its rows of pictures, `seconds` the wall time of the audit.
+    `shown` are its rows of pictures, `seconds` the wall time of the audit. `say` turns a remedy into a phrase.
     """
     import jinja2
 
@@ -75,7 +76,7 @@ def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
         version=__version__,
         verdict=outcome.verdict,
         facts=[(key, value if isinstance(value, (list, tuple)) else [value]) for key, value in outcome.facts.items()],
-        families=[(TITLES[family], [_row(f) for f in outcome.findings if f.family == family]) for family in families],
+        families=[(TITLES[family], [_row(f, say) for f in outcome.findings if f.family == family]) for family in families],
         curves=_curves(outcome.findings),
         shown=shown,
         rules=[(rule.text, outcome.why(rule) or "") for rule in outcome.rules],
@@ -85,7 +86,10 @@ def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float) -> str:
         have_originals=outcome.have_originals,
         not_tested=NOT_TESTED,
         not_looked_at=outcome.told_not_looked_at,
-        time=outcome.told_time,
+        time=outcome.told_time(say),
+        headline=sentence(outcome.verdict.headline, outcome.verdict.remedy, say),
+        originals=say(Remedy("give", "run_audit.originals")),
+        views=say(Remedy("see", "views of the audit")),
         seconds=f"{seconds:.0f}",
     )
 
@@ -98,14 +102,14 @@ def _measured(bound: EpsilonBound) -> str:
     )
 
 
-def _row(finding: Finding) -> dict:
+def _row(finding: Finding, say: Say) -> dict:
     """Texts and numbers that the template shows of one attack."""
     score, recovered = finding.score, finding.recovered
     unit = {"px": "within 5 px", "word": "right word", "descriptor": "within 0.1"}
     return {
         "attack": finding.attack,
         "assumes": finding.assumes,
-        "skipped": finding.skipped,
+        "skipped": sentence(finding.skipped, finding.remedy, say) if finding.skipped else "",
         "features": f"{finding.features:,}" + (f" of {finding.wanted:,} wanted" if finding.cut_short else ""),
         "undecided": _percent(finding.undecided, finding.features),
         "certified": "" if finding.certified is None else f"{100 * finding.certified.value:.1f} %",

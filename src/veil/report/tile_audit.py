@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 
 from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
+from veil.errors import Remedy, Say
 from veil.inversion.maps import Frame
 from veil.report import pictures
 from veil.version import __version__
@@ -16,8 +17,11 @@ NOT_SHOWN = (
 )
 
 
-def page(found: TileAudit, *, seconds: float) -> str:
-    """The self-contained HTML page of an audit of tiles; nothing in it is fetched. `seconds` is the wall time of the audit."""
+def page(found: TileAudit, *, seconds: float, say: Say = str) -> str:
+    """The self-contained HTML page of an audit of tiles; nothing in it is fetched.
+
+    `seconds` is the wall time of the audit. `say` turns a remedy into a phrase.
+    """
     import jinja2
 
     environment = jinja2.Environment(
@@ -32,6 +36,7 @@ def page(found: TileAudit, *, seconds: float) -> str:
         facts=_facts(found),
         views=[_view(shown) for shown in found.views],
         pictured=[{"name": shown.view.name, "pictures": _pictures(shown)} for shown in found.views if shown.pictures],
+        originals=say(Remedy("give", "audit_tiles.photographs")),
         with_photographs=any(shown.view.errors for shown in found.views),
         no_pose=found.no_pose,
         not_shown=NOT_SHOWN,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from veil.errors import FileFormatError, InputError, VeilError
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import leftovers, remove, replacing
 from veil.files.backup_file import BackupFile, being_written, flush, is_being_written
 from veil.server.backup_rows import ID, follow, insert, last_receipt, write_rows
@@ -156,7 +156,7 @@ def _update(service: Service, backup: Backup) -> None:
             held = SqliteStatements(connection)
             own = held.one("SELECT value FROM facts WHERE name = :name", name=ID)
             if own is None or own["value"] != backup.id:
-                raise FileFormatError(f"{backup.path} is another file now; `--forget {backup.id}` if the backup is gone")
+                raise FileFormatError(f"{backup.path} is another file now", remedy=Remedy("leave out", "backup", backup.id))
             if (version := require_known(version_in(held), str(backup.path))) < VERSION:
                 upgrade(held, version)
             since = last_receipt(held)

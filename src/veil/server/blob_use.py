@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Literal
 
-from veil.errors import StorageTrouble
+from veil.errors import Remedy, StorageTrouble
 from veil.files.blobs import Blobs
 from veil.server.database import Database, Statements
 
@@ -118,7 +118,8 @@ def sweep_loose(database: Database, blobs: Blobs, *, now: float | None = None) -
     dropped = drop_loose(database, blobs, [*gone, *(row["name"] for row in over if row["why"] != "came")])
     if len(came) > FEW and len(came) > SHARE * (total := sum(1 for _ in blobs.names())):
         raise StorageTrouble(
-            f"the sweep stops: {len(came)} of {total} blobs came and nothing names them; look at them with `veil serve adopt`"
+            f"the sweep stops: {len(came)} of {total} blobs came and nothing names them",
+            remedy=Remedy("adopt", "server's store"),
         )
     return dropped + drop_loose(database, blobs, came)
 

@@ -187,7 +187,16 @@ def _problem() -> dict[str, Any]:
         "status": {"type": "integer", "minimum": 400, "maximum": 599},
         "detail": {"type": "string", "description": "what is wrong, and what to do"},
     }
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+    further = {
+        "cause": {"type": "string", "description": "what is wrong, without what to do"},
+        "remedy": {"$ref": f"{SCHEMAS}/Remedies"},
+    }
+    return {
+        "type": "object",
+        "properties": properties | further,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def _refusal(status: int) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _place_facts(value: Mapping[str, Any]) -> dict[str, Any]:
     try:
         known = place_facts(place_of(value))
     except FileFormatError as error:
-        raise InputError(str(error)) from None
+        raise InputError(error.cause, remedy=error.remedy) from None
     require_known("field of a place", value, known)
     for name in ("origin", "enu_from_map"):
         require_known(f"field of {name}", value[name], known[name])

@@ -12,7 +12,7 @@ import numpy as np
 
 from veil.errors import InputError, SpaceError
 from veil.mapping import NoMap
-from veil.mapping.resemblance import degenerate
+from veil.mapping.contributions import degenerate
 from veil.pairs.images import LoadedImage
 from veil.pipelines.built_maps import BuiltMap
 from veil.pipelines.maps import Map

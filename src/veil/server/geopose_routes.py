@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 
+from veil.errors import Remedy
 from veil.geometry.earth import ecef_of_geodetic
 from veil.server.admission import Localizing, Services
 from veil.server.contract import says
@@ -86,7 +87,7 @@ def maps_for(service: Service, token: Token, map_id: str | None, query: GeoPoseQ
         found = [record for record in service.records.all() if token.may_use(record.id)]
     placed = [record for record in found if PLACE in record.facts]
     if not placed:
-        raise NotFound("no map that the token may use is on Earth; `veil map align` and `veil serve place` say where one is")
+        raise NotFound("no map that the token may use is on Earth", remedy=Remedy("give", "place of a map"))
     if query.near is not None:
         here = ecef_of_geodetic(np.array([*query.near, 0.0]))
         origins = [record.facts[PLACE]["origin"] for record in placed]

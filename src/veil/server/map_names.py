@@ -30,4 +30,4 @@ def map_ids(records: Sequence[HasName], names: Sequence[str]) -> list[str]:
     try:
         return [chosen(records, name).id for name in names]
     except InputError as error:
-        raise UnknownMap(str(error)) from None
+        raise UnknownMap(error.cause, remedy=error.remedy) from None

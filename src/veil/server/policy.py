@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from types import NoneType
 from typing import Any
 
-from veil.errors import InputError, RangeError, WireError
+from veil.errors import InputError, RangeError, Remedy, WireError
 from veil.forms import Subsets, Subspaces
 from veil.names import require_known
 from veil.wire.codec import message_length
@@ -142,7 +142,7 @@ class MapPolicy:
             head = read_head(prefix)
             length = message_length(head)
         except WireError as error:
-            raise Refused(str(error)) from None
+            raise Refused(error.cause, facts=error.facts, remedy=error.remedy) from None
         if head.features > self.max_features:
             raise Refused(f"the message has {head.features} features; this map accepts {self.max_features}: send fewer")
         if length > self.max_bytes:
@@ -151,14 +151,18 @@ class MapPolicy:
         if form not in self.forms:
             raise Refused(f"the message holds {form}; this map accepts {' and '.join(self.forms)}")
         if self.lines_only and not head.has_lines:
-            raise Refused("the message holds positions; this map accepts lines alone (`veil privatize --lines`)")
+            raise Refused(
+                "the message holds positions; this map accepts lines alone", remedy=Remedy("give", "Protection.lines")
+            )
         return head
 
     def require_content(self, message: Message) -> None:
         """Raise Refused for a decoded message whose profile or epsilon is not accepted."""
         form = message.form
         if self.lines_only and not isinstance(message, LineUpload):
-            raise Refused("the message holds positions; this map accepts lines alone (`veil privatize --lines`)")
+            raise Refused(
+                "the message holds positions; this map accepts lines alone", remedy=Remedy("give", "Protection.lines")
+            )
         if isinstance(form, Subspaces) and self.least_profile == "hardened" and form.profile != "hardened":
             raise Refused(f"the message was made with the profile {form.profile!r}; this map accepts hardened ones")
         if isinstance(form, Subsets):
@@ -178,5 +182,5 @@ def require_message(prefix: bytes) -> None:
     if prefix[4:8] == _FTYP:
         found = "an image or a film"
     if found is not None:
-        raise NotAMessage(f"the body is {found}, and raw data is never accepted; send what `veil privatize` wrote")
-    raise NotAMessage("the body is no veil message; send what `veil privatize` wrote")
+        raise NotAMessage(f"the body is {found}, and raw data is never accepted", remedy=Remedy("make", "messages"))
+    raise NotAMessage("the body is no veil message", remedy=Remedy("make", "messages"))

@@ -15,7 +15,19 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from veil.errors import CannotWrite, FileFormatError, InputError, NoRoom, PirError, StorageTrouble, VeilError, WireError
+from veil.errors import (
+    CannotWrite,
+    FileFormatError,
+    InputError,
+    NoRoom,
+    PirError,
+    Remedy,
+    StorageTrouble,
+    VeilError,
+    WireError,
+    sentence,
+    told_as_json,
+)
 from veil.files.atomic import FULL
 from veil.server.conditional import methods_of
 from veil.server.identities import IssuerAway
@@ -109,11 +121,16 @@ def is_json(kind: str) -> bool:
     return kind == "application/json" or kind.endswith("+json")
 
 
-def problem(status: int, kind: str, detail: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """An answer of problem+json."""
+def problem(
+    status: int, kind: str, cause: str, headers: dict[str, str] | None = None, *, remedy: tuple[Remedy, ...] = ()
+) -> JSONResponse:
+    """An answer of problem+json; where there is a remedy, it has `cause` and `remedy` beside the `detail` of both."""
     # What a client sent may stand in it, with halves of surrogate pairs, which no answer can hold.
-    detail = detail.encode("utf-8", "replace").decode("utf-8")
-    content: dict[str, Any] = {"type": f"urn:veil:{kind}", "title": TITLES[kind], "status": status, "detail": detail}
+    cause = cause.encode("utf-8", "replace").decode("utf-8")
+    content: dict[str, Any] = {"type": f"urn:veil:{kind}", "title": TITLES[kind], "status": status}
+    content["detail"] = sentence(cause, remedy)
+    if remedy:
+        content |= {"cause": cause, **told_as_json(remedy)}
     return JSONResponse(content, status_code=status, headers=headers, media_type=MEDIA_TYPE)
 
 
@@ -122,7 +139,7 @@ def answer_to(error: Exception) -> Response:
     for known, status, kind in KINDS:
         if isinstance(error, known):
             if isinstance(error, IssuerAway):
-                return problem(status, kind, str(error), {"Retry-After": "30"})
+                return problem(status, kind, error.cause, {"Retry-After": "30"}, remedy=error.remedy)
             if isinstance(error, NoRoom):
                 log.warning("%s: %s", type(error).__name__, error)
                 return problem(status, kind, "try again later; what is deleted makes room", {"Retry-After": "60"})
@@ -136,7 +153,8 @@ def answer_to(error: Exception) -> Response:
                 headers["Retry-After"] = str(math.ceil(error.retry_after_s))
             if isinstance(error, Busy):
                 headers["Retry-After"] = "1"
-            return problem(status, kind, str(error), headers)
+            assert isinstance(error, VeilError)
+            return problem(status, kind, error.cause, headers, remedy=error.remedy)
     if isinstance(error, ClientDisconnect):
         return problem(400, "http", "the connection ended before the body")
     if isinstance(error, OSError) and error.errno in FULL:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilError
+from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilError, told_as_json
 from veil.files.atomic import remove
 from veil.processes import DeadlineExceeded, WorkerDied
 from veil.server.backups import update_backups
@@ -137,7 +137,7 @@ class Runner:
                 self._release(job, counts=False)
                 return
             with service.database.transaction(durable=True) as found:
-                end_job(found, job, "failed", {"reason": str(error)})
+                end_job(found, job, "failed", {"reason": error.cause, **told_as_json(error.remedy)})
         except VeilError as error:
             if not folder.is_dir():  # another server took the job, and cleared up
                 self._release(job)
@@ -147,7 +147,7 @@ class Runner:
                 self._release(job, counts=False)
                 return
             with service.database.transaction(durable=True) as found:
-                end_job(found, job, "failed", {"reason": str(error)})
+                end_job(found, job, "failed", {"reason": error.cause, **told_as_json(error.remedy)})
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -290,6 +290,7 @@ def _set_states(found: Statements, job: Job, record: MapRecord, outcome: MapOutc
 def _result(outcome: MapOutcome, version: int) -> dict[str, Any]:
     """What came of a job, as JSON values."""
     result: dict[str, Any] = {"reason": outcome.reason} if outcome.reason else {}
+    result |= told_as_json(outcome.remedy)
     mapped = sum(len(model) for model in outcome.models)
     result |= {"mapped": mapped, "left_out": len(outcome.left_out), "version": version}
     return result if outcome.moved is None else {**result, "moved": outcome.moved}

@@ -84,7 +84,7 @@ class Service:
 
     def warnings(self) -> list[str]:
         """What an administrator should know, as sentences for everybody."""
-        told = [f"{len(self.unnamed)} blobs are not known to the database and are kept: see `veil serve adopt`"]
+        told = [f"{len(self.unnamed)} blobs are not known to the database and are kept until the store is adopted"]
         return [*(told if self.unnamed else []), *([REFUSED] if self.room.left() <= 0 else [])]
 
     def keep_room(self) -> None:

@@ -35,7 +35,7 @@ class ServerSettings:
     - `host`, `port`: where it listens.
     - `workers`: processes that localize queries.
     - `map_workers`: pairs of images that a job matches at a time.
-    - `engine`: where a job matches pairs, as `veil map --engine`.
+    - `engine`: where a job matches pairs, an engine's address.
     - `deadline_s`: seconds that a query or the examination of a message may take.
     - `body_s`: seconds within which the longest body must arrive; shorter ones have less.
     - `waiting`: requests that may wait for a process; more are told to come again.

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.blobs import Blobs, FolderBlobs
 from veil.server.database import Database, SqliteDatabase
 from veil.server.settings import ServerSettings
@@ -35,7 +35,7 @@ def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False, ow
         noted = {"database": "folder", "blobs": "folder" if (folder / BLOBS).is_dir() else kinds["blobs"]}
     if noted is not None and noted != kinds:
         told = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))
-        raise FileFormatError(f"{folder} was used with {told}; give its settings by --config or the environment")
+        raise FileFormatError(f"{folder} was used with {told}", remedy=Remedy("give", "server's settings"))
     blobs = _open_blobs(folder, settings.blobs)
     if not settings.database and not anew and not (folder / DATABASE).is_file():
         _require_unused(blobs, folder, owned)
@@ -46,7 +46,7 @@ def _require_unused(blobs: Blobs, folder: Path, owned: Collection[str]) -> None:
     """Raise FileFormatError for blobs of a store whose database is away, before a new one is made in its place."""
     owner = blobs.owner()
     if owner not in owned and (owner is not None or next(iter(blobs.names()), None) is not None):
-        raise FileFormatError(f"{folder / DATABASE} is missing beside the blobs of a store; {REMEDY}")
+        raise FileFormatError(f"{folder / DATABASE} is missing beside the blobs of a store", remedy=REMEDY)
 
 
 def _open_database(folder: Path, address: str) -> Database:

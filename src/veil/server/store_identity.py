@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes, write_bytes, write_text
 from veil.files.blobs import OWNER, Blobs, noted_owner, owner_note
 from veil.server.blob_use import blobs_in, fasten, loosen, needed_in, unnamed_in
@@ -23,7 +23,11 @@ from veil.server.statements import Statements
 FACT, STORAGE, TILES = "store", "storage.json", "tiles"
 # The name of a fact that is there while a new id was not written beside the blobs yet.
 CLAIMING = "store_is_claiming"
-REMEDY = "restore the database that belongs to them, name another prefix or folder, or see `veil serve adopt`"
+REMEDY = (
+    Remedy("restore", "database"),
+    Remedy("give", "another prefix or folder"),
+    Remedy("adopt", "server's store"),
+)
 # Tables that are empty in a database that never served.
 _TABLES = ("tokens", "maps", "contributions", "receipts")
 
@@ -53,7 +57,8 @@ class StoreParts:
             there = sum(1 for _ in self.blobs.names())
             raise FileFormatError(
                 f"the blobs ({self.kinds['blobs']}, {there} of them) say no store, and the database is of the store {known} "
-                f"and names {len(needed)}; {REMEDY}"
+                f"and names {len(needed)}",
+                remedy=REMEDY,
             )
         self._require(known, self.blobs.claim(known), f"the blobs ({self.kinds['blobs']})")
         self._require(known, _noted_in_folder(self.folder) or known, self.folder)
@@ -69,7 +74,7 @@ class StoreParts:
         with self.database.transaction() as found:
             known = _id_in(found)
         if known is None:
-            raise FileFormatError(f"the database is another one now, and says no store; {REMEDY}")
+            raise FileFormatError("the database is another one now, and says no store", remedy=REMEDY)
         self._require(known, self.blobs.owner(), f"the blobs ({self.kinds['blobs']})")
         self._require(known, _noted_in_folder(self.folder), self.folder)
         self._require(known, _noted_in_tiles(self.folder) or known, self.folder / TILES)
@@ -79,10 +84,11 @@ class StoreParts:
         owner = self.blobs.owner()
         if owner is not None and owner not in owned:
             raise FileFormatError(
-                f"the blobs ({self.kinds['blobs']}) belong to the store {owner}, and the database says none; {REMEDY}"
+                f"the blobs ({self.kinds['blobs']}) belong to the store {owner}, and the database says none",
+                remedy=REMEDY,
             )
         if owner is None and (told := self._unowned(needed)):
-            raise FileFormatError(f"{told}; {REMEDY}")
+            raise FileFormatError(told, remedy=REMEDY)
         with self.database.transaction(durable=True) as found:
             return _id_in(found) or _new_id(found, owner)
 
@@ -98,7 +104,7 @@ class StoreParts:
     def _require(self, known: str, other: str | None, place: object) -> None:
         if other != known:
             told = "say no store" if other is None else f"belong to the store {other}"
-            raise FileFormatError(f"{place}: they {told}, and the database is of the store {known}; {REMEDY}")
+            raise FileFormatError(f"{place}: they {told}, and the database is of the store {known}", remedy=REMEDY)
 
     def _note(self, store: str) -> None:
         """Write the id into the folder and its tiles, where it is missing."""

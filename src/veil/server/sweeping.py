@@ -38,7 +38,7 @@ def sweep(service: Service, *, expires: bool = True) -> None:
     service.unnamed = unnamed_in(service.database, service.records.blobs)
     if service.unnamed:
         log.warning(
-            "%d blobs are of another database, or of a later state of this one (%s ...); they are kept: see `veil serve adopt`",
+            "%d blobs are of another database, or of a later state of this one (%s ...); kept until the store is adopted",
             len(service.unnamed),
             service.unnamed[0],
         )

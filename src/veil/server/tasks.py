@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from veil.engine import open_engine
-from veil.errors import FileFormatError, InputError, SpaceError
+from veil.errors import FileFormatError, InputError, Remedy, SpaceError, told_as_json
 from veil.files.codebooks import bundled_codebook
 from veil.files.map_folders import model_folders, write_models
 from veil.files.maps import read_map
@@ -105,7 +105,8 @@ def localize_query(
 def answer_of(found: Localization | NoPose) -> dict[str, Any]:
     """An answer as JSON values; numbers that JSON lacks are None."""
     if isinstance(found, NoPose):
-        return {"status": "no pose", "reason": found.reason, "correspondences": found.correspondences}
+        told = told_as_json(found.remedy)
+        return {"status": "no pose", "reason": found.reason, **told, "correspondences": found.correspondences}
     known = np.isfinite(0.0 if found.covariance is None else found.covariance)
     return {
         "status": "localized",
@@ -182,6 +183,7 @@ class MapOutcome:
     - `removed`: what a removal took out, as JSON values.
     - `evidence`: what the map says of contributions, as JSON values (docs/theory/contributions.md#evidence).
     - `moved`: the farthest that a camera which was in the map moved, as a share of the map's extent; None for a new map.
+    - `reason`, `remedy`: why nothing was written, and what may help.
     """
 
     written: bool
@@ -193,6 +195,7 @@ class MapOutcome:
     evidence: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     moved: float | None = None
     reason: str = ""
+    remedy: tuple[Remedy, ...] = ()
 
 
 def change_map(work: MapWork, tell: Tell) -> MapOutcome:
@@ -217,7 +220,7 @@ def _removed(work: MapWork, tell: Tell) -> MapOutcome:
     if isinstance(found, NoMap):
         if forget is not None:
             forget(work.remove)
-        return MapOutcome(written=False, emptied=True, reason=found.reason)
+        return MapOutcome(written=False, emptied=True, reason=found.reason, remedy=found.remedy)
     record = found.as_json()
     scenes = [item.scene for item in found.removals]
     _index(work, scenes[0], tell)
@@ -238,7 +241,7 @@ def _entered(work: MapWork, tell: Tell) -> MapOutcome:
     try:
         uploads = uploads_on_demand(work.messages, budget_bytes=GIB)
     except InputError as error:
-        return MapOutcome(written=False, reason=str(error))
+        return MapOutcome(written=False, reason=error.cause, remedy=error.remedy)
     skipped = {name.removesuffix(".veil"): reason for name, reason in uploads.skipped.items()}
     base = None if work.base is None else Map.read(work.base)
     first = None if base is None else base.scene
@@ -259,10 +262,12 @@ def _entered(work: MapWork, tell: Tell) -> MapOutcome:
     try:
         built = built_by_any(images, dict(work.owners), base, build, doubted=work.doubted)
     except (InputError, SpaceError) as error:  # too few images
-        return MapOutcome(written=False, left_out=skipped, reason=str(error), evidence=weigh(before))
+        evidence = weigh(before)
+        return MapOutcome(written=False, left_out=skipped, reason=error.cause, remedy=error.remedy, evidence=evidence)
     if isinstance(built, NoMap):
         left_out = {**skipped, **built.left_out}
-        return MapOutcome(written=False, left_out=left_out, reason=built.reason, evidence=weigh(before))
+        evidence = weigh(before)
+        return MapOutcome(written=False, left_out=left_out, reason=built.reason, remedy=built.remedy, evidence=evidence)
     scenes = [built.map.scene, *(item.scene for item in built.further), *further]
     outcome = _written(work, scenes, left_out={**skipped, **built.left_out}, tell=tell)
     return replace(outcome, evidence=weigh(scenes), moved=None if first is None else farthest_move(first, scenes[0]))

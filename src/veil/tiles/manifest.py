@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.codebooks.compression import Pca
-from veil.errors import FileFormatError, VeilError
+from veil.errors import FileFormatError, Remedy, VeilError
 from veil.geometry.georeference import Georeference
 from veil.geometry.place_records import place_facts, place_of
 from veil.space import Space
@@ -128,7 +128,7 @@ def decode_manifest(text: bytes, binary: bytes) -> Manifest:
             raise ValueError("its parts are not those that were written together")
         made = _manifest(facts, binary)
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError, VeilError) as error:
-        raise FileFormatError(f"this is no manifest of tiles ({error}); get it again, or run `veil tiles cut`") from None
+        raise FileFormatError(f"this is no manifest of tiles ({error})", remedy=Remedy("renew", "tiles")) from None
     return made
 
 

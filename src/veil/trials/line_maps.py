@@ -19,15 +19,8 @@ from veil.features import Features
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_centers, pairwise_rotation_deg, pose_error
-from veil.mapping.lines import (
-    LineMap,
-    LineMapOptions,
-    LineView,
-    MatchGraph,
-    NoLineMap,
-    map_from_lines,
-    match_graph,
-)
+from veil.mapping import NoMap
+from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
 from veil.mapping.lines.problem import MappingProblem, mapping_problem
 from veil.mapping.lines.reconstruction import Reconstruction, line_distances
 from veil.matching import Matches
@@ -89,7 +82,7 @@ def map_lines(
         aligned_share=float(np.mean([view.lines.aligned.mean() for view in views.values()])),
         seconds=seconds,
     )
-    if isinstance(found, NoLineMap):
+    if isinstance(found, NoMap):
         return replace(base, reason=found.reason)
     problem = mapping_problem(views, graph, found.tracks)
     reconstruction = _reconstruction(problem, found)

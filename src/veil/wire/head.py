@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from veil.errors import InputError, WireError
+from veil.errors import InputError, Remedy, WireError
 from veil.geometry.camera import MODELS, Camera
 from veil.geometry.intrinsics import checked_camera
 from veil.space import NORMALIZATIONS, Space
@@ -119,7 +119,7 @@ def read_head(message: bytes) -> Head:
     """Header of `message`, which must be at least as long as one. Raises WireError for fields that no message may have."""
     head = Head(*_HEAD.unpack_from(message))
     if head.magic != MAGIC:
-        raise WireError("this is not a veil message; give a file that `veil privatize` wrote")
+        raise WireError("this is not a veil message", remedy=Remedy("make", "messages"))
     if head.version != VERSION:
         raise WireError(f"message version {head.version} is not supported (this veil reads {VERSION}); update veil")
     if not 1 <= head.kind <= _LAST_KIND or head.item_bytes not in ((0,) if head.has_words else (2, 4)):

@@ -85,7 +85,7 @@ def test_positions_by_chance_give_nothing_and_the_verdict_says_which() -> None:
 @pytest.mark.parametrize(
     ("message", "scene", "why"),
     [
-        (upload(), None, "--map"),
+        (upload(), None, "no map of the place"),
         (upload(), replace(SCENE, measured_down=None), "no gravity"),
         (upload(gravity=False), SCENE, "gravity was not sent"),
     ],

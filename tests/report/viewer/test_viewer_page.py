@@ -9,13 +9,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from veil.cli.remedies import phrase
 from veil.errors import InputError, RangeError
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.report.viewer.content import Known, Limits, Recovered, ShownImage, View, view_of_scene
 from veil.report.viewer.packing import mean_colors, packed_points
 from veil.report.viewer.page import page
-from veil.report.viewer.records import ASKS_ATTACK, ASKS_DEVICE
 from worlds import camera, generator
 from worlds.map_scenes import KINDS, planted_map
 from worlds.view_pages import ReadPage, read_page
@@ -249,7 +249,10 @@ def test_the_device_and_attacks_enter_only_when_they_are_given() -> None:
     view = view_of_scene(scene, "planted")
     bare = read_page(page(view).html)
     assert set(bare.arrays) == {"places", "keypoints", "seen"} and bare.record["pictures"] == []
-    assert bare.record["facts"]["device"] == [ASKS_DEVICE] and bare.record["facts"]["attack"] == [ASKS_ATTACK]
+    asks_device = "Nothing that only the device knows is in this page; give ViewOptions(device=...)."
+    asks_attack = "No attack is in this page; give ViewOptions(report=...)."
+    assert bare.record["facts"]["device"] == [asks_device] and bare.record["facts"]["attack"] == [asks_attack]
+    assert "give photographs and features.h5 with --images." in page(view, say=phrase).html
     assert all(image["photograph"] is None and image["knownCount"] == 0 for image in bare.record["images"])
     name = view.images[1].name
     red = np.full((48, 64, 3), (200, 0, 0), dtype=np.uint8)

@@ -54,7 +54,7 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
         (tmp_path / name).write_bytes(data)
         with pytest.raises(FileFormatError):
             read_learned_model(tmp_path / name)
-    with pytest.raises(FileFormatError, match="veil lab train attacks"):
+    with pytest.raises(FileFormatError, match="make the networks of attacks"):
         read_learned_model(tmp_path / "missing.npz")
     with np.load(model) as stored:
         arrays = dict(stored)

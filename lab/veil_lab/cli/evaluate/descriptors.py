@@ -12,6 +12,7 @@ import numpy as np
 
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, at_least, say
+from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.sampling import WordTraining
 from veil.errors import FileFormatError, InputError
@@ -88,7 +89,7 @@ def usable(names: Sequence[Extractor]) -> Descriptors:
         try:
             networks[name] = _network(name)
         except (InputError, FileFormatError) as error:
-            left_out[name] = str(error)
+            left_out[name] = advised(error)
     if not networks:
         raise InputError("; ".join(left_out.values()))
     return Descriptors(networks=networks, left_out=left_out)

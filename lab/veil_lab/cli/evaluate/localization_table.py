@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 
 from veil.cli.common import explain, say, say_table, write_json
+from veil.cli.remedies import advised
 from veil.errors import InputError
 from veil.features import Features
 from veil.pipelines.descriptor_books import DescriptorBooks
@@ -97,7 +98,7 @@ def _rows(
     try:
         folds = folds_of(scene, features[scene.name], arguments)
     except InputError as error:
-        return str(error)
+        return advised(error)
     strangers = false_queries(others, features, folds, arguments)
     named = {books.name: books.codebook}
     trials = list(trials_of(scene.name, folds, settings, strangers, named, books, arguments))

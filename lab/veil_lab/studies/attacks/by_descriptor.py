@@ -37,8 +37,8 @@ from veil_lab.studies.attacks.descriptor_material import DescribedPhotographs, S
 # Why an attack is not run.
 NO_GRID = "float descriptors of full precision lie on no grid; the row of 8 bits has the same attack where they do"
 EIGHT_BITS = "these descriptors have 8 bits as they are"
-NO_DENSITY = "needs a learned density, which is trained for the hardened form alone, and with --learn"
-NO_MAP = "needs a map of the place, which photographs of different places do not give; see `veil evaluate forms`"
+NO_DENSITY = "needs a learned density, which is trained for the hardened form alone, and where it is asked for"
+NO_MAP = "needs a map of the place, which photographs of different places do not give: the study of forms has one"
 NO_VIEW = "needs a second view of the photograph"
 SECRET_POOL = "the pool of decoys is the client's secret; the row below has it known"
 

@@ -1,8 +1,7 @@
 """Pictures for forged queries, which should get no pose, and for hard true queries, which should get one.
 
-They are those of `veil evaluate queries --forged`. Functions take gray pixels (rows, columns, 8 bits), and a generator where
-something is drawn, and return gray pixels or features; nothing here is released. A forgery is seen by the camera of the
-photograph whose size it has.
+Functions take gray pixels (rows, columns, 8 bits), and a generator where something is drawn, and return gray pixels or
+features; nothing here is released. A forgery is seen by the camera of the photograph whose size it has.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Forged queries, made to deceive localization, and hard true ones: the queries of `veil evaluate queries --forged`.
+"""Forged queries, made to deceive localization, and hard true ones.
 
 Forged queries are photographs of other places and of the place itself on walls, screens and in collages, repeated textures,
 text, foliage, buildings under an empty sky, and the place's own features at positions where they were not seen; no answer but

@@ -9,6 +9,7 @@ from veil.attacks.attack import Attempt
 from veil.attacks.claims import CannotRun, Estimates
 from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import Target
+from veil.errors import Remedy
 from veil.forms import Points, Subspaces
 from veil.localization.by_distance import LocalizeOptions, NoPose, localize
 from veil.scene import Scene
@@ -22,7 +23,7 @@ def matched_attack(target: Target) -> Attempt:
     """
     form, image, scene = target.form, target.image, target.knowledge.scene
     if scene is None:
-        raise CannotRun("no map of the place was given (--map)")
+        raise CannotRun("no map of the place was given", remedy=Remedy("give", "Attacker.where"))
     seen = image.keypoints if image.lines is None else image.lines
     if seen is None or image.camera is None:
         raise CannotRun("the release has neither positions nor lines, so that no map can tell which matches are right")

@@ -23,7 +23,7 @@ from veil.attacks.claims import CannotRun, Estimates, undecided
 from veil.attacks.intersection.several_releases import NONE_GIVEN, repeats
 from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import ReleasedImage, Target
-from veil.errors import RangeError
+from veil.errors import RangeError, Remedy
 from veil.forms import Points, Subspaces
 from veil.geometry.robust.two_view import TwoView, log10_chance
 from veil.matching.neighbors import Matches, MatchOptions, match
@@ -31,7 +31,7 @@ from veil.matching.ratio import WRONG_SHARE, chance_ratio
 
 VIEWS = "releases of other photographs of the same place"
 PHOTOGRAPHS = "raw photographs of the same place"
-NO_PHOTOGRAPHS = "no photographs of the place were given (--place-photographs)"
+NO_PHOTOGRAPHS = "no photographs of the place were given"
 NOTE = "{} of {} views match; {} of {} features do: whoever matches a feature learns it, by design"
 # Share of wrong matches that passes the ratio test where no positions verify matches.
 DISTINCT_SHARE = 0.03
@@ -86,7 +86,7 @@ def matched_views(target: Target, options: ViewOptions | None = None) -> Attempt
         if place not in repeats(target)
     ]
     if not views:
-        raise CannotRun(NONE_GIVEN)
+        raise CannotRun(NONE_GIVEN, remedy=Remedy("give", "Attacker.others"))
     return _attempt("matched views", target, views, options or ViewOptions())
 
 
@@ -94,7 +94,7 @@ def matched_photographs(target: Target, options: ViewOptions | None = None) -> A
     """Estimates of the descriptors from raw photographs of the place. Raises CannotRun if there is none."""
     public, space = target.knowledge.codebook, target.form.space
     if not target.knowledge.place:
-        raise CannotRun(NO_PHOTOGRAPHS)
+        raise CannotRun(NO_PHOTOGRAPHS, remedy=Remedy("give", "Attacker.place"))
     views = [
         View(
             form=photograph.points if public is None else public.compression.into_space(photograph.points, space),
@@ -119,7 +119,7 @@ def _attempt(name: str, target: Target, views: Sequence[View], options: ViewOpti
     matched = int(estimates.decided.sum())
     notes = [NOTE.format(used, len(done), matched, len(target.rows))]
     if len(done) < len(views):
-        notes.append(f"{len(views) - len(done)} further views were not matched for want of time (--max-seconds)")
+        notes.append(f"{len(views) - len(done)} further views were not matched for want of time")
     return Attempt(
         label=name,
         rows=target.rows,

@@ -20,7 +20,7 @@ from veil.attacks.claims import CannotRun, NamedWords
 from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.words.posterior import LARGEST_EPSILON, Beliefs, descriptors
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError, RangeError
+from veil.errors import InputError, RangeError, Remedy
 from veil.forms import Points, Subsets
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
@@ -188,9 +188,9 @@ def votes_attack(target: Target) -> Attempt:
         if isinstance(other.form, Subsets) and other.form.dictionary == form.dictionary and other.keypoints is not None
     ]
     if scene is None:
-        raise CannotRun("no map of the place was given (--map)")
+        raise CannotRun("no map of the place was given", remedy=Remedy("give", "Attacker.where"))
     if not others:
-        raise CannotRun("no other release of this kind was given (--against)")
+        raise CannotRun("no other release of this kind was given", remedy=Remedy("give", "Attacker.others"))
     if image.keypoints is None:
         raise CannotRun("positions are hidden in lines, so that no map links features")
     with target.timer() as clock:

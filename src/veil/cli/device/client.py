@@ -31,8 +31,9 @@ from veil.cli.device.asked_protection import (
 from veil.cli.device.client_connection import add_action, connected
 from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import add_extractor, with_camera
+from veil.cli.remedies import advised
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
-from veil.errors import VeilError
+from veil.errors import VeilError, remedies_of
 from veil.extraction import DETECTORS, extract
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
@@ -135,7 +136,7 @@ def _contribute(arguments: argparse.Namespace) -> int:
                     row |= {"state": item.state, "reason": item.reason}
                     say(arguments, f"{row['name']}: {item.state}" + (f": {item.reason}" if item.reason else ""))
             if status.result.get("reason"):
-                say(arguments, str(status.result["reason"]))
+                say(arguments, advised(str(status.result["reason"]), remedies_of(status.result.get("remedy"))))
     write_json(arguments.json, {"contributions": rows}, private=True)
     return EXIT_OK
 
@@ -164,8 +165,8 @@ def _localize(arguments: argparse.Namespace) -> int:
                 center = " ".join(f"{value:.4f}" for value in pose.center)
                 say(arguments, f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches")
             else:
-                rows.append({"name": name, "status": "no pose", "reason": found.reason})
-                say(arguments, f"{name}: no pose: {found.reason}")
+                rows.append({"name": name, "status": "no pose", "reason": advised(found.reason, found.remedy)})
+                say(arguments, f"{name}: no pose: {advised(found.reason, found.remedy)}")
     write_json(arguments.json, {"queries": rows}, private=True)
     return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
 
@@ -233,7 +234,7 @@ def _verify(arguments: argparse.Namespace) -> int:
                 raise
             except (VeilError, ValueError) as error:
                 failed += 1
-                tell(f"veil: {path}: {error}")
+                tell(f"veil: {path}: {advised(error)}")
     write_json(arguments.json, {"verified": len(arguments.receipts) - failed, "failed": failed}, private=True)
     return EXIT_ERROR if failed else EXIT_OK
 

@@ -18,6 +18,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.remedies import advised
 from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
@@ -147,8 +148,8 @@ def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) ->
             found = extract(picture, arguments.descriptor, options, network)
         except VeilError as error:
             if arguments.strict or len(pictures) == 1:
-                raise type(error)(str(error) if str(path) in str(error) else f"{path}: {error}") from None
-            skipped[name] = str(error)
+                raise error.at(path) from None
+            skipped[name] = advised(error)
             continue
         yield name, found
 

@@ -21,6 +21,7 @@ from veil.cli.common import (
 )
 from veil.cli.device.extract import with_camera
 from veil.cli.device.gravity_answers import Answer, edges_of, told_by_table, weighed
+from veil.cli.remedies import advised
 from veil.errors import InputError, VeilError
 from veil.files.gravity import require_names, write_gravity
 from veil.files.maker_notes import gravity_from_exif
@@ -139,7 +140,7 @@ def _from_exif(path: Path) -> Gravity | NoGravity | None:
     try:
         return gravity_from_exif(path)
     except VeilError as error:
-        return NoGravity(reason=str(error))
+        return NoGravity(reason=error.cause, remedy=error.remedy)
 
 
 def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
@@ -155,7 +156,7 @@ def _draw(arguments: argparse.Namespace, path: Path, answer: Answer) -> None:
 def _told(answer: Answer) -> str:
     if isinstance(answer.found, NoGravity):
         earlier = f"exif: {answer.note}; {answer.source}: " if answer.note else ""
-        return f"no gravity: {earlier}{answer.found.reason}"
+        return f"no gravity: {earlier}{advised(answer.found.reason, answer.found.remedy)}"
     x, y, z = answer.found.direction
     sigma = "" if answer.found.sigma_deg is None else f" +- {answer.found.sigma_deg:.1f} deg"
     note = f" ({answer.note})" if answer.note else ""
@@ -165,7 +166,7 @@ def _told(answer: Answer) -> str:
 def _row(answer: Answer) -> dict:
     row: dict = {"name": answer.name, "source": answer.source, "note": answer.note}
     if isinstance(answer.found, NoGravity):
-        return row | {"status": "no gravity", "reason": answer.found.reason}
+        return row | {"status": "no gravity", "reason": advised(answer.found.reason, answer.found.remedy)}
     row |= {"status": "found", "down": answer.found.direction.tolist(), "sigma_deg": answer.found.sigma_deg}
     if answer.vertical is not None:
         row |= {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}

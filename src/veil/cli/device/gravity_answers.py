@@ -11,6 +11,7 @@ import numpy as np
 
 from veil.cli.common import progress, say
 from veil.cli.device.extract import is_calibrated, with_camera
+from veil.cli.remedies import advised
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.accelerometers import read_accelerometer
 from veil.files.gravity import holds_gravity, read_gravity_readings
@@ -76,7 +77,9 @@ def edges_of(path: Path, camera: str | None) -> Edges:
     try:
         picture = with_camera(read_picture(path), camera, path)
     except VeilError as error:
-        return Edges(answer=NoGravity(reason=str(error)), check=None, segments=np.zeros((0, 2, 2)), pixel=1.0)
+        return Edges(
+            answer=NoGravity(reason=error.cause, remedy=error.remedy), check=None, segments=np.zeros((0, 2, 2)), pixel=1.0
+        )
     segments, pixel = normalized_segments(picture)
     options = VerticalOptions(focal_spread=focal_spread(picture.camera, calibrated=is_calibrated(camera, path)))
     found = check = vertical_from_segments(segments, pixel, options)
@@ -96,10 +99,12 @@ def weighed(name: str, source: str, sensor: Gravity | NoGravity | None, edges: E
     """The answer from a sensor's reading and edges: the more exact of both if they agree, else the one that is not wrong."""
     seen = edges.answer
     if not isinstance(sensor, Gravity):
-        note = sensor.reason if sensor else None
+        note = advised(sensor.reason, sensor.remedy) if sensor else None
         if isinstance(seen, Vertical):
             return _by_edges(name, seen, note)
-        return Answer(name=name, source="vanishing-point", found=seen, note=note if note != seen.reason else None)
+        return Answer(
+            name=name, source="vanishing-point", found=seen, note=note if note != advised(seen.reason, seen.remedy) else None
+        )
     if edges.check is None:
         return Answer(name=name, source=source, found=sensor, note="not checked: no vertical edges are to be seen")
     check = cross_checked(sensor, edges.check, edges.support(sensor))
@@ -115,7 +120,9 @@ def weighed(name: str, source: str, sensor: Gravity | NoGravity | None, edges: E
         said = f"{apart}: the sensor is wrong, {check.why}"
         if isinstance(seen, Vertical):
             return replace(_by_edges(name, seen, said), check=check)
-        return Answer(name=name, source=source, check=check, found=NoGravity(reason=f"{said}; {seen.reason}"))
+        return Answer(
+            name=name, source=source, check=check, found=NoGravity(reason=f"{said}; {seen.reason}", remedy=seen.remedy)
+        )
     reason = f"{apart}, and which is wrong cannot be told: {check.why}; give --from {source} or vanishing-point"
     return Answer(name=name, source=source, check=check, found=NoGravity(reason=reason))
 

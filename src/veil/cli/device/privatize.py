@@ -17,6 +17,7 @@ from veil.cli.device.asked_protection import (
     fitting,
     require_consistent,
 )
+from veil.cli.remedies import phrase
 from veil.errors import VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import count_images, read_features
@@ -97,6 +98,7 @@ def _privatize(arguments: argparse.Namespace) -> int:
             write_bytes(arguments.output / f"{made.released_as}.veil", made.message)
             rows.append(_row(name, made, descriptors))
             notes |= dict.fromkeys(made.notes)
+            notes |= dict.fromkeys(f"note: {phrase(remedy)}" for remedy in made.made.remedy)
             if gravity and name not in gravity:
                 notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
     except VeilError:

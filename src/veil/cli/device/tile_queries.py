@@ -12,6 +12,7 @@ import numpy as np
 
 from veil.cli.common import EXIT_NO_POSE, EXIT_OK, quiet_colmap, say, tell, tell_skipped, write_json
 from veil.cli.device.extract import with_camera
+from veil.cli.remedies import advised
 from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.client.tile_access import TileExit, open_tiles
 from veil.errors import InputError, VeilError
@@ -141,7 +142,7 @@ def _features(arguments: argparse.Namespace, space: Space, skipped: dict[str, st
             except VeilError as error:
                 if arguments.strict or alone:
                     raise
-                skipped[name] = str(error)
+                skipped[name] = advised(error)
 
 
 def promise(guarantee: FetchGuarantee) -> str:

@@ -34,6 +34,7 @@ from veil.cli.privacy.audit_table import say_outcome
 from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
+from veil.cli.remedies import phrase
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
@@ -216,7 +217,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     outcome = audited.outcome
     shown = _shown(list(audited.examined), originals, list(outcome.pictures))
     # With originals, the page shows photographs, and both tell how near an attack came to what did not leave the device.
-    made, private = page(outcome, shown=shown, seconds=time.perf_counter() - start), originals is not None
+    made, private = page(outcome, shown=shown, seconds=time.perf_counter() - start, say=phrase), originals is not None
     write_text(arguments.output, made, private=private)
     write_json(arguments.json, outcome.as_json() | {"skipped": skipped}, private=private)
     if str(arguments.json) != "-":

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from veil.audit.audit_result import Outcome
 from veil.audit.finding import Finding
 from veil.cli.common import explain, say_table
+from veil.cli.remedies import advised, phrase
 from veil.report.tables import Name, Remark, Row, Table, interval, numbers, percent
 
 
@@ -27,7 +28,7 @@ def _row(finding: Finding) -> Row:
     """The row of an attack; what it could not do is a remark."""
     score, recovered = finding.score, finding.recovered
     if finding.skipped:
-        return Remark(labels=(finding.attack,), text=f"not run: {finding.skipped}")
+        return Remark(labels=(finding.attack,), text=f"not run: {advised(finding.skipped, finding.remedy)}")
     if recovered is None:
         return Remark(labels=(finding.attack,), text="; ".join(finding.notes))
     exact = None if score is None or score.exact is None else score.exact.value
@@ -56,7 +57,7 @@ def _sentences(outcome: Outcome) -> Iterator[str]:
         yield f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)"
     for names, why in outcome.told_not_looked_at:
         yield f"nothing to look at for {names}: {why}"
-    yield from outcome.told_time[int(not any(finding.cut_short for finding in outcome.findings)) :]
+    yield from outcome.told_time(phrase)[int(not any(finding.cut_short for finding in outcome.findings)) :]
     for breach in outcome.breaches:
         yield f"broken rule {breach.rule}: {breach.why}"
-    yield str(outcome.verdict)
+    yield advised(str(outcome.verdict), outcome.verdict.remedy)

@@ -11,6 +11,7 @@ import numpy as np
 from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
 from veil.cli.common import EXIT_OK, Bar, report, say, tell_skipped, write_json
 from veil.cli.privacy.originals import Originals, read_place_photographs
+from veil.cli.remedies import phrase
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.inverters import bundled_inverter, read_weights
@@ -47,7 +48,7 @@ def audited_tiles(arguments: argparse.Namespace) -> int:
             pictured=arguments.pictures,
             progress=bar,
         )
-    write_text(arguments.output, page(found, seconds=time.perf_counter() - start))
+    write_text(arguments.output, page(found, seconds=time.perf_counter() - start, say=phrase))
     write_json(arguments.json, found.as_json() | {"skipped": skipped})
     for line in described(found):
         say(arguments, line)

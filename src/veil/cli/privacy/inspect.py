@@ -11,6 +11,7 @@ from pathlib import Path
 
 from veil.audit.measured_forms import MeasuredForm
 from veil.cli.common import EXIT_ERROR, EXIT_OK, add_command, add_json, say, tell_skipped, write_json
+from veil.cli.remedies import advised
 from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
 from veil.files.client import read_ledger
@@ -105,7 +106,7 @@ def _inspect(arguments: argparse.Namespace) -> int:
         try:
             found[str(path)] = _facts(path)
         except VeilError as error:
-            skipped[str(path)] = str(error)
+            skipped[str(path)] = advised(error)
     tell_skipped(skipped)
     write_json(arguments.json, {"files": found, "skipped": skipped})
     for name, facts in found.items():

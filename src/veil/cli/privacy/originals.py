@@ -10,6 +10,7 @@ import numpy as np
 
 from veil.cli.common import progress
 from veil.cli.device.extract import with_camera
+from veil.cli.remedies import advised
 from veil.errors import InputError, VeilError
 from veil.extraction import EXTRACTORS, extract
 from veil.extraction.picture import Picture
@@ -65,7 +66,7 @@ def read_place_photographs(paths: Sequence[Path], space: Space, skipped: dict[st
             except VeilError as error:
                 if strict:
                     raise
-                skipped[name] = str(error)
+                skipped[name] = advised(error)
     if not features:
         raise InputError("no features were found in the photographs; give others with --images")
     return Originals(features=features, paths=pictures)

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, report, say, write_json
+from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -132,7 +133,10 @@ def index_large(
     try:
         _index_points(arguments, where, bundled_codebook(scene.space.descriptor), threads=threads, shown=shown, known=known)
     except SpaceError as error:
-        say(arguments, f"no index for queries by distance, which match with all images: {error}; see `veil index --dictionary`")
+        say(
+            arguments,
+            f"no index for queries by distance, which match with all images: {advised(error)}; see `veil index --dictionary`",
+        )
 
 
 @cache

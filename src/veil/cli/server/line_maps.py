@@ -45,7 +45,7 @@ def map_messages(
     with matching_work(arguments, loaded) as work:
         built = map_lines(loaded, options=options, add_to=add_to, unfinished=checkpoints, work=work, steps=Bar)
         if isinstance(built, NoMap):
-            raise InputError(f"no map: {built.reason}; {LINES_HELP}")
+            raise InputError(f"no map: {built.reason}; {LINES_HELP}", remedy=built.remedy)
         models = [built.map, *built.further, *further_models(arguments.add_to)]
         output.write(arguments, [item.scene for item in models], add_to)
         _tell(arguments, built, len(loaded) + (len(add_to.scene.images) if add_to else 0), skipped)

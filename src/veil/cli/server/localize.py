@@ -24,6 +24,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.tile_queries import add_tile_arguments, localize_in_fetched, map_or_tiles
+from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map import add_matching, matching_options
 from veil.cli.server.matcher_arguments import asks_for_network, load_matcher
@@ -153,7 +154,7 @@ def _localize(arguments: argparse.Namespace) -> int:
             except InputError as error:  # of another space or dictionary, or lines without gravity
                 if arguments.strict or len(arguments.queries) == 1:
                     raise
-                skipped[name] = str(error)
+                skipped[name] = advised(error)
                 continue
             rows.append(pose_row(name, found, time.perf_counter() - start))
             say(arguments, pose_line(name, found))

@@ -20,6 +20,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.remedies import advised
 from veil.cli.server.map_gravity import gravity_facts, say_gravity
 from veil.cli.server.map_writing import further_models, map_output
 from veil.cli.server.matcher_arguments import add_matcher_arguments, asks_for_network, load_matcher
@@ -239,7 +240,7 @@ def _map(arguments: argparse.Namespace) -> int:
     if isinstance(built, NoMap):
         write_json(arguments.json, {**_no_map_facts(images, built), "skipped": uploads.skipped})
         say_left_out(arguments, built.left_out)
-        raise InputError(f"no map: {built.reason}")
+        raise InputError(f"no map: {built.reason}", remedy=built.remedy)
     return 0
 
 
@@ -298,4 +299,5 @@ def _map_ratio(arguments: argparse.Namespace) -> float | None:
 
 def _no_map_facts(images: int, no_map: NoMap) -> dict:
     check = no_map.check and no_map.check.as_json()
-    return {"images": images, "registered": 0, "reason": no_map.reason, "left_out": dict(no_map.left_out), "check": check}
+    reason = advised(no_map.reason, no_map.remedy)
+    return {"images": images, "registered": 0, "reason": reason, "left_out": dict(no_map.left_out), "check": check}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from veil.cli.remedies import advised
 from veil.localization.by_distance import Localization, NoPose
 
 
 def pose_row(name: str, found: Localization | NoPose, seconds: float) -> dict:
     """The JSON record of the answer to one query."""
     if isinstance(found, NoPose):
-        return {"name": name, "status": "no pose", "reason": found.reason, "seconds": seconds}
+        return {"name": name, "status": "no pose", "reason": advised(found.reason, found.remedy), "seconds": seconds}
     return {
         "name": name,
         "status": "localized",
@@ -29,7 +30,7 @@ def pose_row(name: str, found: Localization | NoPose, seconds: float) -> dict:
 def pose_line(name: str, found: Localization | NoPose) -> str:
     """The answer to one query as a line for people."""
     if isinstance(found, NoPose):
-        return f"{name}: no pose: {found.reason}"
+        return f"{name}: no pose: {advised(found.reason, found.remedy)}"
     center = " ".join(f"{value:.4f}" for value in found.cam_from_world.center)
-    told = f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches"
-    return f"{told}, turn known to {found.turn_deviation_deg:.2f} deg"
+    line = f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches"
+    return f"{line}, turn known to {found.turn_deviation_deg:.2f} deg"

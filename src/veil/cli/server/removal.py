@@ -53,7 +53,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     forget = forgetting(arguments.matches) if arguments.matches else None
     receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output, forget=forget)
     if isinstance(receipt, NoMap):
-        raise InputError(f"nothing was removed: {receipt.reason}")
+        raise InputError(f"nothing was removed: {receipt.reason}", remedy=receipt.remedy)
     write_json(arguments.json, receipt.as_json())
     _tell(arguments, receipt)
     return 0

@@ -15,10 +15,7 @@ from veil.geometry.camera import FRAME_SLACK, Camera, half_extent
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
 
 # docs/theory/mapping.md#lines-of-two-halves
-HALVES = (
-    "the lines of {} hang on the halves of the picture (convergent or parallel); a map of them may be wrong without notice. "
-    "Map random lines (`veil privatize --lines --gravity`), or positions"
-)
+HALVES = "the lines of {} hang on the halves of the picture (convergent or parallel); a map of them may be wrong without notice"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.errors import Say
 from veil.report.viewer.content import Limits, ShownImage, View
 from veil.report.viewer.packing import PackedArray, array, packed_images, packed_points
 from veil.report.viewer.records import Pictures, record
@@ -41,17 +42,17 @@ class Page:
     recovered: int
 
 
-def page(view: View, limits: Limits | None = None) -> Page:
+def page(view: View, limits: Limits | None = None, *, say: Say = str) -> Page:
     """The self-contained HTML page of a view: nothing in it is fetched, and its policy forbids it.
 
-    Names are data and never become markup. Memory and size are bounded by `limits`.
+    Names are data and never become markup. Memory and size are bounded by `limits`. `say` turns a remedy into a phrase.
     """
     limits = limits or Limits()
     view = replace(view, images=[_placed(image) for image in view.images])
     points = packed_points(view.points, limits.points)
     images = packed_images(view.images, points, len(view.points), limits)
     pictures = Pictures(view, images.images, limits)
-    head, arrays = record(view, points, images, pictures)
+    head, arrays = record(view, points, images, pictures, say)
     return Page(
         html=_html(view, head, [array("places", points.values), *images.arrays, *arrays]),
         points=len(points.kept),

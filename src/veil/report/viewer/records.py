@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
+from veil.errors import Remedy, Say, sentence
 from veil.report.viewer.content import Limits, ShownImage, View
 from veil.report.viewer.packing import (
     PackedArray,
@@ -23,11 +24,7 @@ from veil.report.viewer.packing import (
     photograph_colors,
 )
 
-ASKS_DEVICE = "Nothing that only the device knows is in this page. Give it with --images photographs/ features.h5."
-ASKS_ATTACK = (
-    "No attack is in this page. Run one: veil audit upload/ --images features.h5 photographs/ -o audit.html, and give it with "
-    "--report audit.html."
-)
+NO_DEVICE, NO_ATTACK = "nothing that only the device knows is in this page", "no attack is in this page"
 # An ellipsoid that holds the center with 95 % is drawn at least so long, in cameras: else it is enlarged, and the page says so.
 LEAST_RING, MOST_ENLARGED, SIGMAS = 0.4, 10_000, 2.8
 
@@ -70,9 +67,13 @@ class Pictures:
 
 
 def record(
-    view: View, points: PackedPoints, images: PackedImages, pictures: Pictures
+    view: View, points: PackedPoints, images: PackedImages, pictures: Pictures, say: Say = str
 ) -> tuple[dict[str, Any], list[PackedArray]]:
-    """The page's record, and the arrays of colors and true positions."""
+    """The page's record, and the arrays of colors and true positions; `say` turns a remedy into a phrase."""
+    absent = {
+        "device": _sentence(NO_DEVICE, Remedy("give", "ViewOptions.device"), say),
+        "attack": _sentence(NO_ATTACK, Remedy("give", "ViewOptions.report"), say),
+    }
     poses = [image.cam_from_world for image in images.images if image.cam_from_world is not None]
     centers = np.array([pose.center - points.origin for pose in poses]).reshape(-1, 3)
     reach = max(points.extent, 0.5 * float(np.linalg.norm(np.ptp(centers, axis=0))) if len(centers) else 0.0) or 1.0
@@ -100,11 +101,17 @@ def record(
         "pyramid": pyramid,
         "enlarged": _enlarged(images.images, pyramid),
         "gallery": not len(points.kept) and not poses,
-        "facts": _facts(view, points, images, pictures),
-        "absent": {"device": ASKS_DEVICE, "attack": ASKS_ATTACK},
+        "facts": _facts(view, points, images, pictures, absent),
+        "absent": absent,
         **_outlook(view, centers, poses),
     }
     return head, arrays
+
+
+def _sentence(cause: str, remedy: Remedy, say: Say) -> str:
+    """The cause and the remedy as a sentence with its capital and its period."""
+    told = sentence(cause, (remedy,), say)
+    return f"{told[0].upper()}{told[1:]}."
 
 
 def _known(view: View, images: Sequence[ShownImage]) -> tuple[np.ndarray, list[int], list[int]]:
@@ -197,8 +204,10 @@ def _outlook(view: View, centers: np.ndarray, poses: Sequence[Any]) -> dict[str,
     return {"up": up.tolist(), "back": back.tolist(), "turn": 0.45, "tilt": 0.33}
 
 
-def _facts(view: View, points: PackedPoints, images: PackedImages, pictures: Pictures) -> dict[str, list[str]]:
-    """Sentences about what each of the three has; the first of each stands in the page's head."""
+def _facts(
+    view: View, points: PackedPoints, images: PackedImages, pictures: Pictures, absent: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Sentences about what each of the three has, or how it is had; the first of each stands in the page's head."""
     server = list(view.of_server)
     if len(points.kept):
         server.append(f"Points of this page are within {points.error:.1g} of those of the map, in its units.")
@@ -213,7 +222,7 @@ def _facts(view: View, points: PackedPoints, images: PackedImages, pictures: Pic
     few = [f"{pictures.left_out:,} pictures are left out of this page."] if pictures.left_out else []
     names = {image.name for image in images.images}
     known, drawn = sorted(names & set(view.known)), sorted(names & set(view.recovered))
-    device = [ASKS_DEVICE]
+    device = [absent["device"]]
     if known:
         true = sum(view.known[name].keypoints is not None for name in known)
         given = [f"the photographs of {len(pictures.photographs)}"] if pictures.photographs else []
@@ -223,7 +232,7 @@ def _facts(view: View, points: PackedPoints, images: PackedImages, pictures: Pic
             "Keep it where the photographs may be. Points have the colors of the photographs.",
             *few,
         ]
-    attack = [ASKS_ATTACK]
+    attack = [absent["attack"]]
     if drawn:
         attack = [
             f"Pictures that attacks drew of {len(drawn)} of {len(images.images)} images, from what the server has of them.",

@@ -61,7 +61,7 @@ async function connect() {
     server.keepToken();
     part("token-form").hidden = true;
     if (found.length === 0) {
-      throw new Error("The token may use no map that takes queries in words. `veil serve --demo` makes one.");
+      throw new Error("The token may use no map that takes queries in words. A demo server makes one.");
     }
     now.maps = found;
     part("map").replaceChildren(...found.map((map) => new Option(map.name, map.map)));

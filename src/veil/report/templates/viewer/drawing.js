@@ -118,7 +118,7 @@ export class Drawing {
     const count = places.length / 3;
     const gl = canvas.getContext("webgl2", { alpha: false, antialias: false, powerPreference: "high-performance" });
     if (gl === null) {
-      throw new Error("This browser has no WebGL2, which draws the points. Use a newer one, or export the map: veil view MAP --export ply");
+      throw new Error("This browser has no WebGL2, which draws the points. Use a newer one, or export the map as PLY");
     }
     Object.assign(this, { canvas, gl, count, low, stride, coarse: false });
     this.points = program(gl, POINTS);

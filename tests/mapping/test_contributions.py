@@ -8,8 +8,7 @@ from veil.features import Features
 from veil.forms import Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
-from veil.mapping.resemblance import copied_share, degenerate, in_the_same_place
-from veil.mapping.sightings import COMMON, Sighting, common_points, sightings
+from veil.mapping.contributions import COMMON, Sighting, common_points, copied_share, degenerate, in_the_same_place, sightings
 from veil.matching.neighbors import Matches
 from veil.mechanisms.profile import hardened
 from veil.scene import MappedImage, Scene

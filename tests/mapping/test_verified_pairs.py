@@ -8,7 +8,7 @@ import numpy as np
 
 from veil.geometry.camera import as_colmap
 from veil.mapping import MapImage
-from veil.mapping.verified import with_dropped
+from veil.mapping.verification import with_dropped
 from veil.matching.neighbors import Matches
 from worlds import World, generator, world
 

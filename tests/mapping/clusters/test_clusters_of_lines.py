@@ -10,31 +10,27 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil.files.line_cluster_results import LineClusterResults
+from veil.files.cluster_results import OF_LINES, ClusterResults
 from veil.geometry.similarity import align_centers, pose_error
-from veil.mapping.lines import LineMap, LineView, MatchGraph, NoLineMap, clustered
-from veil.mapping.lines.clustered import (
-    ClusteredLineMap,
-    LineClusterTask,
-    map_lines_in_clusters,
-    one_after_another,
-    piece_of_lines,
-    shared_tracks,
-)
+from veil.mapping import NoMap
+from veil.mapping.clusters import of_lines
+from veil.mapping.clusters.joined_maps import ClusteredMap, RunAll, one_after_another
+from veil.mapping.clusters.of_lines import LineClusterTask, map_lines_in_clusters, piece_of_lines, shared_tracks
+from veil.mapping.clusters.view_graph import ClusterOptions
+from veil.mapping.lines import LineMap, LineView, MatchGraph
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import Tracks
-from veil.mapping.view_graph import ClusterOptions
 from veil.pairs.images import LoadedImage
 from veil.pairs.matching import MatchingWork
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.kept_clusters import keeping_lines, line_cluster_key
+from veil.pipelines.kept_clusters import keeping, line_cluster_key
 from veil.pipelines.line_mapping import map_lines
 from worlds.line_worlds import graph_of, line_images_of, views_of
 from worlds.streets import Street, street
 
 # Fewer seeds than usual are compared, for time; a street's first will do.
 OPTIONS = LineMapOptions(quads=1)
-Answer = LineMap | NoLineMap
+Answer = LineMap | NoMap
 Problem = tuple[Street, dict[str, LineView], MatchGraph]
 
 
@@ -69,13 +65,13 @@ def answers(problem: Problem) -> dict[str, tuple[LineClusterTask, Answer]]:
     joined = map_lines_in_clusters(
         views, graph, options=OPTIONS, clusters=ClusterOptions(size=10), run_all=run, progress=lambda *done: calls.append(done)
     )
-    assert isinstance(joined, ClusteredLineMap) and calls == [(k + 1, len(found)) for k in range(len(found))]
+    assert isinstance(joined, ClusteredMap) and calls == [(k + 1, len(found)) for k in range(len(found))]
     found["all"] = next(iter(found.values()))[0], joined.maps[0]
     assert len(joined.maps) == 1 and len(joined.clusters) == len(found) - 1 >= 2
     return found
 
 
-def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> clustered.RunAll:
+def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> RunAll[LineClusterTask, Answer]:
     """Runs no task: gives the maps that were made of the same clusters."""
 
     def run(_: object, items: Sequence[LineClusterTask]) -> Iterator[tuple[int, Answer]]:
@@ -109,17 +105,17 @@ def test_a_joined_map_that_is_doubted_stays_in_parts(
 ) -> None:
     """A broken twin of the last adjustment: its map is refused, the clusters' maps stay, and no image is in two."""
     _, views, graph = problem
-    real = clustered.extend_map
+    real = of_lines.extend_map
 
     def doubtful(*given: object, **more: object) -> LineMap:
         found = real(*given, **more)  # type: ignore[arg-type]
         return replace(found, check=replace(found.check, close=0.1))
 
-    monkeypatch.setattr(clustered, "extend_map", doubtful)
+    monkeypatch.setattr(of_lines, "extend_map", doubtful)
     found = map_lines_in_clusters(
         views, graph, options=OPTIONS, clusters=ClusterOptions(size=10), run_all=kept_answers(answers)
     )
-    assert isinstance(found, ClusteredLineMap) and len(found.maps) >= 2
+    assert isinstance(found, ClusteredMap) and len(found.maps) >= 2
     names = [name for item in found.maps for name in item.cam_from_world]
     assert len(names) == len(set(names)) >= 14
     assert any("cannot be trusted" in reason for reason in found.reasons)
@@ -139,7 +135,7 @@ def test_places_that_share_no_track_give_several_maps() -> None:
     found = map_lines_in_clusters(
         {**views, **other_views}, graph_of(counts, matches), options=OPTIONS, clusters=ClusterOptions(size=13)
     )
-    assert isinstance(found, ClusteredLineMap) and len(found.maps) == 2
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
     assert sorted({name[0] for name in item.cam_from_world} == {"x"} for item in found.maps) == [False, True]
 
 
@@ -162,13 +158,13 @@ def test_too_few_images_and_no_ties_are_refused(problem: Problem) -> None:
         map_lines_in_clusters({}, graph_of({}, {}))
     apart = graph_of({name: len(view.lines) for name, view in views.items()}, {})
     found = map_lines_in_clusters(views, apart)
-    assert isinstance(found, NoLineMap) and "overlap" in found.reason
+    assert isinstance(found, NoMap) and "overlap" in found.reason
     blind = {
         name: replace(view, lines=replace(view.lines, gravity=None, aligned=np.zeros(len(view.lines), dtype=bool)))
         for name, view in views.items()
     }
     found = map_lines_in_clusters(blind, graph, options=OPTIONS, clusters=ClusterOptions(size=10))
-    assert isinstance(found, NoLineMap) and "gravity" in found.reason
+    assert isinstance(found, NoMap) and "gravity" in found.reason
 
 
 @pytest.mark.slow
@@ -179,13 +175,13 @@ def test_kept_maps_are_those_that_were_made(answers: dict[str, tuple[LineCluster
 
     def mapper(item: LineClusterTask) -> Answer:
         runs.append(item.options.quads)
-        return made if item.options.quads == 1 else NoLineMap("dark")
+        return made if item.options.quads == 1 else NoMap("dark")
 
     other = replace(task, options=LineMapOptions(quads=3))
     for _ in range(2):
-        run_all = keeping_lines(LineClusterResults(tmp_path), one_after_another)
+        run_all = keeping(ClusterResults(tmp_path, OF_LINES), one_after_another, line_cluster_key)
         found = dict(run_all(mapper, [task, other]))
-    assert runs == [1, 3] and found[1] == NoLineMap("dark")
+    assert runs == [1, 3] and found[1] == NoMap("dark")
     read = found[0]
     assert isinstance(read, LineMap) and isinstance(made, LineMap) and read.check == made.check
     one, two = piece_of_lines(read), piece_of_lines(made)
@@ -211,7 +207,7 @@ def test_the_pipeline_goes_on_with_kept_clusters(problem: Problem, tmp_path: Pat
     work = MatchingWork(unfinished=tmp_path)
     first = map_lines(images, options=options, work=work)
     assert isinstance(first, BuiltMap) and len(first.map.scene.images) >= 17 and first.readings is not None
-    monkeypatch.setattr(clustered, "map_from_lines", None)
+    monkeypatch.setattr(of_lines, "map_from_lines", None)
     second = map_lines(images, options=options, work=work)
     assert isinstance(second, BuiltMap)
     np.testing.assert_array_equal(first.map.scene.points, second.map.scene.points)

@@ -8,10 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping.joining import averaged, consistent_edges, join
-from veil.mapping.merging import homes, merged
-from veil.mapping.overlap import Overlap
-from veil.mapping.pieces import Piece
+from veil.mapping.clusters.joining import Overlap, averaged, consistent_edges, join
+from veil.mapping.clusters.pieces import Piece, homes, merged
 from worlds.pieces import anywhere, part, ring, shaken
 
 COUNT, SIZE, SHARED = 60, 18, 8

@@ -11,10 +11,11 @@ import pytest
 
 from veil.errors import InputError
 from veil.geometry.similarity import align_centers, pose_error
-from veil.mapping import MapOptions, NoMap, build_map, clustered
-from veil.mapping.clustered import ClusterTask, map_in_clusters
-from veil.mapping.joined_maps import ClusteredMap
-from veil.mapping.view_graph import Cluster, ClusterOptions
+from veil.mapping import MapOptions, NoMap, build_map
+from veil.mapping.clusters import joined_maps, of_positions
+from veil.mapping.clusters.joined_maps import ClusteredMap
+from veil.mapping.clusters.of_positions import ClusterTask, map_in_clusters
+from veil.mapping.clusters.view_graph import Cluster, ClusterOptions
 from veil.scene import Scene
 from worlds.streets import Street, street
 
@@ -52,10 +53,10 @@ def test_a_street_is_mapped_by_clusters(tmp_path: Path) -> None:
     assert isinstance(found, ClusteredMap)
     assert len(found.clusters) >= 2
     assert calls == [(k + 1, len(found.clusters)) for k in range(len(found.clusters))]
-    assert not found.further and len(found.scene.images) == 26
-    assert largest_error_m(found.scene, place) < 0.15
-    assert found.scene.check is not None and found.scene.check.explained_pairs >= 0.98 * found.scene.check.pairs
-    for image in found.scene.images.values():
+    assert len(found.maps) == 1 and len(found.maps[0].images) == 26
+    assert largest_error_m(found.maps[0], place) < 0.15
+    assert found.maps[0].check is not None and found.maps[0].check.explained_pairs >= 0.98 * found.maps[0].check.pairs
+    for image in found.maps[0].images.values():
         assert len(np.unique(image.keypoints, axis=0)) == len(image.keypoints)
 
 
@@ -77,20 +78,20 @@ def test_few_images_of_two_places_give_two_maps(tmp_path: Path) -> None:
     """Oracle: planted poses. Nothing is said to be left out that the second map has; once cut, one map remains."""
     first, second, images, matches = two_places()
     found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
-    assert isinstance(found, ClusteredMap) and len(found.further) == 1
-    assert set(found.scene.images) <= set(first.images) and len(found.scene.images) >= 15
-    assert len(found.further[0].images) == 12
-    assert largest_error_m(found.scene, first) < 0.15 and largest_error_m(renamed(found.further[0]), second) < 0.15
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
+    assert set(found.maps[0].images) <= set(first.images) and len(found.maps[0].images) >= 15
+    assert len(found.maps[1].images) == 12
+    assert largest_error_m(found.maps[0], first) < 0.15 and largest_error_m(renamed(found.maps[1]), second) < 0.15
     assert any("none of the images of model 2 (12) could be added" in reason for reason in found.reasons)
-    assert found.scene.check is not None
-    assert set(found.scene.check.left_out) == set(first.images) - set(found.scene.images)
+    assert found.maps[0].check is not None
+    assert set(found.maps[0].check.left_out) == set(first.images) - set(found.maps[0].images)
 
 
 @pytest.mark.slow
 def test_a_refused_map_does_not_take_other_places_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The map of all images is refused, and so is that of the first place: that of the second stays, with the reason."""
     _, second, images, matches = two_places()
-    real = clustered.build_map
+    real = of_positions.build_map
 
     def refusing(images: dict, matches: dict, **more: object) -> Scene | NoMap:
         if len(images) == 12:
@@ -99,12 +100,12 @@ def test_a_refused_map_does_not_take_other_places_along(tmp_path: Path, monkeypa
         assert isinstance(made, Scene)
         return NoMap("it cannot be trusted", {}, made.check)
 
-    monkeypatch.setattr(clustered, "build_map", refusing)
+    monkeypatch.setattr(of_positions, "build_map", refusing)
     found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
-    assert isinstance(found, ClusteredMap) and not found.further
-    assert largest_error_m(renamed(found.scene), second) < 0.15
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 1
+    assert largest_error_m(renamed(found.maps[0]), second) < 0.15
     assert sum("cannot be trusted" in reason for reason in found.reasons) == 2
-    monkeypatch.setattr(clustered, "build_map", lambda *_, **__: NoMap("it cannot be trusted", {}, found.scene.check))
+    monkeypatch.setattr(of_positions, "build_map", lambda *_, **__: NoMap("it cannot be trusted", {}, found.maps[0].check))
     (tmp_path / "again").mkdir()
     alone = map_in_clusters(
         second.images, second.matches, workdir=tmp_path / "again", options=OPTIONS, clusters=ClusterOptions(size=50)
@@ -144,8 +145,8 @@ def test_the_global_mapper_finds_the_planted_cameras(tmp_path: Path) -> None:
 def test_what_a_cluster_leaves_is_mapped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two places in one cluster, of which a mapper maps one alone: the other is mapped in the next round, and it is said."""
     first, second, images, matches = two_places()
-    monkeypatch.setattr(clustered, "overlapping_clusters", lambda graph, _: [Cluster(core=frozenset(graph.names))])
+    monkeypatch.setattr(joined_maps, "overlapping_clusters", lambda graph, _: [Cluster(core=frozenset(graph.names))])
     found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=20))
-    assert isinstance(found, ClusteredMap) and len(found.further) == 1
-    assert largest_error_m(found.scene, first) < 0.15 and largest_error_m(renamed(found.further[0]), second) < 0.15
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
+    assert largest_error_m(found.maps[0], first) < 0.15 and largest_error_m(renamed(found.maps[1]), second) < 0.15
     assert any("no pair of images joins model 2 (12 images)" in reason for reason in found.reasons)

@@ -10,10 +10,17 @@ from test_line_map import planted
 
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping.lines.pose_hypotheses import accepted_pose, by_chance, candidate_poses, contradicted, same_pose, sighting
 from veil.mapping.lines.problem import MappingProblem, mapping_problem
 from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, triangulated, without_images
-from veil.mapping.lines.registration import LineMapOptions
+from veil.mapping.lines.registration import (
+    LineMapOptions,
+    accepted_pose,
+    by_chance,
+    candidate_poses,
+    contradicted,
+    same_pose,
+    sighting,
+)
 from worlds import World, generator
 
 OPTIONS = LineMapOptions()

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from veil.mapping.agreement import Pair
-from veil.mapping.images import MapImage
-from veil.mapping.verified import VerifiedPair
+from veil.mapping.images import MapImage, Pair
+from veil.mapping.verification import VerifiedPair
 
 # Cells along each side of an image in which matched and missing features are counted.
 CELLS = 6

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veil.mapping.repeated import ambiguous_features, chosen_side, doubted_pairs, missing_around
-from veil.mapping.verified import VerifiedPair
+from veil.mapping.clusters.repeated import ambiguous_features, chosen_side, doubted_pairs, missing_around
+from veil.mapping.verification import VerifiedPair
 from worlds.streets import Street, street
 
 

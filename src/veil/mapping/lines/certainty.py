@@ -1,85 +1,20 @@
-"""Check of a finished map from lines against its own observations, and when such a map is refused."""
+"""How certain a finished map from lines is: its check against its own observations."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.geometry.bundle.adjustment import LineProblem, camera_information
+from veil.map_check import GRAVITY_DEG, LineMapCheck
 from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.reconstruction import Reconstruction, line_distances, mapped_tracks, upright
 
-# Readings of gravity disagree if they are off by more degrees than this; at least this share must agree.
-GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
-# Noise alone may move the cameras by this share of their extent.
-MAX_UNCERTAINTY = 0.02
-# Lines beyond the number of unknowns that a map must have; a wrong map is bent to fit few more lines than it has unknowns.
-MIN_CHECKS = 30
-MIN_CLOSE = 0.5
 MAX_CAMERAS = 300
 SMALLEST_NOISE_PX = 0.05
-
-
-@dataclass(frozen=True, kw_only=True)
-class LineMapCheck:
-    """Numbers that speak for and against a map from lines (docs/theory/mapping.md, How sure a map is).
-
-    `checks` counts the lines beyond those that any cameras and points would fit; `close` is the share of agreeing lines within
-    a quarter of `LineMapOptions.point_error_px`; `explained_tracks` is the share of tracks over four or more of the map's
-    images that have a point. `uncertainty` is the median standard deviation of camera centers as a share of their extent.
-    `gravity_deg` is the median angle between readings of gravity and their mean in the map, `gravity_agreeing` the share within
-    15 degrees. None stands for a number that is not known. `left_out` says why images are not in the map, by name.
-    """
-
-    checks: int
-    close: float
-    explained_tracks: float
-    uncertainty: float | None
-    gravity_deg: float | None
-    gravity_agreeing: float | None
-    left_out: Mapping[str, str] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """JSON record of the check, as docs/reference/json.md describes it."""
-        return {
-            "checks": self.checks,
-            "close": self.close,
-            "explained_tracks": self.explained_tracks,
-            "uncertainty": self.uncertainty,
-            "gravity_deg": self.gravity_deg,
-            "gravity_agreeing": self.gravity_agreeing,
-            "left_out": dict(self.left_out),
-        }
-
-    def described(self) -> str:
-        """Summary of the check in one line, for people."""
-        parts = [
-            f"{self.checks} lines check it, {self.close:.0%} of all agree closely, {self.explained_tracks:.0%} of long tracks"
-        ]
-        if self.uncertainty is not None:
-            parts.append(f"noise moves its cameras by {self.uncertainty:.2%} of their extent")
-        if self.gravity_deg is not None and self.gravity_agreeing is not None:
-            parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
-        return "; ".join(parts)
-
-    @property
-    def doubts(self) -> list[str]:
-        """Reasons to refuse the map, as sentences; empty if nothing speaks against it."""
-        found = []
-        if self.checks < MIN_CHECKS:
-            found.append(f"only {self.checks} lines check it, fewer than {MIN_CHECKS}")
-        if self.close < MIN_CLOSE:
-            found.append(f"only {self.close:.0%} of its lines agree closely, as in a map that is bent")
-        if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
-            found.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
-        if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
-            found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
-        return found
 
 
 def checked(

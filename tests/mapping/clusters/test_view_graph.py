@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from veil.errors import RangeError
-from veil.mapping.view_graph import (
+from veil.mapping.clusters.view_graph import (
     ClusterOptions,
     cut_value,
     neighbors,

@@ -13,12 +13,12 @@ from veil.files.maps import read_map, write_map
 from veil.geometry.similarity import align_poses, pose_error
 from veil.localization.by_distance import Localization, localize
 from veil.mapping.lines import LineMap, LineMapOptions, map_from_lines
-from veil.mapping.lines.incremental import extend_map
+from veil.mapping.lines.incremental import extend_map, further_maps
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.reconstruction import Reconstruction
-from veil.mapping.lines.scenes import LineImage, reconstruction_of, scene_of
-from veil.mapping.lines.scenes import images_of as images_of_scene
-from veil.mapping.lines.several_models import further_maps, restricted
+from veil.mapping.lines.stored_maps import LineImage, reconstruction_of, scene_of
+from veil.mapping.lines.stored_maps import images_of as images_of_scene
+from veil.mapping.lines.tracks import restricted
 from veil.matching import Matches
 from veil.scene import Scene
 from worlds import World, world

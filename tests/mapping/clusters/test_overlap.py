@@ -9,8 +9,8 @@ import pytest
 
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.similarity import Similarity
-from veil.mapping.overlap import NoOverlap, Overlap, overlap
-from veil.mapping.pieces import Piece
+from veil.mapping.clusters.joining import NoOverlap, Overlap, overlap
+from veil.mapping.clusters.pieces import Piece
 from worlds.pieces import anywhere, part, ring, shaken
 
 NAMES = [f"{k:03d}" for k in range(40)]

@@ -7,23 +7,21 @@ adjusted and checked as one that images are added to; where its check speaks aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from veil.errors import InputError
-from veil.geometry.similarity import Similarity
-from veil.mapping.joining import join
-from veil.mapping.lines.incremental import LineMap, NoLineMap, extend_map, map_from_lines
+from veil.errors import InputError, Remedy
+from veil.mapping import NoMap
+from veil.mapping.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
+from veil.mapping.clusters.pieces import Piece, homes, merged
+from veil.mapping.clusters.view_graph import ClusterOptions
+from veil.mapping.lines.incremental import LineMap, extend_map, map_from_lines
 from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.reconstruction import Reconstruction
 from veil.mapping.lines.registration import LineMapOptions
-from veil.mapping.lines.several_models import restricted
-from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks
-from veil.mapping.merging import homes, merged
-from veil.mapping.pieces import Piece
-from veil.mapping.view_graph import Cluster, ClusterOptions, overlapping_clusters, view_graph
+from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, restricted
 from veil.progress import Progress
 
 # Images of a track that tie its images to each other, and tracks that two images must share to be tied.
@@ -36,42 +34,17 @@ LEAST_IMAGES = 4
 class LineClusterTask:
     """Images of one cluster and their matches, to map by `map_line_cluster`."""
 
-    views: Mapping[str, LineView]
+    images: Mapping[str, LineView]
     graph: MatchGraph
     options: LineMapOptions
 
 
-def map_line_cluster(task: LineClusterTask) -> LineMap | NoLineMap:
+def map_line_cluster(task: LineClusterTask) -> LineMap | NoMap:
     """Map of one cluster from its lines, or why there is none."""
     try:
-        return map_from_lines(task.views, task.graph, options=task.options)
+        return map_from_lines(task.images, task.graph, options=task.options)
     except InputError as error:  # too few of its images have gravity, say; other clusters may do
-        return NoLineMap(str(error))
-
-
-RunAll = Callable[
-    [Callable[[LineClusterTask], "LineMap | NoLineMap"], Sequence[LineClusterTask]], "Iterable[tuple[int, LineMap | NoLineMap]]"
-]
-
-
-def one_after_another(
-    task: Callable[[LineClusterTask], LineMap | NoLineMap], items: Sequence[LineClusterTask]
-) -> Iterable[tuple[int, LineMap | NoLineMap]]:
-    """Positions of items with their results, in this process, one after another."""
-    for position, item in enumerate(items):
-        yield position, task(item)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClusteredLineMap:
-    """Maps of the images, no image in two of them, that of most images first; `reasons` say why parts do not join.
-
-    `clusters` are the images of each cluster, the numbers of which (from 1) the reasons name.
-    """
-
-    maps: tuple[LineMap, ...]
-    reasons: tuple[str, ...]
-    clusters: tuple[Cluster, ...]
+        return NoMap(error.cause, remedy=error.remedy)
 
 
 def map_lines_in_clusters(
@@ -80,9 +53,9 @@ def map_lines_in_clusters(
     *,
     options: LineMapOptions | None = None,
     clusters: ClusterOptions | None = None,
-    run_all: RunAll = one_after_another,
+    run_all: RunAll[LineClusterTask, LineMap | NoMap] = one_after_another,
     progress: Progress | None = None,
-) -> ClusteredLineMap | NoLineMap:
+) -> ClusteredMap[LineMap] | NoMap:
     """Maps of many images from lines, by clusters, or the reason why there is none.
 
     `views` are the images by name, `graph` their matches, `clusters` says how large clusters are and how they overlap.
@@ -93,25 +66,19 @@ def map_lines_in_clusters(
     if len(views) < LEAST_IMAGES:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     counts = shared_tracks(build_tracks(graph))
-    tied = {name for pair in counts for name in pair}
-    found = overlapping_clusters(view_graph(tied, counts), clusters) if tied else []
-    parts = [part for part in found if len(part.names) >= LEAST_IMAGES]
+    parts = cut(counts, clusters, LEAST_IMAGES)
     if not parts:
-        return NoLineMap("no four images share enough tracks; take photographs with more overlap")
+        return NoMap("no four images share enough tracks", remedy=(Remedy("give", "photographs with more overlap"),))
     tasks = [
         LineClusterTask(
-            views={name: views[name] for name in sorted(part.names)},
+            images={name: views[name] for name in sorted(part.names)},
             graph=restricted(graph, sorted(part.names)),
             options=options,
         )
         for part in parts
     ]
-    answers: dict[int, LineMap | NoLineMap] = {}
-    for position, answer in run_all(map_line_cluster, tasks):
-        answers[position] = answer
-        if progress is not None:
-            progress(len(answers), len(tasks))
-    return _joined(views, graph, options, parts, answers)
+    answers = answers_of(run_all, map_line_cluster, tasks, progress)
+    return joined(_ClusterLineMaps(views, graph, options), parts, answers)
 
 
 def shared_tracks(tracks: Tracks) -> dict[tuple[str, str], int]:
@@ -130,36 +97,51 @@ def shared_tracks(tracks: Tracks) -> dict[tuple[str, str], int]:
     }
 
 
-def _joined(
-    views: Mapping[str, LineView],
-    graph: MatchGraph,
-    options: LineMapOptions,
-    parts: Sequence[Cluster],
-    answers: Mapping[int, LineMap | NoLineMap],
-) -> ClusteredLineMap | NoLineMap:
-    """Maps of all clusters that join, and of those that do not."""
-    maps = {k: found for k, found in sorted(answers.items()) if isinstance(found, LineMap)}
-    reasons = [f"cluster {k + 1}: {found.reason}" for k, found in sorted(answers.items()) if isinstance(found, NoLineMap)]
-    if not maps:
-        return NoLineMap("; ".join(reasons))
-    numbers = sorted(maps)
-    pieces = {k: piece_of_lines(maps[k]) for k in numbers}
-    result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])
-    reasons += [result.reasons[edge] for edge in sorted(result.reasons)]
-    cores = {name: k for k, part in enumerate(parts) for name in part.core}
-    found: list[LineMap] = []
-    for joint in result.joints:
-        ways = {numbers[k]: way for k, way in joint.world_from_piece.items()}
-        if len(ways) == 1:
-            found.append(maps[next(iter(ways))])
-            continue
-        one = _one_map(views, graph, options, pieces, ways, cores)
-        if one.check.doubts:
-            reasons.append(f"a joined map of {len(one.cam_from_world)} images cannot be trusted: {'; '.join(one.check.doubts)}")
-            found += [maps[k] for k in ways]
-        else:
-            found.append(one)
-    return ClusteredLineMap(maps=tuple(_apart(found)), reasons=tuple(reasons), clusters=tuple(parts))
+@dataclass(frozen=True, eq=False)
+class _ClusterLineMaps:
+    """Maps from lines of clusters, to be joined: what they were made from."""
+
+    views: Mapping[str, LineView]
+    graph: MatchGraph
+    options: LineMapOptions
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def names(self, found: LineMap) -> Collection[str]:
+        """Names of the images of a map."""
+        return found.cam_from_world.keys()
+
+    def piece(self, found: LineMap) -> Piece:
+        """The map as a piece, by the numbers of its images' features in their messages."""
+        return piece_of_lines(found)
+
+    def together(self, group: Group[LineMap], reasons: list[str]) -> list[LineMap]:
+        """One checked map of a group, or the maps of its clusters if the check speaks against it."""
+        if len(group.placed) == 1:
+            return [*group.maps.values()]
+        one = self._adjusted(merged(group.placed, homes(group.placed, group.cores)))
+        if not one.check.doubts:
+            return [one]
+        reasons.append(f"a joined map of {len(one.cam_from_world)} images cannot be trusted: {'; '.join(one.check.doubts)}")
+        return [*group.maps.values()]
+
+    def apart(self, maps: list[LineMap]) -> list[LineMap]:
+        """The maps, each without the images of those before it; one with fewer than four left goes."""
+        kept: list[LineMap] = []
+        held: set[str] = set()
+        for item in maps:
+            own = item.cam_from_world.keys() - held
+            if len(own) >= LEAST_IMAGES:
+                kept.append(_of_images(item, own))
+                held |= own
+        return kept
+
+    def _adjusted(self, piece: Piece) -> LineMap:
+        """Map of the images of a merged piece, adjusted together and checked."""
+        names = sorted(piece.cam_from_world)
+        own = restricted(self.graph, names)
+        tracks, reconstruction = _reconstruction_of(piece, own.names)
+        views = {name: self.views[name] for name in names}
+        return extend_map(views, own, tracks=tracks, reconstruction=reconstruction, options=self.options)
 
 
 def piece_of_lines(found: LineMap) -> Piece:
@@ -174,23 +156,6 @@ def piece_of_lines(found: LineMap) -> Piece:
         features={name: tracks.feature[rows[mine]] for name, mine in own.items()},
         point_rows={name: point[mine].astype(np.int64) for name, mine in own.items()},
     )
-
-
-def _one_map(
-    views: Mapping[str, LineView],
-    graph: MatchGraph,
-    options: LineMapOptions,
-    pieces: Mapping[int, Piece],
-    ways: Mapping[int, Similarity],
-    cores: Mapping[str, int],
-) -> LineMap:
-    """Map of the images of several pieces, brought into one world, adjusted together and checked."""
-    placed = {k: pieces[k].moved(way) for k, way in ways.items()}
-    piece = merged(placed, homes(placed, cores))
-    names = sorted(piece.cam_from_world)
-    own = restricted(graph, names)
-    tracks, reconstruction = _reconstruction_of(piece, own.names)
-    return extend_map({name: views[name] for name in names}, own, tracks=tracks, reconstruction=reconstruction, options=options)
 
 
 def _reconstruction_of(piece: Piece, names: tuple[str, ...]) -> tuple[Tracks, Reconstruction]:
@@ -209,18 +174,6 @@ def _reconstruction_of(piece: Piece, names: tuple[str, ...]) -> tuple[Tracks, Re
         observed=np.ones(len(order), dtype=bool),
     )
     return tracks, reconstruction
-
-
-def _apart(found: list[LineMap]) -> list[LineMap]:
-    """The maps, that of most images first, each without the images of those before it; with fewer than four left it goes."""
-    kept: list[LineMap] = []
-    held: set[str] = set()
-    for item in sorted(found, key=lambda item: (-len(item.cam_from_world), min(item.cam_from_world))):
-        own = item.cam_from_world.keys() - held
-        if len(own) >= LEAST_IMAGES:
-            kept.append(_of_images(item, own))
-            held |= own
-    return kept
 
 
 def _of_images(found: LineMap, names: Set[str]) -> LineMap:

