@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
+
+from worlds.lint import faults
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(path for room in ("src", "lab", "faces", "tests") for path in (ROOT / room).rglob("*.py"))
@@ -21,6 +26,8 @@ PAGE = re.compile(r"(?<![\w/.-])((?:docs/|lab/|faces/)?(?:(?:theory|reference)/)
 # "docs/theory/words.md, Eq. 15-16": the page first, as in all of this code.
 EQUATIONS = re.compile(r"((?:docs/theory/)?[a-z_]+\.md)(?:#[a-z0-9-]+)?,? Eq\. (\d+)(?:(?:-| and |, )(\d+))?")
 # A module of the package, or a name in one, between backticks.
+# A line's break with what is around it, also where a comment goes on.
+GAP = re.compile(r"\s*\n\s*(?:# ?)?")
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
 NAME = re.compile(r"`(veil(?:_lab|_faces)?(?:\.\w+)+)")
 LABEL = re.compile(r"\b[Tt]raps\b|\b[ADFLS]\d{1,2}: ")
@@ -60,40 +67,78 @@ def exists(name: str) -> bool:
     return False
 
 
-def wrong(text: str) -> list[str]:
-    """What the citations of a text say that is not there."""
-    flat = re.sub(r"\s*\n\s*(?:# ?)?", " ", text)
-    found = [f"the private label {match.group()}" for match in LABEL.finditer(text)]
-    found += [f"no {name}" for name in NAME.findall(flat) if not exists(name)]
-    for name, anchor in PAGE.findall(flat):
+def citations(text: str) -> Iterator[tuple[int, str]]:
+    """Lines, and what the citations there say that is not there. A citation may go on in the next line."""
+    flat = GAP.sub(" ", text)
+    ends = list(accumulate(len(piece) + 1 for piece in GAP.split(text)))
+    lines = list(accumulate((gap.count("\n") for gap in GAP.findall(text)), initial=1))
+
+    def told(match: re.Match[str], fault: str) -> tuple[int, str]:
+        return lines[bisect_right(ends, match.start())], fault
+
+    for match in LABEL.finditer(flat):
+        yield told(match, f"the private label {match.group()}")
+    for match in NAME.finditer(flat):
+        if not exists(match[1]):
+            yield told(match, f"no {match[1]}")
+    for match in PAGE.finditer(flat):
+        name, anchor = match.groups()
         path = page(name)
         if path is None:
-            found.append(f"no page {name}")
+            yield told(match, f"no page {name}")
         elif anchor and anchor not in anchors(path):
-            found.append(f"no heading {name}#{anchor}")
-    for name, first, last in EQUATIONS.findall(flat):
+            yield told(match, f"no heading {name}#{anchor}")
+    for match in EQUATIONS.finditer(flat):
+        name, first, last = match.groups()
         path = page(name)
-        found += [f"no Eq. {n} in {name}" for n in (first, last or first) if path and int(n) not in equations(path)]
-    return found
+        for number in (first, last or first):
+            if path and int(number) not in equations(path):
+                yield told(match, f"no Eq. {number} in {name}")
+
+
+def missing_names(path: Path) -> Iterator[tuple[int, str]]:
+    """Names of the package on a page that are not there."""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        yield from ((number, f"no {name}") for name in NAME.findall(line) if not exists(name))
+
+
+def repeated_pictures(path: Path) -> Iterator[tuple[int, str]]:
+    """Pictures that a page shows again: left over from a figure that the command of another section had written over."""
+    shown: set[str] = set()
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        for picture in PICTURE.findall(line):
+            if picture in shown:
+                yield number, f"{picture} stands twice"
+            shown.add(picture)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_citations_lead_somewhere(path: Path) -> None:
-    if path.name not in {Path(__file__).name, "test_project_files.py", "test_site.py"}:  # these hold pages that are not there
-        assert wrong(path.read_text()) == []
+def test_citations_lead_somewhere() -> None:
+    """Second place: the pages, with their headings and equations. All offenders are told, with file and line."""
+    holding_wrong_ones = {Path(__file__).name, "test_project_files.py", "test_site.py"}
+    sources = [path for path in SOURCES if path.name not in holding_wrong_ones]
+    assert len(sources) > 1000
+    assert faults(sources, ROOT, lambda path: citations(path.read_text())) == ""
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_names_in_the_documentation_are_there(path: Path) -> None:
-    assert [name for name in NAME.findall(path.read_text()) if not exists(name)] == []
+@pytest.mark.parametrize("rule", [missing_names, repeated_pictures])
+def test_pages_name_what_is_there_and_show_it_once(rule: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
+    assert len(PAGES) > 30
+    assert faults(PAGES, ROOT, rule) == ""
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_picture_stands_twice_on_a_page(path: Path) -> None:
-    """Left over: a figure that the command of another section had written over."""
-    shown = PICTURE.findall(path.read_text())
-    assert len(shown) == len(set(shown))
+def test_offenders_on_pages_are_told(tmp_path: Path) -> None:
+    """Broken twins: a name that is not there, and a picture that comes again."""
+    path = tmp_path / "page.md"
+    path.write_text("`veil.forms` ![a](a.png)\n`veil.nothing` ![b](b.png)\n![c](a.png)\n")
+    assert list(missing_names(path)) == [(2, "no veil.nothing")]
+    assert list(repeated_pictures(path)) == [(3, "a.png stands twice")]
+
+
+def wrong(text: str) -> list[str]:
+    """The faults of a text, which are all in its first line."""
+    assert {line for line, _ in citations(text)} <= {1}
+    return [fault for _, fault in citations(text)]
 
 
 def test_broken_citations_are_caught() -> None:
@@ -109,3 +154,5 @@ def test_broken_citations_are_caught() -> None:
     assert wrong("(words.md, Eq. 1-99)") == ["no Eq. 99 in words.md"]
     assert wrong("(" + "tra" + "ps D4)") == ["the private label traps"]
     assert wrong("D1" + "5: identical bytes") == ["the private label D15: "]
+    text = "one\n\n# (words.md,\n# Eq. 1-99) and\n`veil.nothing`"
+    assert list(citations(text)) == [(5, "no veil.nothing"), (3, "no Eq. 99 in words.md")]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+
+from worlds.lint import faults
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(str(files("veil")))
@@ -17,36 +22,167 @@ PACKAGES = {
     ROOT / "lab" / "veil_lab": ROOT / "lab" / "tests",
     ROOT / "faces" / "veil_faces": ROOT / "faces" / "tests",
 }
-MODULES = [(package, path) for package in PACKAGES for path in sorted(package.rglob("*.py"))]
-NAMES = [f"{package.name}/{path.relative_to(package)}" for package, path in MODULES]
+# Lines of a file, lines of code below which a module with one importer goes into it, and files of a folder.
+MOST_LINES, FEWEST_LINES, MOST_FILES = 500, 70, 15
 
 
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("package", "path"), MODULES, ids=NAMES)
-def test_a_file_opens_with_a_sentence_and_stays_short(package: Path, path: Path) -> None:
+def first_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Faults of a file as a whole: no sentence at its top, too many lines, or a name that says nothing."""
     text = path.read_text()
-    assert ast.get_docstring(tree(path)), "the first line of a file is a sentence"
-    assert len(text.splitlines()) <= 500
-    assert path.stem not in {"utils", "common_utils", "base", "config", "helpers"}
+    if not ast.get_docstring(ast.parse(text)):
+        yield 1, "the first line of a file is a sentence"
+    if len(text.splitlines()) > MOST_LINES:
+        yield len(text.splitlines()), f"more than {MOST_LINES} lines"
+    if path.stem in {"utils", "common_utils", "base", "config", "helpers"}:
+        yield 1, f"the name {path.stem} is no subject"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("package", "path"), MODULES, ids=NAMES)
-def test_only_the_edges_open_files(package: Path, path: Path) -> None:
-    """Arrays in, records out: `open` and pathlib's readers and writers live in files, cli, report and the store of pairs."""
+def opened_files(path: Path) -> Iterator[tuple[int, str]]:
+    """Calls by which a file reads, writes or prints outside of files, cli, report and the store of pairs."""
+    package = next(folder for folder in PACKAGES if path.is_relative_to(folder))
     inside = path.relative_to(package)
     if inside.parts[0] in {"files", "cli", "report"} or inside == Path("pairs", "store.py"):
         return
-    for node in ast.walk(tree(path)):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             name, method = getattr(node.func, "id", ""), getattr(node.func, "attr", "")
-            assert name not in {"open", "print"}
+            if name in {"open", "print"}:
+                yield node.lineno, name
             allowed = path.name == "ratio.py"  # a table that ships inside the package
-            assert allowed or method not in {"read_text", "write_text", "read_bytes", "write_bytes"}, method
+            if not allowed and method in {"read_text", "write_text", "read_bytes", "write_bytes"}:
+                yield node.lineno, method
+
+
+def imports_of_the_package(path: Path) -> Iterator[tuple[int, str]]:
+    """Imports of `veil` itself within it, for a name that is no room: it stands above all of them."""
+    if not path.is_relative_to(PACKAGE):
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import) and any(each.name == "veil" for each in node.names):
+            yield node.lineno, "import veil"
+        elif isinstance(node, ast.ImportFrom) and node.module == "veil":
+            for each in node.names:
+                if not ((PACKAGE / each.name).is_dir() or (PACKAGE / f"{each.name}.py").is_file()):
+                    yield node.lineno, f"from veil import {each.name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [first_lines, opened_files, imports_of_the_package])
+def test_every_file_keeps_a_rule(rule: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
+    """Arrays in, records out; nothing imports upward; a file is a subject. All offenders are told, with file and line."""
+    told = []
+    for package in PACKAGES:
+        modules = sorted(package.rglob("*.py"))
+        assert len(modules) > 10
+        told.append(faults(modules, package.parent, rule))
+    assert "".join(told) == ""
+
+
+def test_an_offender_is_told_with_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken twins: one of each kind."""
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    monkeypatch.setitem(globals(), "PACKAGES", {tmp_path: tmp_path})
+    (tmp_path / "space.py").touch()
+    path = tmp_path / "utils.py"
+    path.write_text("from veil import space, nothing\nimport veil\nopen('a')\npath.read_text()\n" + "\n" * MOST_LINES)
+    assert [line for line, _ in first_lines(path)] == [1, MOST_LINES + 4, 1]
+    assert list(opened_files(path)) == [(3, "open"), (4, "read_text")]
+    assert list(imports_of_the_package(path)) == [(1, "from veil import nothing"), (2, "import veil")]
+    assert faults([path], tmp_path, imports_of_the_package) == "utils.py:1: from veil import nothing\nutils.py:2: import veil"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The files of a `package`.
+
+    - `code`: lines of code of each module, without blank lines, comments and docstrings.
+    - `importers`: modules of the package that import each.
+    - `explained`: modules whose docstrings say why they stand alone ("A file of its own: ...").
+    """
+
+    package: Path
+    code: dict[Path, int]
+    importers: dict[Path, set[Path]]
+    explained: set[Path]
+
+    @classmethod
+    def of(cls, package: Path) -> Layout:
+        modules = sorted(package.rglob("*.py"))
+        trees = {path: ast.parse(path.read_text()) for path in modules}
+        code = {path: code_lines(path.read_text(), tree) for path, tree in trees.items()}
+        names = {module_name(path, package): path for path in modules}
+        importers: dict[Path, set[Path]] = {path: set() for path in modules}
+        for path, tree in trees.items():
+            for name in imported(tree):
+                if (there := names.get(name)) not in (None, path):
+                    importers[there].add(path)
+        return cls(
+            package=package,
+            code=code,
+            importers=importers,
+            explained={path for path, tree in trees.items() if "A file of its own:" in (ast.get_docstring(tree) or "")},
+        )
+
+    def too_small(self) -> list[str]:
+        """Modules of few lines that one other module imports, and that one; what is a package or a program is none of them."""
+        told = []
+        for path, lines in sorted(self.code.items()):
+            if lines < FEWEST_LINES and len(self.importers[path]) == 1 and path not in self.explained:
+                (importer,) = self.importers[path]
+                if path.name != "__init__.py":
+                    told.append(f"{self.shown(path)}: {lines} lines, imported by {self.shown(importer)} alone")
+        return told
+
+    def too_full(self) -> list[str]:
+        """Folders of many files."""
+        counts = Counter(path.parent for path in self.code if path.name != "__init__.py")
+        return [f"{self.shown(folder)}/: {n} files" for folder, n in sorted(counts.items()) if n > MOST_FILES]
+
+    def shown(self, path: Path) -> str:
+        return str(path.relative_to(self.package.parent))
+
+
+def module_name(path: Path, package: Path) -> str:
+    parts = path.relative_to(package.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Names of modules that a module may import, also within functions; of `from a import b` both `a` and `a.b`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def code_lines(text: str, tree: ast.Module) -> int:
+    """Number of lines that hold code."""
+    texts: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node):
+            texts |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
+    lines = enumerate(text.splitlines(), 1)
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") and number not in texts for number, line in lines)
+
+
+def test_small_files_and_full_folders_are_listed(tmp_path: Path) -> None:
+    """Reported and not refused: `python tests/test_layout.py` prints them. Broken twins: one of each, and what is neither."""
+    room = tmp_path / "veil" / "room"
+    room.mkdir(parents=True)
+    text = '"""A small one."""\n\n# why\nvalue = 1\n'
+    for number in range(MOST_FILES + 1):
+        (room / f"part{number:02}.py").write_text(text)
+    (room / "part00.py").write_text("from veil.room import part01, part02\nfrom veil.room.part03 import value\n")
+    (room / "part02.py").write_text('"""A small one. A file of its own: a program runs it."""\n')
+    (room / "part04.py").write_text("from veil.room.part03 import value\n")
+    (room / "part05.py").write_text("def f():\n    import veil.room.part06\n")
+    (room / "part06.py").write_text("value = 1\n" * FEWEST_LINES)
+    layout = Layout.of(tmp_path / "veil")
+    assert layout.code[room / "part01.py"] == 1
+    assert layout.too_small() == ["veil/room/part01.py: 1 lines, imported by veil/room/part00.py alone"]
+    assert layout.too_full() == [f"veil/room/: {MOST_FILES + 1} files"]
 
 
 def test_importing_veil_stays_light() -> None:
@@ -83,3 +219,9 @@ def test_every_room_is_on_the_map() -> None:
         p.name + ("/" if p.is_dir() else "") for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()
     ]
     assert [room for room in sorted(rooms) if room != "__init__.py" and f"`{room}" not in page] == []
+
+
+if __name__ == "__main__":
+    for folder in PACKAGES:
+        here = Layout.of(folder)
+        print(*here.too_small(), *here.too_full(), sep="\n")

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { plainProducts, simdProducts } from "./dist/dot_products.js";
 import { Device, MemoryStore, readDictionary } from "./dist/index.js";
 import { utf8 } from "./dist/bytes.js";
-import { shake256 } from "./dist/shake256.js";
+import { shake256 } from "./dist/digests.js";
 
 const FEATURES = 2000, BLOCK = 256, REPEATS = 5;
 const dictionary = await readDictionary(readFileSync(new URL("../../src/veil/data/codebook-sift-l2.npz", import.meta.url)));

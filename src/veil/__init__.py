@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.1.0"
+from veil.version import __version__
 
 
 def _homes() -> dict[str, str]:

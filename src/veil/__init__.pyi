@@ -182,7 +182,6 @@ from veil.inversion.quality import Quality as Quality
 from veil.pipelines.attacker import Attacker as Attacker
 from veil.pipelines.auditing import Audit as Audit
 from veil.pipelines.auditing import AuditOptions as AuditOptions
-from veil.pipelines.auditing import AuditSteps as AuditSteps
 from veil.pipelines.auditing import load_inverters as load_inverters
 from veil.pipelines.auditing import run_audit as run_audit
 

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 # Called with the number of steps that are done and the number of all.
 Progress = Callable[[int, int], None]
 # Called as a step begins, with its name, the work that was done before it, and the work of all steps (in any unit).
 StepProgress = Callable[[str, float, float], None]
+Told_co = TypeVar("Told_co", covariant=True)
+
+
+@runtime_checkable
+class Steps(Protocol[Told_co]):
+    """Type of what shows progress: `steps("matching")` is a context whose value is a `Progress` or `StepProgress`."""
+
+    def __call__(self, what: str) -> AbstractContextManager[Told_co]: ...
+
+
+def silent(what: str) -> AbstractContextManager[Callable[..., None]]:
+    """Progress that is shown nowhere: the default `Steps`."""
+    return nullcontext(lambda *told: None)
 
 
 def ignore_progress(done: int, total: int) -> None:
     """Do nothing: the default `Progress`."""
 
 
-def ignore_steps(step: str, done: float, total: float) -> None:
+def ignore_steps(step: str, done: float | int, total: float | int) -> None:
     """Do nothing: the default `StepProgress`."""
-
-
-@runtime_checkable
-class Steps(Protocol):
-    """Type of what shows progress: `steps("matching")` is a context whose value is called with the number done and of all."""
-
-    def __call__(self, what: str) -> AbstractContextManager[Progress]: ...
-
-
-def silent(what: str) -> AbstractContextManager[Progress]:
-    """Progress that is shown nowhere."""
-    return nullcontext(ignore_progress)
 
 
 class StepCount:

@@ -27,6 +27,7 @@ from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, write_codebook
 from veil.files.features import write_features
+from veil.files.web_pages import page_files
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.release import privatize_words
@@ -48,6 +49,7 @@ __all__ = ["package"]
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "geopose" / "request.json"
 CODEBOOK = Path(str(files("veil"))) / "data" / "codebook-sift-l2.npz"
 COMPILER = CLIENT / "node_modules" / "typescript" / "bin" / "tsc"
+HASHES = "@noble/hashes"
 EPSILON = 12.0
 # Files of tests that need a server: others start it.
 OF_SERVERS = ("service.test.js", "tile_servers.test.js")
@@ -71,17 +73,37 @@ def test_the_built_copy_is_of_these_sources() -> None:
     built = json.loads((CLIENT / "built.json").read_text())
     present = {path.relative_to(sources).as_posix(): path for path in sources.rglob("*.ts")}
     digests = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in present.items()}
+    version = built.pop(HASHES)
     assert built == digests, "run `npm run build` in clients/typescript, and commit what it writes"
     modules = {path.relative_to(COPY).as_posix() for path in COPY.rglob("*") if path.is_file()}
-    assert modules == {name.removesuffix(".ts") + ".js" for name in present}
+    assert {name for name in modules if "digests/" not in name} == {name.removesuffix(".ts") + ".js" for name in present}
+    locked = json.loads((CLIENT / "package-lock.json").read_text())["packages"][f"node_modules/{HASHES}"]["version"]
+    assert version == locked == json.loads((CLIENT / "package.json").read_text())["dependencies"][HASHES]
+    assert f"{HASHES} {version} (MIT)" in (CLIENT.parents[1] / "NOTICE").read_text()
+
+
+def test_the_built_copy_is_whole_and_small() -> None:
+    """Every import leads to a module of the copy, and each module of `digests/` is reached; these have at most 64 KiB."""
+    left, reached = [COPY / "index.js"], set()
+    while left:
+        path = left.pop()
+        if path not in reached:
+            reached.add(path)
+            imported = re.findall(r"""(?:from|import) ?\(?["']([^"']+)["']""", path.read_text())
+            assert all(name.startswith("./") or name.startswith("../") for name in imported), path
+            left += [(path.parent / name).resolve() for name in imported]
+    served = page_files()
+    assert all(path.relative_to(COPY.parent).as_posix() in served for path in reached), "a browser gets all of them"
+    vendored = set((COPY / "digests").iterdir())
+    assert vendored <= reached and sum(path.stat().st_size for path in vendored) < 64 << 10
 
 
 @pytest.mark.slow
 def test_building_again_gives_the_same_bytes(tmp_path: Path) -> None:
     if NODE is None or not COMPILER.is_file():
         pytest.skip("TypeScript's compiler is not installed: `npm ci` in clients/typescript")
-    subprocess.run([NODE, COMPILER, "--project", CLIENT / "tsconfig.json", "--outDir", tmp_path], check=True)
-    made = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.js")}
+    subprocess.run([NODE, CLIENT / "build.mjs", tmp_path / "copy"], check=True)
+    made = {path.relative_to(tmp_path / "copy"): path.read_bytes() for path in (tmp_path / "copy").rglob("*.js")}
     assert made == {path.relative_to(COPY): path.read_bytes() for path in COPY.rglob("*.js")}
 
 

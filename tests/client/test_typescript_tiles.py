@@ -82,7 +82,7 @@ def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], 
         window.found = null;
         const [urls, wanted] = arguments;
         import("/client/tiles.js").then(async ({ TileServers }) => {
-          const { hex } = await import("/client/bytes.js"), { sha256 } = await import("/client/sha256.js");
+          const { hex } = await import("/client/bytes.js"), { sha256 } = await import("/client/digests.js");
           const { tiles, refused } = await (await TileServers.open(urls)).fetch(wanted);
           window.found = [[...tiles].map(([index, bytes]) => [index, hex(sha256(bytes))]), refused.size];
         }).catch((error) => { window.found = String(error); });

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from veil.engine.local import LocalEngine
-from veil.engine.worker import held_bytes
 from veil.errors import EngineError, RangeError
+from veil.processes import held_bytes
 from worlds import engine_tasks as tasks
 
 PROGRAM = """

@@ -16,13 +16,14 @@ from veil.errors import CannotWrite, InputError
 from veil.features import Features
 from veil.files.maps import write_map
 from veil.pipelines.device import Device
+from veil.processes import WorkerDied
 from veil.server import runner as background
 from veil.server.database import MOST_IDLE, SqliteDatabase
 from veil.server.geopose_protocol import query_of
 from veil.server.jobs import LEASE_S, Jobs, queue_job
 from veil.server.map_records import MapRecords, put_version
 from veil.server.policy import MapPolicy
-from veil.server.processes import WorkerDied, WorkerPool
+from veil.server.processes import WorkerPool
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

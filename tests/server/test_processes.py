@@ -11,7 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from veil.errors import InputError, VeilError
-from veil.server.processes import Busy, DeadlineExceeded, Worker, WorkerDied, WorkerPool
+from veil.processes import DeadlineExceeded, WorkerDied
+from veil.server.processes import Busy, Worker, WorkerPool
 from worlds import server_tasks as tasks
 
 

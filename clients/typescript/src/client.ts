@@ -17,11 +17,11 @@ import { readDictionary } from "./codebook_file.js";
 import { messageLength } from "./codec.js";
 import { Connection, type ConnectionOptions, VeilProblem } from "./connection.js";
 import type { Dictionary } from "./dictionary.js";
+import { sha256 } from "./digests.js";
 import { WireError } from "./errors.js";
 import { HEAD_BYTES, readHead } from "./head.js";
 import { memberText } from "./json.js";
 import { type Receipt, type ReceiptLink, receiptOf, requireInChain } from "./receipts.js";
-import { sha256 } from "./sha256.js";
 import { MemoryStore, type Sending, type Store } from "./store.js";
 
 // Receipts of one server, more than any has; one that lies must not fill the device's memory.

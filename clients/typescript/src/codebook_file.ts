@@ -2,9 +2,9 @@
 
 import { concatenated, hex, utf8, viewOf } from "./bytes.js";
 import { Dictionary } from "./dictionary.js";
+import { sha256 } from "./digests.js";
 import { InputError, RuntimeLacks, needed } from "./errors.js";
 import { shortest } from "./numbers.js";
-import { sha256 } from "./sha256.js";
 
 const FORMAT = 1;
 const MOST_BYTES = 2 ** 30;

@@ -1,6 +1,6 @@
 /** Messages of words as bytes, version 1 (docs/reference/wire.md): lengths are checked before anything is allocated. */
 
-import { blake2b } from "./blake2b.js";
+import { blake2b } from "./digests.js";
 import { areEqual, concatenated, floatBytes, fromHex, hex, utf8, viewOf } from "./bytes.js";
 import { InputError, WireError } from "./errors.js";
 import {

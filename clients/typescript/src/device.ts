@@ -4,13 +4,13 @@ import { hex } from "./bytes.js";
 import { encode } from "./codec.js";
 import { basicEpsilon, composedEpsilon } from "./composition.js";
 import type { Dictionary } from "./dictionary.js";
+import { sha256 } from "./digests.js";
 import { InputError, ReleaseRefused } from "./errors.js";
 import { Ledger } from "./ledger.js";
 import { SubsetMechanism } from "./mechanism.js";
 import type { Upload, Vector } from "./message.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
-import { sha256 } from "./sha256.js";
 import type { Entry, Store } from "./store.js";
 import { type Image, privatizeWords } from "./words.js";
 

@@ -1,9 +1,9 @@
 /** Parameters of releases of words, version 1 (veil.mechanisms.parameters): what keys draws and what the ledger compares. */
 
 import { concatenated, hex, utf8 } from "./bytes.js";
+import { sha256 } from "./digests.js";
 import type { SubsetMechanism } from "./mechanism.js";
 import { shortest } from "./numbers.js";
-import { sha256 } from "./sha256.js";
 
 const VERSION = 1;
 const WORD_RULE = 1;

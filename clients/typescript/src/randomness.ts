@@ -5,10 +5,10 @@
  * With a key that the client keeps, this is the memoized release: the same feature is released the same way, however often.
  */
 
-import { blake2b } from "./blake2b.js";
 import { concatenated, hex, utf8 } from "./bytes.js";
+import { blake2b } from "./digests.js";
+import { shake256 } from "./digests.js";
 import { InputError, ReleaseRefused, needed } from "./errors.js";
-import { shake256 } from "./shake256.js";
 
 export const KEY_BYTES = 32;
 const WORD = 1n << 64n;

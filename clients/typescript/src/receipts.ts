@@ -6,9 +6,9 @@
  */
 
 import { hex, utf8 } from "./bytes.js";
+import { sha256 } from "./digests.js";
 import { WireError } from "./errors.js";
 import { memberText } from "./json.js";
-import { sha256 } from "./sha256.js";
 
 const digestOf = (text: string): string => hex(sha256(utf8(text)));
 const DIGEST = /^[0-9a-f]{64}$/;

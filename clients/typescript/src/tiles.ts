@@ -6,9 +6,9 @@
 
 import { areEqual, concatenated, fromHex, hex, utf8, viewOf } from "./bytes.js";
 import { Unreachable } from "./connection.js";
+import { sha256 } from "./digests.js";
 import { InputError, WireError, needed } from "./errors.js";
 import { canonicalJson } from "./json.js";
-import { sha256 } from "./sha256.js";
 
 export const TILE_QUERIES_TYPE = "application/vnd.veil.tile-queries";
 const LOCAL = ["127.0.0.1", "localhost", "[::1]"];

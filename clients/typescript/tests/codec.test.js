@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { blake2b } from "../dist/blake2b.js";
+import { blake2b } from "../dist/digests.js";
 import { concatenated, hex, utf8 } from "../dist/bytes.js";
 import { decode, encode, messageLength } from "../dist/codec.js";
 import { InputError, WireError } from "../dist/errors.js";

@@ -7,7 +7,7 @@ import { VeilClient } from "../dist/client.js";
 import { decode } from "../dist/codec.js";
 import { Device } from "../dist/device.js";
 import { InputError, ReleaseRefused } from "../dist/errors.js";
-import { sha256 } from "../dist/sha256.js";
+import { sha256 } from "../dist/digests.js";
 import { MemoryStore } from "../dist/store.js";
 import { dictionary, image } from "./planted.js";
 

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { Dictionary } from "../dist/dictionary.js";
 import { plainProducts, simdProducts } from "../dist/dot_products.js";
 import { InputError } from "../dist/errors.js";
-import { shake256 } from "../dist/shake256.js";
+import { shake256 } from "../dist/digests.js";
 import { utf8 } from "../dist/bytes.js";
 
 const stream = (name, length) => shake256(utf8(name), length);

@@ -10,7 +10,7 @@ import { InputError, ReleaseRefused, RuntimeLacks } from "../dist/errors.js";
 import { SubsetMechanism } from "../dist/mechanism.js";
 import { grayOf, imageDigest } from "../dist/picture.js";
 import { Secret, entropy } from "../dist/randomness.js";
-import { shake256 } from "../dist/shake256.js";
+import { shake256 } from "../dist/digests.js";
 import { privatizeWords } from "../dist/words.js";
 import { dictionary, image, planted, secret } from "./planted.js";
 import { bytes, fromBase64, law, vectors } from "./vectors.js";

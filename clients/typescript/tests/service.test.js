@@ -13,7 +13,7 @@ import { VeilProblem } from "../dist/connection.js";
 import { Device } from "../dist/device.js";
 import { WireError } from "../dist/errors.js";
 import { GeoPoseClient, geoposeRequest } from "../dist/geopose.js";
-import { sha256 } from "../dist/sha256.js";
+import { sha256 } from "../dist/digests.js";
 import { MemoryStore } from "../dist/store.js";
 import { bytes, fromBase64 } from "./vectors.js";
 

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { test } from "node:test";
 import { hex } from "../dist/bytes.js";
-import { sha256 } from "../dist/sha256.js";
+import { sha256 } from "../dist/digests.js";
 import { TileServers } from "../dist/tiles.js";
 
 const { urls, version, place } = JSON.parse(readFileSync(process.env.VEIL_TILES, "utf8"));

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sha256 } from "../dist/sha256.js";
+import { sha256 } from "../dist/digests.js";
 import { TileServers, provesRoot, queriesFor } from "../dist/tiles.js";
 
 const bits = (bytes, count) => Array.from({ length: count }, (_, i) => (bytes[i >> 3] >> (i & 7)) & 1);

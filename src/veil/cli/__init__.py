@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from veil import __version__
 from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, Commands, notes, tell
 from veil.cli.remedies import advised
 from veil.errors import VeilError
 from veil.threads import settle
+from veil.version import __version__
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -89,8 +89,8 @@ def register(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the script of a shell."""
-    from veil import __version__
     from veil.cli import _parser
+    from veil.version import __version__
 
     print(script(arguments.shell, _parser(), __version__), end="")
     return EXIT_OK

@@ -10,8 +10,8 @@ import time
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from veil import __version__
 from veil.errors import InputError, Remedy, VeilError, remedies_of
+from veil.version import __version__
 
 MESSAGE_TYPE = "application/vnd.veil.message"
 # The longest answer that is read; a server that lies must not fill the device's memory.

@@ -6,9 +6,9 @@ import http.client
 import ssl
 from collections.abc import Sequence
 
-from veil import __version__
 from veil.client.connection import Unreachable, split_address
 from veil.errors import InputError
+from veil.version import __version__
 
 QUERIES_TYPE = "application/vnd.veil.tile-queries"
 BLOCK = 1 << 20

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from veil import __version__
 from veil.engine.task import Failed, Packed, perform_packed
 from veil.errors import EngineError
+from veil.version import __version__
 
 # How long a call waits for a shared value that is still on its way to its worker.
 _VALUE_S = 60.0

@@ -7,18 +7,17 @@ and cannot end a call that runs.
 from __future__ import annotations
 
 import pickle
-import signal
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
-from multiprocessing import get_context
 from multiprocessing.connection import wait
 from threading import Event
 from time import monotonic
 
 from veil.engine.task import ATTEMPTS, Call, Outcome, Packed
-from veil.engine.worker import TOO_MUCH_MEMORY, Drop, Keep, Run, work
+from veil.engine.worker import Drop, Keep, Run, work
 from veil.errors import Cancelled, EngineError
+from veil.processes import TOO_MUCH_MEMORY, shown_code, spawned
 
 _LOOK_EVERY_S = 0.2  # how soon `cancel` is seen
 _NEARLY_DONE_S = 0.05  # for calls to finish by themselves, as a new process takes longer
@@ -110,13 +109,13 @@ class Pool:
             if self._failed_starts < _STARTS:
                 return call
             raise EngineError(
-                f"worker processes end before they are ready ({_reason(code)}); a program that uses several workers must be a "
-                'file that starts under `if __name__ == "__main__":`'
+                f"worker processes end before they are ready ({shown_code(code)}); a program that uses several workers must be "
+                'a file that starts under `if __name__ == "__main__":`'
             )
         if call.lost + 1 < ATTEMPTS:
             return replace(call, lost=call.lost + 1)
         raise EngineError(
-            f"{call} ended its worker process {ATTEMPTS} times ({_reason(code)}); the memory may be too small for it, or a "
+            f"{call} ended its worker process {ATTEMPTS} times ({shown_code(code)}); the memory may be too small for it, or a "
             "library that it uses ends the process: run it with one worker to see more"
         )
 
@@ -135,12 +134,8 @@ class _Worker:
     """One worker process, its pipe, and the call that it has."""
 
     def __init__(self, memory_bytes: int | None) -> None:
-        context = get_context("spawn")  # threads of COLMAP and OpenMP forbid forking
-        self.connection, theirs = context.Pipe()
-        # A daemon also ends with the program where nobody closed the engine.
-        self._process = context.Process(target=work, args=(theirs, memory_bytes), daemon=True, name="veil worker")
-        self._process.start()
-        theirs.close()  # the process then holds the only one: where it ends, the pipe does
+        self._process = spawned(work, memory_bytes, daemon=True, name="veil worker")
+        self.connection = self._process.pipe
         self.call: Call | None = None
         self.ready = False
         self._has: set[str] = set()
@@ -184,7 +179,7 @@ class _Worker:
     def exit_code(self) -> int | None:
         """Exit code of a process that closed its pipe."""
         self.end(_GRACE_S)
-        return self._process.exitcode
+        return self._process.exit_code
 
     def ask_to_end(self) -> None:
         """Tell the process to end: by its pipe if it has nothing to do, else by a signal that its task can clean up after."""
@@ -195,18 +190,4 @@ class _Worker:
 
     def end(self, within_s: float) -> None:
         """Wait for the process to end, and kill it if it does not."""
-        self._process.join(within_s)
-        if self._process.exitcode is None:
-            self._process.kill()
-            self._process.join()
-        self.connection.close()
-
-
-def _reason(code: int | None) -> str:
-    """What an exit code says, for people."""
-    if code is not None and code < 0:
-        try:
-            return f"signal {-code}, {signal.Signals(-code).name}"
-        except ValueError:
-            return f"signal {-code}"
-    return f"exit code {code}"
+        self._process.end(within_s)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sys
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from threading import Thread
+from multiprocessing.connection import Connection
 from typing import Any
 
 from veil.engine.task import Packed, perform_packed
+from veil.processes import end_with_parent
 from veil.threads import settle
 
-# Exit code of a worker that passed its limit of memory.
-TOO_MUCH_MEMORY = 77
-_LOOK_EVERY_S = 0.1
 # One thread in each worker, whatever the user has set for the program: the workers are the threads.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -51,7 +47,7 @@ def work(connection: Connection, memory_bytes: int | None) -> None:
     os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
     settle()
     _limit_loaded_openmp()
-    Thread(target=_watch, args=(memory_bytes,), daemon=True).start()
+    end_with_parent(memory_bytes)
     values: dict[str, Any] = {}
     connection.send_bytes(b"ready")
     while True:
@@ -79,28 +75,3 @@ def _limit_loaded_openmp() -> None:
         from threadpoolctl import ThreadpoolController
 
         ThreadpoolController().limit(limits=1)
-
-
-def _watch(memory_bytes: int | None) -> None:
-    """End this process when its parent has ended, however it did, or when it holds more memory than it may."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    while not wait([parent.sentinel], timeout=None if memory_bytes is None else _LOOK_EVERY_S):
-        if memory_bytes is not None and held_bytes() > memory_bytes:
-            os._exit(TOO_MUCH_MEMORY)
-    os._exit(1)
-
-
-def held_bytes() -> int:
-    """Memory that this process holds; where the system tells only the most that it ever held, that."""
-    try:
-        handle = os.open("/proc/self/statm", os.O_RDONLY)
-    except OSError:
-        import resource
-
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most * 1024
-    try:
-        return int(os.read(handle, 128).split()[1]) * os.sysconf("SC_PAGESIZE")
-    finally:
-        os.close(handle)

@@ -104,7 +104,7 @@ def rounds(
     *,
     codebook: Codebook | None = None,
     threads: int = 1,
-    steps: Steps,
+    steps: Steps[Progress],
     matched_already: frozenset[str] = frozenset(),
 ) -> Iterator[Round]:
     """The pairs to match, round by round; each round is chosen when `matches` holds those of all rounds before.

@@ -65,7 +65,7 @@ def matched_as_chosen(
     work: MatchingWork | None,
     *,
     workers: int,
-    steps: Steps,
+    steps: Steps[Progress],
     matched_already: frozenset[str] = frozenset(),
 ) -> dict[tuple[str, str], Matches]:
     """Matches of the pairs that `choice` names, round by round (`veil.pairs.choice.rounds`), by names.
@@ -110,7 +110,7 @@ def _matched(
 
 
 def similarities_by_matches(
-    forms: Mapping[str, Form], *, steps: Steps, codebook: Codebook | None = None, workers: int = 1
+    forms: Mapping[str, Form], *, steps: Steps[Progress], codebook: Codebook | None = None, workers: int = 1
 ) -> tuple[list[str], Float64[np.ndarray, "images images"]]:
     """Names of the images, sorted, and how much each looks like each other; the larger the more.
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,7 +32,7 @@ from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
 from veil.one_line import one_line
 from veil.pipelines.attacker import Attacker
-from veil.progress import StepCount, StepProgress, ignore_steps
+from veil.progress import StepCount, StepProgress, Steps, silent
 from veil.wire.message import Message
 
 DELTA = 1e-6
@@ -43,21 +41,6 @@ PICTURES_SHARE = 0.2
 STRUCTURAL = ("structural", "lattice", "vertex")
 LIFTED = (*STRUCTURAL, "distribution", "intersection", "nearest", "nearest, projected", "database", "clustering")
 ReadPhotograph = Callable[[str], np.ndarray | None]
-
-
-@runtime_checkable
-class AuditSteps(Protocol):
-    """Type of what shows progress: `steps("attacking")` is a context whose value is called as each step begins.
-
-    It is called with the step's name, the work that was done before it, and the work of all steps.
-    """
-
-    def __call__(self, what: str) -> AbstractContextManager[StepProgress]: ...
-
-
-def silent(what: str) -> AbstractContextManager[StepProgress]:
-    """Progress that is shown nowhere."""
-    return nullcontext(ignore_steps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +119,7 @@ def run_audit(
     ledger: Path | str | None = None,
     facts: Mapping[str, object] | None = None,
     engine: Engine | None = None,
-    steps: AuditSteps = silent,
+    steps: Steps[StepProgress] = silent,
 ) -> Audit:
     """Attack one's own releases with every known attack, and report what each recovers (docs/theory/audit.md).
 
@@ -154,7 +137,7 @@ def run_audit(
     - `facts`: entries about the release that are copied into the record.
     - `engine`: attacks several releases at a time, in processes or on a cluster; by default one after another in this process.
       Each then has an equal part of the time. Pictures are drawn in this process.
-    - `steps`: shows progress, see `AuditSteps`.
+    - `steps`: shows progress, see `Steps`.
 
     Raises InputError for no releases, or releases of several kinds, a database that does not fit them, or originals of other
     photographs.
@@ -226,7 +209,7 @@ def _remarks(
 
 
 def _truths(
-    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: AuditSteps
+    releases: Mapping[str, Message], originals: Mapping[str, Features], knowledge: Knowledge, steps: Steps[StepProgress]
 ) -> dict[str, Truth]:
     """The originals behind each release, by its name. Raises InputError if a release is of another photograph."""
     truths = {}

@@ -39,7 +39,7 @@ from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInWords, Protection
-from veil.progress import Steps, silent
+from veil.progress import Progress, Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.report.viewer.page import page as viewer_page
@@ -90,7 +90,7 @@ class DemoResult:
         }
 
 
-def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps = silent) -> DemoResult:
+def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps[Progress] = silent) -> DemoResult:
     """Map nine bundled photographs and localize three others and strangers, raw and through every private form.
 
     Writes into `folder` the page `report.html`, the map in three dimensions (`view.html`), the uploads of the held-out
@@ -151,7 +151,7 @@ class _Material:
 
 
 @contextmanager
-def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps) -> Iterator[_Material]:
+def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps[Progress]) -> Iterator[_Material]:
     with lund_door() as example, other_place() as elsewhere:
         ours = {path.name: path for path in find_pictures(example.folder)}
         theirs = {elsewhere.name: elsewhere}
@@ -174,7 +174,7 @@ def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps) -> Ite
 
 
 def _outcomes(
-    setup: HeldOutSetup, material: _Material, steps: Steps
+    setup: HeldOutSetup, material: _Material, steps: Steps[Progress]
 ) -> tuple[tuple[TrialOutcome, ...], tuple[TrialOutcome, ...]]:
     """Outcomes of the held-out photographs and of the strangers."""
     queries = [
@@ -193,7 +193,7 @@ def _outcomes(
     return known, tuple(outcome for outcome in done if outcome.query.reference is None)
 
 
-def _from_tiles(outcomes: Sequence[TrialOutcome], material: _Material, steps: Steps) -> ExitStudy:
+def _from_tiles(outcomes: Sequence[TrialOutcome], material: _Material, steps: Steps[Progress]) -> ExitStudy:
     """The same photographs, localized on the device in tiles of the public map, by each exit."""
     raw = [outcome for outcome in outcomes if outcome.variant.profile is None and outcome.variant.mechanism is None]
     scene = raw[0].scene
@@ -202,7 +202,7 @@ def _from_tiles(outcomes: Sequence[TrialOutcome], material: _Material, steps: St
         return exit_study(scene, [item.query for item in raw], material.example.poses, TILES, progress=bar)
 
 
-def _from_lines(material: _Material, workers: int, steps: Steps) -> LineMapSection:
+def _from_lines(material: _Material, workers: int, steps: Steps[Progress]) -> LineMapSection:
     """All photographs mapped from lines, gravity estimated from their own edges."""
     names = sorted(material.features)
     with steps("mapping from lines") as bar:
@@ -250,7 +250,7 @@ def _repeat(setup: HeldOutSetup, features: Features) -> dict:
     }
 
 
-def demo_features(*, max_features: int = 1536, steps: Steps = silent) -> dict[str, Features]:
+def demo_features(*, max_features: int = 1536, steps: Steps[Progress] = silent) -> dict[str, Features]:
     """Features of the bundled photographs that the demo maps, by name."""
     options = SiftOptions(max_features=max_features)
     features = {}
@@ -263,7 +263,7 @@ def demo_features(*, max_features: int = 1536, steps: Steps = silent) -> dict[st
     return features
 
 
-def demo_messages(features: Mapping[str, Features], home: Path, *, steps: Steps = silent) -> dict[str, bytes]:
+def demo_messages(features: Mapping[str, Features], home: Path, *, steps: Steps[Progress] = silent) -> dict[str, bytes]:
     """Hardened messages of the demo's photographs, by name, released under a secret that is made in `home`."""
     device = Device(home)
     messages = {}
@@ -275,7 +275,7 @@ def demo_messages(features: Mapping[str, Features], home: Path, *, steps: Steps 
     return messages
 
 
-def write_demo_map(features: Mapping[str, Features], folder: Path, *, workers: int = 2, steps: Steps = silent) -> Map:
+def write_demo_map(features: Mapping[str, Features], folder: Path, *, workers: int = 2, steps: Steps[Progress] = silent) -> Map:
     """Write a public map of the demo's photographs, with an index for queries in words, and return it.
 
     It holds raw descriptors of these photographs, which are public anyway. Raises InputError if they give no map.

@@ -25,7 +25,7 @@ from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.located_images import with_located
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded
-from veil.progress import Steps, silent
+from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
 from veil.wire.message import Message
 
@@ -38,7 +38,7 @@ def grow_map(
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
     network: LightGlue | None = None,
-    steps: Steps = silent,
+    steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Add images to a map, or say why none can be added; `base` stays as it is (docs/theory/mapping.md).
 
@@ -66,7 +66,7 @@ def add_positions(
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
     network: LightGlue | None = None,
-    steps: Steps = silent,
+    steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """The map `base` with those of the new `images` that agree with it, or why none can be added; `base` stays as it is.
 

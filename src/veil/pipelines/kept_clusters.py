@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from veil import __version__
 from veil.files.checkpoints import CLUSTERS
 from veil.files.cluster_results import ClusterResults, KeptAs
 from veil.geometry.camera import Camera
@@ -17,6 +16,7 @@ from veil.mapping.clusters.of_lines import LineClusterTask
 from veil.mapping.clusters.of_positions import ClusterTask
 from veil.pairs.images import form_digest
 from veil.pairs.matching import MatchingWork
+from veil.version import __version__
 
 Answer = TypeVar("Answer")
 

@@ -22,7 +22,7 @@ from veil.pairs.images import LoadedImage
 from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.maps import Map
-from veil.progress import Steps, silent
+from veil.progress import Progress, Steps, silent
 from veil.scene import Scene
 
 # A ratio that every match passes, so that all may start a track.
@@ -36,7 +36,7 @@ def map_lines(
     add_to: Map | None = None,
     unfinished: Checkpoints | None = None,
     work: MatchingWork | None = None,
-    steps: Steps = silent,
+    steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from lines alone, or extend the map `add_to` by more images (Geppert et al. 2020).
 
@@ -66,7 +66,7 @@ class _LineJob:
     options: MappingOptions
     unfinished: Checkpoints | None
     work: MatchingWork | None
-    steps: Steps
+    steps: Steps[Progress]
 
     @property
     def images(self) -> dict[str, LineImage]:

@@ -21,7 +21,7 @@ from veil.pipelines.images_on_demand import map_image
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded
-from veil.progress import Steps, silent
+from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
 from veil.wire.message import Message
 
@@ -33,7 +33,7 @@ def map_images(
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
     network: LightGlue | None = None,
-    steps: Steps = silent,
+    steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from images, or say why there is none (docs/theory/mapping.md).
 
@@ -65,7 +65,7 @@ def map_positions(
     gravity: Mapping[str, np.ndarray] | None = None,
     work: MatchingWork | None = None,
     network: LightGlue | None = None,
-    steps: Steps = silent,
+    steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
     from veil.mapping.clusters.of_positions import map_in_clusters  # loads SciPy

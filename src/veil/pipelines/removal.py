@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veil import __version__
 from veil.errors import InputError, Remedy
 from veil.files.map_folders import (
     file_digests,
@@ -25,6 +24,7 @@ from veil.mapping.removal import Removal, named_in, remove_images, require_named
 from veil.one_line import one_line
 from veil.pairs.blocks import KIND
 from veil.pairs.store import MatchStore, require_folder
+from veil.version import __version__
 
 # Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.
 Forget = Callable[[Collection[str]], int]

@@ -86,7 +86,9 @@ class ViewedMap:
         write_text(Path(path), self.page.html, private=private)
 
 
-def view_map(where: Map, *, title: str = "map", options: ViewOptions | None = None, steps: Steps = silent) -> ViewedMap:
+def view_map(
+    where: Map, *, title: str = "map", options: ViewOptions | None = None, steps: Steps[Progress] = silent
+) -> ViewedMap:
     """The view of a map as its server has it, with queries, photographs of the device and pictures of attacks.
 
     - `where`: the map.

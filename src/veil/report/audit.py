@@ -9,7 +9,6 @@ from importlib.resources import files
 
 import numpy as np
 
-from veil import __version__
 from veil.audit.audit_result import Outcome
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding, Share
@@ -19,6 +18,7 @@ from veil.audit.verdict import NOT_TESTED
 from veil.errors import Remedy, Say, sentence
 from veil.report import pictures
 from veil.report.figures import DASHES, GRAY, SERIES, in_style, new_figure
+from veil.version import __version__
 
 ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 TITLES = {

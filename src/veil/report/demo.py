@@ -10,7 +10,6 @@ from importlib.resources import files
 
 import numpy as np
 
-from veil import __version__
 from veil.geometry.rigid import Rigid
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
@@ -24,6 +23,7 @@ from veil.trials.form_answers import Variant
 from veil.trials.held_out import DELTA, TrialOutcome
 from veil.trials.reconstruction_run import Run
 from veil.trials.tile_exits import ExitStudy
+from veil.version import __version__
 
 ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from veil import __version__
 from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
 from veil.errors import Remedy, Say
 from veil.inversion.maps import Frame
 from veil.report import pictures
+from veil.version import __version__
 
 NOT_SHOWN = (
     "larger networks, and ones that read a point's place in space beside its descriptor: they draw better pictures",

@@ -12,7 +12,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BeforeValidator, Field
 
-from veil import __version__
 from veil.server.addresses import Addresses, networks_of
 from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, identified
 from veil.server.bodies import MESSAGE_TYPE, BoundedBodies, read_message, said_length
@@ -38,6 +37,7 @@ from veil.server.suspects import suspects_record
 from veil.server.tile_answers import ServedTiles
 from veil.server.tile_routes import add_tiles
 from veil.server.tokens import Quota, Scope
+from veil.version import __version__
 
 MESSAGE = {MESSAGE_TYPE: None}
 Whole = Annotated[int, BeforeValidator(whole)]

@@ -15,12 +15,12 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 
-from veil import __version__
 from veil.server.admission import ASKED
 from veil.server.conditional import unless_known
 from veil.server.problems import MEDIA_TYPE, STATUSES, TITLES
 from veil.server.schema_check import SCHEMAS, components
 from veil.server.strictness import is_strict
+from veil.version import __version__
 
 JSON = "application/json"
 BINARY = {"type": "string", "format": "binary"}

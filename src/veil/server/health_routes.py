@@ -7,13 +7,13 @@ from typing import Any
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 
-from veil import __version__
 from veil.forms import lifted_guarantee
 from veil.server.admission import Services, administrating
 from veil.server.bodies import MESSAGE_TYPE
 from veil.server.contract import says
 from veil.server.metrics import Metrics
 from veil.server.policy import MapPolicy
+from veil.version import __version__
 
 WORDS = (
     "Words of a public dictionary under local differential privacy: the epsilon of each feature is finite, stands in the "

@@ -5,42 +5,27 @@ from __future__ import annotations
 import os
 import pickle
 import queue
-import socket
-import struct
 import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from veil.errors import CannotWrite, InputError, NoRoom, VeilError
 from veil.files.atomic import FULL
+from veil.processes import DeadlineExceeded, Process, WorkerDied, end_with_parent, spawned
+from veil.progress import ignore_steps
 
 Result = TypeVar("Result")
 Tell = Callable[[str, int, int], None]
-# How often a process looks whether the server that started it still lives.
-_LOOK_S = 1.0
 # How long whoever asked is expected to ask again.
 COMPANY_S = 10.0
 
 
-class DeadlineExceeded(VeilError):
-    """A task did not end in the time that it had; its process was killed."""
-
-
-class WorkerDied(VeilError):
-    """The process of a task ended without an answer, for example killed for want of memory."""
-
-
 class Busy(VeilError):
     """All processes are working, and too many tasks wait already."""
-
-
-def silent(step: str, done: int, total: int) -> None:
-    """Progress that nobody looks at."""
 
 
 class Worker:
@@ -51,15 +36,14 @@ class Worker:
 
     def __init__(self, *, threads: int = 1) -> None:
         self._threads = threads
-        self._process: Any = None
-        self._connection: Connection | None = None
+        self._process: Process[Connection] | None = None
 
     def call(
         self,
         task: Callable[..., Result],
         *arguments: object,
         deadline_s: float | None = None,
-        tell: Tell = silent,
+        tell: Tell = ignore_steps,
         proceed: Callable[[], bool] = lambda: True,
     ) -> Result:
         """The result of a task in the process.
@@ -70,61 +54,42 @@ class Worker:
 
         Raises DeadlineExceeded, WorkerDied, or the VeilError that the task raised; an error that is no VeilError becomes one.
         """
-        connection = self.start()
-        until = None if deadline_s is None else time.monotonic() + deadline_s
         try:
-            _limit_sending(connection, deadline_s)
-            connection.send((task, arguments))
+            messages = self.start().asked((task, arguments), deadline_s=deadline_s)
             while True:
-                left = _LOOK_S if until is None else min(_LOOK_S, max(0.0, until - time.monotonic()))
-                if connection.poll(left):
-                    kind, value = connection.recv()
+                message = next(messages)
+                if message is not None:
+                    kind, value = message
                     if kind == "failed":
                         raise value
                     if kind != "told":
                         return value
                     tell(*value)
-                if until is not None and time.monotonic() >= until:
-                    raise DeadlineExceeded(f"it took longer than {deadline_s:g} s")
                 if not proceed():
                     raise DeadlineExceeded("it was given to another server, or cancelled")
-        except BlockingIOError:  # it has not read what was sent, and holds half of it
-            self.kill()
-            raise DeadlineExceeded(f"its process did not take it within {deadline_s:g} s") from None
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            self.kill()
-            raise WorkerDied("the process of the task ended without an answer; it may have been short of memory") from None
         except BaseException as error:
-            if isinstance(error, DeadlineExceeded) or not isinstance(error, VeilError):
+            if isinstance(error, (DeadlineExceeded, WorkerDied)) or not isinstance(error, VeilError):
                 self.kill()
             raise
 
-    def start(self) -> Connection:
-        """Start the process where it does not run, and return the connection to it."""
-        if self._connection is None or not self._process.is_alive():
+    def start(self) -> Process[Connection]:
+        """Start the process where it does not run, and return it."""
+        if self._process is None or self._process.exit_code is not None:
             self.kill()
-            context = get_context("spawn")  # a fork would copy locks and connections of the server's threads
-            ours, theirs = context.Pipe()
-            self._process = context.Process(target=_serve, args=(theirs, os.getpid(), self._threads), daemon=False)
-            self._process.start()
-            theirs.close()
-            self._connection = ours
-        return self._connection
+            self._process = spawned(_serve, self._threads, daemon=False)
+        return self._process
 
     def kill(self) -> None:
         """End the process at once."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
 
     @property
     def pid(self) -> int | None:
         """Number of the process, None while there is none."""
-        return None if self._process is None else self._process.pid
+        process = self._process
+        return None if process is None else process.pid
 
 
 class WorkerPool:
@@ -234,14 +199,14 @@ class WorkerPool:
         return self._working[whose] < max(1, len(self.workers) - (0 if is_alone else 1))
 
 
-def _serve(connection: Connection, parent: int, threads: int) -> None:
+def _serve(connection: Connection, threads: int) -> None:
     """The main function of a worker's process."""
     from veil.colmap import pycolmap
     from veil.threads import settle, single_blas
 
     settle()
     pycolmap.logging.minloglevel = 3
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    end_with_parent()
     limit = single_blas if threads == 1 else _unlimited
     with limit():
         while True:
@@ -270,13 +235,6 @@ def _serve(connection: Connection, parent: int, threads: int) -> None:
                 return
 
 
-def _limit_sending(connection: Connection, seconds: float | None) -> None:
-    """Have what is sent to a process that does not read it raise BlockingIOError after some seconds (None: never)."""
-    whole, part = divmod(seconds or 0.0, 1.0)
-    with socket.socket(fileno=os.dup(connection.fileno())) as pipe:  # a connection of two directions is a socket
-        pipe.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(whole), int(1e6 * part)))
-
-
 @contextmanager
 def _unlimited() -> Iterator[None]:
     yield
@@ -290,10 +248,3 @@ def _portable(error: VeilError) -> VeilError:
     except Exception:
         pass
     return InputError(str(error)) if isinstance(error, InputError) else VeilError(str(error))
-
-
-def _end_with(parent: int) -> None:
-    """End this process when the server that started it is gone."""
-    while os.getppid() == parent:
-        time.sleep(_LOOK_S)
-    os._exit(1)

@@ -15,13 +15,13 @@ from typing import Any
 
 from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilError, told_as_json
 from veil.files.atomic import remove
+from veil.processes import DeadlineExceeded, WorkerDied
 from veil.server.backups import update_backups
 from veil.server.contributions import Contribution, add_facts, contributions_in, set_state
 from veil.server.deletion import MATCHES, REMOVED, WORK, clear_map, clear_work, erase
 from veil.server.earth_answers import PLACE
 from veil.server.jobs import Job, end_job, is_held, note_result, noted_result, queue_job
 from veil.server.map_records import MapRecord, map_in, put_version
-from veil.server.processes import DeadlineExceeded, WorkerDied
 from veil.server.processes import Worker as Process
 from veil.server.service import Service
 from veil.server.statements import Statements

@@ -13,6 +13,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.atomic import remove, writing
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
+from veil.processes import DeadlineExceeded, WorkerDied
 from veil.server.answerable import require_form
 from veil.server.contributions import Contribution, add_contribution, contributions_in
 from veil.server.deletion import CACHE, delete_map, leave
@@ -22,7 +23,7 @@ from veil.server.map_facts import facts_of
 from veil.server.map_names import require_free
 from veil.server.map_records import MapRecord, MapRecords, add_map, map_in, put_version
 from veil.server.policy import MapPolicy
-from veil.server.processes import Busy, DeadlineExceeded, WorkerDied, WorkerPool
+from veil.server.processes import Busy, WorkerPool
 from veil.server.receipts import Receipts
 from veil.server.room import REFUSED, Room
 from veil.server.settings import ServerSettings

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import math
 import os
 import re
 import signal
-import subprocess
-import sys
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from veil.errors import RangeError, VeilError
+from veil.processes import DeadlineExceeded, Lines, Process, WorkerDied, scripted
 
 WORKER = Path(__file__).with_name("worker.py")
 # COLMAP's log says which image it is about to register.
@@ -62,11 +58,9 @@ class Colmap:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process[Lines] | None = None
         self._log: deque[str] = deque(maxlen=20)
         self._at_image: int | None = None
-        self._stall_s = limits.stall_s
-        self._late = threading.Event()
 
     def __enter__(self) -> Colmap:
         self._start()
@@ -84,104 +78,59 @@ class Colmap:
 
         Raises VeilError if COLMAP itself refused the request or the process cannot be started.
         """
-        process = self._process if self._process is not None and self._process.poll() is None else self._start()
+        process = self._process if self._process is not None and self._process.exit_code is None else self._start()
         self._at_image = None
         memory = self._limits.memory_bytes if self._limits.memory_bytes is not None else _default_memory()
-        self._late.clear()
-        clock = None
-        if self._limits.max_seconds is not None:
-            clock = threading.Timer(self._limits.max_seconds, self._end, args=(process,))
-            clock.daemon = True
-            clock.start()
+        stall_s = self._limits.stall_s * work
         try:
-            self._stall_s = self._limits.stall_s * work
-            return self._answer(process, {**request, "stall_s": self._stall_s, "memory_bytes": memory}, progress)
+            return self._answer(process, {**request, "stall_s": stall_s, "memory_bytes": memory}, progress)
+        except DeadlineExceeded:
+            return self._stopped(f"it was not done after {self._limits.max_seconds:g} s", out_of_time=True)
+        except WorkerDied:
+            code = process.exit_code
+            if code == -getattr(signal, "SIGPROF", 0) and code:
+                return self._stopped(f"it made no progress in {stall_s:.0f} s of processor time")
+            return self._stopped(f"it ended by itself (code {code}): {' '.join(self._log)[-300:]}")
         except BaseException:
             self._kill()
             raise
-        finally:
-            if clock is not None:
-                clock.cancel()
 
     def _answer(
-        self, process: subprocess.Popen[str], request: dict[str, Any], progress: Callable[[int], None] | None
-    ) -> dict[str, Any] | Stopped:
-        assert process.stdin is not None and process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-        except OSError:
-            return self._stopped(process)
-        for line in process.stdout:
-            answer = json.loads(line)
-            if "registered" in answer:
-                if progress is not None:
-                    progress(answer["registered"])
-            elif "failed" in answer:
+        self, process: Process[Lines], request: dict[str, Any], progress: Callable[[int], None] | None
+    ) -> dict[str, Any]:
+        messages = process.asked(request, deadline_s=self._limits.max_seconds)
+        while True:
+            answer = next(messages)
+            if answer is None:
+                continue
+            if "failed" in answer:
                 raise VeilError(f"COLMAP failed: {answer['failed']}")
-            else:
+            if "registered" not in answer:
                 return answer
-        return self._stopped(process)
+            if progress is not None:
+                progress(answer["registered"])
 
-    def _stopped(self, process: subprocess.Popen[str]) -> Stopped:
-        code = process.wait()
-        self._reader.join(timeout=1)
-        if code == -getattr(signal, "SIGPROF", 0) and code:
-            reason = f"it made no progress in {self._stall_s:.0f} s of processor time"
-        elif self._late.is_set():
-            reason = f"it was not done after {self._limits.max_seconds:g} s"
-        else:
-            reason = f"it ended by itself (code {code}): {' '.join(self._log)[-300:]}"
+    def _stopped(self, reason: str, *, out_of_time: bool = False) -> Stopped:
         self._process = None
-        _close(process)
-        return Stopped(reason=reason, image_id=self._at_image, out_of_time=self._late.is_set())
+        return Stopped(reason=reason, image_id=self._at_image, out_of_time=out_of_time)
 
-    def _end(self, process: subprocess.Popen[str]) -> None:
-        """Kill the process because its time is up."""
-        self._late.set()
-        process.kill()
-
-    def _start(self) -> subprocess.Popen[str]:
+    def _start(self) -> Process[Lines]:
         try:
-            process = subprocess.Popen(
-                [sys.executable, str(WORKER)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                errors="replace",  # a log that cannot be decoded must still be read, or COLMAP waits for its reader
-                bufsize=1,
-            )
+            self._process = scripted(WORKER, self._read)
         except OSError as error:
             raise VeilError(f"no process for COLMAP can be started ({error}); free some memory and try again") from None
-        self._process = process
-        self._reader = threading.Thread(target=self._read_log, args=(process,), daemon=True)
-        self._reader.start()
-        return process
+        return self._process
 
-    def _read_log(self, process: subprocess.Popen[str]) -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if (named := REGISTERING.search(line)) is not None:
-                self._at_image = int(named.group(1))
-            self._log.append(line.strip())
+    def _read(self, line: str) -> None:
+        """Keep a line of COLMAP's log, and the image that it names."""
+        if (named := REGISTERING.search(line)) is not None:
+            self._at_image = int(named.group(1))
+        self._log.append(line.strip())
 
     def _kill(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        self._reader.join(timeout=1)
-        _close(process)
-
-
-def _close(process: subprocess.Popen[str]) -> None:
-    """Close the pipes of a process that has ended; what it never read of a request is lost without an error."""
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
+        if process is not None:
+            process.kill()
 
 
 def _default_memory() -> int:

@@ -4,7 +4,7 @@ import { guessedCamera } from "./client/camera.js";
 import { hex } from "./client/bytes.js";
 import { composedEpsilon } from "./client/composition.js";
 import { SubsetMechanism, asNumber } from "./client/mechanism.js";
-import { sha256 } from "./client/sha256.js";
+import { sha256 } from "./client/digests.js";
 import { evidenceRows, verdictOf } from "./answers.js";
 import { startCamera } from "./camera_view.js";
 import { showMessage } from "./message_parts.js";

@@ -4,11 +4,11 @@ import { hex } from "./bytes.js";
 import { readDictionary } from "./codebook_file.js";
 import { messageLength } from "./codec.js";
 import { Connection, VeilProblem } from "./connection.js";
+import { sha256 } from "./digests.js";
 import { WireError } from "./errors.js";
 import { HEAD_BYTES, readHead } from "./head.js";
 import { memberText } from "./json.js";
 import { receiptOf, requireInChain } from "./receipts.js";
-import { sha256 } from "./sha256.js";
 import { MemoryStore } from "./store.js";
 // Receipts of one server, more than any has; one that lies must not fill the device's memory.
 const MOST_LINKS = 5_000_000;

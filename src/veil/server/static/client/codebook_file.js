@@ -1,9 +1,9 @@
 /** Dictionaries from the .npz files that `veil codebook build` writes; their hash is computed anew, not believed. */
 import { concatenated, hex, utf8, viewOf } from "./bytes.js";
 import { Dictionary } from "./dictionary.js";
+import { sha256 } from "./digests.js";
 import { InputError, RuntimeLacks, needed } from "./errors.js";
 import { shortest } from "./numbers.js";
-import { sha256 } from "./sha256.js";
 const FORMAT = 1;
 const MOST_BYTES = 2 ** 30;
 /**

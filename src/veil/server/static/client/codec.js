@@ -1,5 +1,5 @@
 /** Messages of words as bytes, version 1 (docs/reference/wire.md): lengths are checked before anything is allocated. */
-import { blake2b } from "./blake2b.js";
+import { blake2b } from "./digests.js";
 import { areEqual, concatenated, floatBytes, fromHex, hex, utf8, viewOf } from "./bytes.js";
 import { InputError, WireError } from "./errors.js";
 import { GRAVITY_BYTES, HEAD_BYTES, MAX_FEATURES, cameraAndSpace, gravityIsKnown, hasLines, hasWords, observationsOffset, packHead, payloadOffset, readHead, requireSpace, } from "./head.js";

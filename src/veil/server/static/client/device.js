@@ -2,12 +2,12 @@
 import { hex } from "./bytes.js";
 import { encode } from "./codec.js";
 import { basicEpsilon, composedEpsilon } from "./composition.js";
+import { sha256 } from "./digests.js";
 import { InputError, ReleaseRefused } from "./errors.js";
 import { Ledger } from "./ledger.js";
 import { SubsetMechanism } from "./mechanism.js";
 import { shortest } from "./numbers.js";
 import { Secret, entropy } from "./randomness.js";
-import { sha256 } from "./sha256.js";
 import { privatizeWords } from "./words.js";
 const SUBSET_SIZE = 2, DELTA = 1e-6;
 // Probability of being the true word above which a sent word is no longer hidden among others.

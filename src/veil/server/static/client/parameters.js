@@ -1,7 +1,7 @@
 /** Parameters of releases of words, version 1 (veil.mechanisms.parameters): what keys draws and what the ledger compares. */
 import { concatenated, hex, utf8 } from "./bytes.js";
+import { sha256 } from "./digests.js";
 import { shortest } from "./numbers.js";
-import { sha256 } from "./sha256.js";
 const VERSION = 1;
 const WORD_RULE = 1;
 /** Parameters of a release of words; `featuresSent` (null: all) changes which features leave, but none of their draws. */

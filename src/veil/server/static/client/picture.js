@@ -1,6 +1,6 @@
 /** Pictures as a canvas gives them: their identity, and their gray values. */
-import { Blake2b } from "./blake2b.js";
 import { utf8 } from "./bytes.js";
+import { begunBlake2b } from "./digests.js";
 import { InputError } from "./errors.js";
 /**
  * The digest that identifies a picture: BLAKE2b of its size and its RGB pixels, as Python's veil computes it.
@@ -12,7 +12,7 @@ export function imageDigest(rgba, width, height) {
     if (rgba.length !== 4 * width * height) {
         throw new InputError(`an image of ${width}x${height} px has ${4 * width * height} bytes of RGBA, got ${rgba.length}`);
     }
-    const digest = new Blake2b({ size: 32 }).update(utf8(`${width}x${height}|`));
+    const digest = begunBlake2b({ size: 32 }).update(utf8(`${width}x${height}|`));
     const row = new Uint8Array(3 * width);
     for (let at = 0; at < rgba.length; at += 4 * width) {
         for (let i = at, j = 0; j < row.length; i += 4, j += 3) {

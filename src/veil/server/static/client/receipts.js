@@ -5,9 +5,9 @@
  * Whoever noted the end of the chain earlier sees that nothing before it was rewritten since.
  */
 import { hex, utf8 } from "./bytes.js";
+import { sha256 } from "./digests.js";
 import { WireError } from "./errors.js";
 import { memberText } from "./json.js";
-import { sha256 } from "./sha256.js";
 const digestOf = (text) => hex(sha256(utf8(text)));
 const DIGEST = /^[0-9a-f]{64}$/;
 /** The digest before the first receipt. */
