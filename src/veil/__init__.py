@@ -52,11 +52,11 @@ if TYPE_CHECKING:
     from veil.ldp.guarantee import LocalDP as LocalDP
     from veil.ldp.guarantee import NoProof as NoProof
     from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
-    from veil.localization.by_distance import Localization as Localization
-    from veil.localization.by_distance import LocalizeOptions as LocalizeOptions
-    from veil.localization.by_distance import NoPose as NoPose
-    from veil.localization.by_positions import PositionOptions as PositionOptions
-    from veil.localization.word_options import WordOptions as WordOptions
+    from veil.localization.judge import Localization as Localization
+    from veil.localization.judge import NoPose as NoPose
+    from veil.localization.options import LocalizeOptions as LocalizeOptions
+    from veil.localization.options import PositionOptions as PositionOptions
+    from veil.localization.options import WordOptions as WordOptions
     from veil.mapping.points import NoMap as NoMap
     from veil.matching.lightglue import LightGlue as LightGlue
     from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
@@ -121,17 +121,17 @@ _HOMES = {
     "LineUpload": "wire.message",
     "Lines": "forms",
     "LocalDP": "ldp.guarantee",
-    "Localization": "localization.by_distance",
-    "LocalizeOptions": "localization.by_distance",
+    "Localization": "localization.judge",
+    "LocalizeOptions": "localization.options",
     "Map": "pipelines.maps",
     "MappingOptions": "pipelines.built_maps",
     "NoMap": "mapping.points",
-    "NoPose": "localization.by_distance",
+    "NoPose": "localization.judge",
     "NoProof": "ldp.guarantee",
     "PerfectPrivacy": "ldp.guarantee",
     "Picture": "extraction.picture",
     "Points": "forms",
-    "PositionOptions": "localization.by_positions",
+    "PositionOptions": "localization.options",
     "Profile": "mechanisms.profile",
     "Protection": "pipelines.protection",
     "ReleaseRefused": "errors",
@@ -146,7 +146,7 @@ _HOMES = {
     "Upload": "wire.message",
     "VeilError": "errors",
     "WireError": "errors",
-    "WordOptions": "localization.word_options",
+    "WordOptions": "localization.options",
     "cut_map": "pipelines.tiles",
     "decode": "wire.codec",
     "encode": "wire.codec",

@@ -11,11 +11,14 @@ import pytest
 
 from veil.errors import RangeError
 from veil.forms import Points
-from veil.localization import ranked_search, rival_poses
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
-from veil.localization.matched_images import MatchedImages
-from veil.localization.pose_evidence import Evidence
-from veil.localization.rival_poses import Shown
+from veil.localization import rivals as rival_poses
+from veil.localization import search as ranked_search
+from veil.localization.by_distance import localize
+from veil.localization.evidence import Evidence
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions
+from veil.localization.rivals import Shown
+from veil.localization.search import MatchedImages
 from veil.matching.point_indexing import index_points
 from veil.matching.ranked_images import RankedImages, ranked_images
 from veil.progress import Progress

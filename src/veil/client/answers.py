@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from veil.errors import WireError
 from veil.geometry.rigid import Rigid
-from veil.localization.by_distance import NoPose
+from veil.localization.judge import NoPose
 
 
 @dataclass(frozen=True, kw_only=True)

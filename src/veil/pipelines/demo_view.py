@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from veil.features import Features
-from veil.localization.by_distance import Localization
+from veil.localization.judge import Localization
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded
 from veil.pipelines.viewing import inverted, shown_query

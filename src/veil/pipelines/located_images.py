@@ -15,7 +15,8 @@ import numpy as np
 
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
-from veil.localization.by_distance import Localization, LocalizeOptions
+from veil.localization.judge import Localization
+from veil.localization.options import LocalizeOptions
 from veil.map_check import MIN_NECK
 from veil.mapping import MapImage, MapOptions
 from veil.mapping.agreement import Pair

@@ -8,7 +8,7 @@ from statistics import median
 
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
-from veil.localization.by_distance import Localization, NoPose
+from veil.localization.judge import Localization, NoPose
 from veil.studies.localization.held_out import DELTA, Outcome
 from veil.studies.localization.tile_exits import ExitOutcome, ExitStudy
 

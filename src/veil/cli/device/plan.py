@@ -24,7 +24,7 @@ from veil.cli.common import (
 from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import Place, Plan, planned
-from veil.localization.by_distance import LocalizeOptions
+from veil.localization.options import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
 from veil.report.tables import Name, Table, fixed, numbers
 

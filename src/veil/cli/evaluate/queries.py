@@ -24,7 +24,7 @@ from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.scenes import ReferenceScene, read_scene
 from veil.files.weights import load_network
-from veil.localization.by_distance import LocalizeOptions
+from veil.localization.options import LocalizeOptions
 from veil.report.queries import draw_forged, draw_queries
 from veil.studies.localization.acceptance_counts import QueryAnswer, acceptance_counts
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, ReferencePlace, fold_maps

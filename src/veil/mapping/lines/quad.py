@@ -15,8 +15,8 @@ import numpy as np
 from veil.errors import RangeError, require_positive
 from veil.geometry.gravity import aligned_from_cam, gravity_spread_px
 from veil.geometry.rigid import Rigid
+from veil.geometry.robust.significance import Sampling, pose_log10_nfa
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
-from veil.localization.by_distance import Sampling, pose_log10_nfa
 from veil.mapping.lines.planar_poses import MANY_COMPLETE, PlanarPoses, PlanarTracks, flat_share, lifted, planar_poses
 from veil.mapping.lines.quad_adjustment import (
     FEW_TRACKS,

@@ -11,7 +11,9 @@ import numpy as np
 
 from veil.features import Features
 from veil.geometry.similarity import pose_error
-from veil.localization.by_distance import Localization, LocalizeOptions, localize_matches
+from veil.localization.by_distance import localize_matches
+from veil.localization.judge import Localization
+from veil.localization.options import LocalizeOptions
 from veil.pir import two_servers
 from veil.studies.localization.against_raw import AgainstRaw, against_raw
 from veil.studies.localization.false_acceptance import Fold, QueryProtocol, random_features, shuffled_features, true_queries

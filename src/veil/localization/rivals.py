@@ -12,12 +12,13 @@ from functools import cache
 
 import numpy as np
 from jaxtyping import Float64, Int64
+from scipy.spatial import cKDTree
+from scipy.special import bdtrc
 
 from veil.geometry.camera import as_colmap
 from veil.geometry.views import MapViews
-from veil.localization.matched_features import Matched
-from veil.localization.matched_pairs import Estimate
-from veil.localization.pose_evidence import Evidence, weigh
+from veil.localization.evidence import Evidence, weigh
+from veil.localization.matches import Estimate, Matched
 
 # Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
 COIN = 1e-3
@@ -191,7 +192,6 @@ def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_fi
 
 def _counted(matched: Matched, own: Evidence, other: Evidence, own_shown: Shown, other_shown: Shown) -> int:
     """Number of inliers of one pose, of features that the other does not explain, that count for it when both are compared."""
-    from scipy.spatial import cKDTree
 
     asked = own.rows[~np.isin(matched.keypoint_rows[own.rows], matched.keypoint_rows[other.rows])]
     asked = asked[np.isin(matched.point_rows[asked], own_shown.point_rows)]
@@ -207,7 +207,6 @@ def _counted(matched: Matched, own: Evidence, other: Evidence, own_shown: Shown,
 
 def coin(more: int, less: int) -> float:
     """Probability of at least `more` heads in `more` + `less` throws of a fair coin."""
-    from scipy.special import bdtrc
 
     return float(bdtrc(more - 1, more + less, 0.5)) if more > 0 else 1.0
 

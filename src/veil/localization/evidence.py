@@ -13,9 +13,7 @@ from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.significance import pose_log10_nfa
 from veil.geometry.views import MapViews
-from veil.localization.matched_features import Matched
-from veil.localization.matched_pairs import Estimate
-from veil.localization.matched_points import MatchedPoints
+from veil.localization.matches import Estimate, Matched, MatchedPoints
 
 # The evidence is counted within these parts of the inlier threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)

@@ -1,66 +1,20 @@
-"""A pose of a query from its matches with points of a map, weighed by its evidence, or a reason for none."""
+"""The answer to a query: a pose of its matches with points of a map, weighed by its evidence, or a reason for none."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float64, Int64
 
-from veil.errors import RangeError
-from veil.forms import Lines
-from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
-from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
-from veil.localization.matched_features import Matched, matched_features
-from veil.localization.matched_lines import MatchedLines
-from veil.localization.matched_pairs import Estimate
-from veil.localization.pose_evidence import NESTED, Evidence, pictured, too_few, turn_deviation_deg, weigh
-from veil.localization.rival_poses import rivals
-from veil.matching import MatchOptions
-
-# Numbers of images that are matched one after the other, where the map's index ranks them.
-RETRIEVED = (10, 40, 160)
-# Number of images that may show the like elsewhere, with which a pose from such images is compared at a time.
-COMPARED = 10
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalizeOptions(Acceptance):
-    """Options of queries that are matched by distance: what a pose must show, and how it is searched for.
-
-    - `max_error_px`: inlier threshold of keypoints, in pixels of the query.
-    - `line_error_px`: inlier threshold of lines, in pixels; a distance to a line underestimates that to the hidden keypoint.
-    - `min_inliers`: least number of inliers on different points.
-    - `max_log10_nfa`: largest accepted log10 of the number of chance poses that are as good (docs/theory/localization.md).
-    - `max_turn_deg`: largest accepted standard deviation of the rotation, in degrees.
-    - `matching`: ratio test and backend of the distances; the default keeps mutual nearest neighbors.
-    - `retrieved`: numbers of images that are matched one after the other until there is a pose, where the images are ranked.
-    - `compared`: number of images that look like the query for other reasons than what a pose shows, where the images are
-      ranked; the pose is compared with what they give, as they may show the like elsewhere, and with as many more while they
-      do. 0: there is no comparison.
-    - `workers`: number of map images that are matched at a time.
-    - `seed`: of RANSAC.
-
-    Raises RangeError for thresholds that would accept chance, or nothing, and for numbers of images that do not grow.
-    """
-
-    matching: MatchOptions = field(default_factory=MatchOptions)
-    retrieved: tuple[int, ...] = RETRIEVED
-    compared: int = COMPARED
-    workers: int = 2
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.retrieved or any(b <= a for a, b in pairwise((0, *self.retrieved))):
-            raise RangeError(f"retrieved takes numbers of images that grow, such as 10 40 160, got {self.retrieved!r}")
-        if self.compared < 0:
-            raise RangeError(f"compared must not be negative, got {self.compared!r}")
+from veil.localization.evidence import NESTED, Evidence, pictured, too_few, turn_deviation_deg, weigh
+from veil.localization.matches import Estimate, Matched, MatchedLines
+from veil.localization.options import LocalizeOptions
+from veil.localization.rivals import rivals
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,44 +61,6 @@ class NoPose:
     correspondences: int
     inliers: int = 0
     log10_nfa: float = math.inf
-
-
-def localize_matches(
-    camera: Camera,
-    observations: Float32[np.ndarray, "features 2"] | Lines,
-    keypoint_rows: Int64[np.ndarray, "pairs"],
-    point_rows: Int64[np.ndarray, "pairs"],
-    points: Float64[np.ndarray, "points 3"],
-    *,
-    views: MapViews | None = None,
-    options: LocalizeOptions | None = None,
-) -> Localization | NoPose:
-    """Estimate the pose of a query from its matches with points of a map, or say why no pose is better than chance.
-
-    This is the second half of `veil.localization.by_distance.localize`, which names `camera` and `observations`.
-
-    - `keypoint_rows`, `point_rows`, int64 (pairs,): pair i joins row `keypoint_rows[i]` of `observations` with row
-      `point_rows[i]` of `points`. The most trusted pairs come first; neither column needs to be distinct.
-    - `points`, float64 (points, 3): the map's points in world coordinates, in units of the map.
-    - `views`: how the map's images saw the points. Without them no pose is refused for the directions and sizes at which it
-      sees its points.
-    - `options`: thresholds and seed.
-    """
-    options = options or LocalizeOptions()
-    matched = features_of(camera, observations, keypoint_rows, point_rows, points, options)
-    return judged(matched, views, options)[0]
-
-
-def features_of(
-    camera: Camera,
-    observations: Float32[np.ndarray, "features 2"] | Lines,
-    keypoint_rows: Int64[np.ndarray, "pairs"],
-    point_rows: Int64[np.ndarray, "pairs"],
-    points: Float64[np.ndarray, "points 3"],
-    options: LocalizeOptions,
-) -> Matched:
-    limit = options.line_error_px if isinstance(observations, Lines) else options.max_error_px
-    return matched_features(camera, observations, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)
 
 
 def judged(
