@@ -12,7 +12,7 @@ from veil.codebooks.codebook import Codebook
 from veil.forms import Form, Lines
 from veil.geometry.camera import Camera
 from veil.geometry.views import MapViews
-from veil.localization.judge import Localization, NoPose, judged
+from veil.localization.judge import Localization, NoPose, judge_pairs
 from veil.localization.matches import features_of
 from veil.localization.options import LocalizeOptions
 from veil.localization.search import MatchedImages, RankedSearch
@@ -95,7 +95,7 @@ def localize_matches(
     """
     options = options or LocalizeOptions()
     matched = features_of(camera, observations, keypoint_rows, point_rows, points, options)
-    return judged(matched, views, options)[0]
+    return judge_pairs(matched, views, options)
 
 
 def correspondences(

@@ -130,6 +130,10 @@ class MatchedPoints(MatchedPairs):
         """Size of a sample, and how many poses it may give, of the minimal solver."""
         return P3P if self.camera.focal_is_known else P4PF
 
+    def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
+        """-infinity: keypoints leave no way open."""
+        return -math.inf
+
     def floor(self, part: float) -> float:
         """Least probability that is believed of an agreement by chance within `part` of the threshold.
 

@@ -18,11 +18,11 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from veil.codebooks.codebook import Codebook
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
-from veil.localization.evidence import Evidence, weigh
-from veil.localization.judge import Localization, NoPose, judged
+from veil.localization.evidence import weigh
+from veil.localization.judge import Localization, NoPose, claim_of, judge
 from veil.localization.matches import Estimate, Matched, features_of
 from veil.localization.options import LocalizeOptions
-from veil.localization.rivals import MOST_RIVALS, Rival, Shown, covisible, rivals
+from veil.localization.rivals import MOST_RIVALS, PairContest, Rival, ShownPoints, WeighedPose, covisible, rivals
 from veil.matching import Matches, MatchOptions, match_pairs
 from veil.matching.lightglue import LightGlue
 from veil.matching.pairs import match_pairs_by_network
@@ -150,7 +150,7 @@ MANY = (
 class RankedSearch:
     """The search for the pose of a query in the images that it looks like.
 
-    - `features`: makes what poses are estimated from of pairs (query features, map points); None: matched features as they are.
+    - `features`: makes what poses are estimated from of all pairs so far; None: matched features as they are.
     - `empty`: so many times in a row further images must show no other place before a pose counts as compared.
     """
 
@@ -159,7 +159,7 @@ class RankedSearch:
     matched: ImageMatches
     ranked: RankedImages | Sequence[str]
     options: LocalizeOptions
-    features: Callable[[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]], Matched] | None = None
+    features: Callable[[], Matched] | None = None
     empty: int = 1
     _others: list[Rival] = field(default_factory=list, init=False)
     _compared_with: int = field(default=0, init=False)
@@ -205,22 +205,25 @@ class RankedSearch:
         """
         best, views = None, self.matched.scene.views
         while True:
+            claim = claim_of(self._pairs, views, self._strict, best=best)
+            if isinstance(claim, NoPose):
+                return claim, None
             better: list[Estimate] = []
 
-            def rival(estimate: Estimate, _: Evidence, better: list[Estimate] = better) -> Evidence | None:
+            def rival(estimate: Estimate = claim.estimate, better: list[Estimate] = better) -> Rival | None:
                 other = self._equal(estimate, None, progress)
                 if other is not None and other.is_better:
                     better.append(other.estimate)
-                return None if other is None else other.evidence
+                return other
 
-            answer = judged(self._pairs, views, self._strict, best=best, rival=rival)
+            answer = judge(claim, rival, self._strict)
             if not better or best is not None:
-                return answer
+                return answer, claim.estimate if isinstance(answer, Localization) else None
             matched = self._pairs
             refined = matched.estimate(np.flatnonzero(matched.agrees(matched.projected(better[0]))))
             if refined is None:
-                return answer
-            best = refined, weigh(matched, refined, views)
+                return answer, None
+            best = WeighedPose(estimate=refined, evidence=weigh(matched, refined, views))
 
     def compared(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
         """A pose after its comparison with places that look like the query, too (localization.md#a-place-and-its-copies).
@@ -290,22 +293,14 @@ class RankedSearch:
         views = self.matched.scene.views
         while True:
             matched, known = self._pairs, [other.estimate for other in self._others]
-            evidence = weigh(matched, estimate, views)
-            others = rivals(
-                matched,
-                estimate,
-                evidence,
-                views,
-                min_inliers=self._strict.min_inliers,
-                max_log10_nfa=self._strict.max_log10_nfa,
-                observed=self.matched.observed,
-                among=None if names is None else self._rows(matched, names),
-                known=known,
-            )
+            pose = WeighedPose(estimate=estimate, evidence=weigh(matched, estimate, views))
+            contest = PairContest(matched=matched, views=views, observed=self.matched.observed)
+            among = None if names is None else self._rows(matched, names)
+            others = rivals(contest, pose, self._strict, among=among, known=known)
             self._others += [other for other in others.all if not any(other.estimate is one for one in known)]
             if others.equal is None:
                 return None
-            both = (Rival(estimate=estimate, evidence=evidence), others.equal)
+            both = (pose, others.equal)
             new = [name for one in both for name in self._around(matched, one) if not self._is_spent]
             if not new:
                 return others.equal
@@ -316,7 +311,7 @@ class RankedSearch:
         among, points = self.matched.pairs(names), len(self.matched.scene.points)
         return np.flatnonzero(np.isin(matched.keypoint_rows * points + matched.point_rows, among[0] * points + among[1]))
 
-    def _around(self, matched: Matched, one: Rival) -> list[str]:
+    def _around(self, matched: Matched, one: WeighedPose) -> list[str]:
         """Names of images that are not matched yet and know what the camera of a pose would see, most of it first."""
         if not self.options.compared:
             return []
@@ -324,7 +319,7 @@ class RankedSearch:
         names = [
             name for name, together in zip(images, covisible(inliers, self._seen, len(matched.points)), strict=True) if together
         ]
-        shown = Shown.by(
+        shown = ShownPoints.by(
             matched, one.estimate, one.evidence, self.matched.scene.views, [images[name].point_rows for name in names]
         )
         left = np.zeros(len(matched.points), dtype=bool)
@@ -373,13 +368,11 @@ class RankedSearch:
         """The pairs with all images that are matched so far."""
         count = len(self.matched.found)
         if count not in self._paired:
-            self._paired = {count: self._features(*self.matched.pairs())}
+            self._paired = {count: self.features() if self.features else self._features(*self.matched.pairs())}
         return self._paired[count]
 
     def _features(self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         scene, options = self.matched.scene, self.options
-        if self.features is not None:
-            return self.features(keypoint_rows, point_rows)
         return features_of(self.camera, self.observations, keypoint_rows, point_rows, scene.points, options)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -28,11 +28,11 @@ from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
-from veil.localization.evidence import PLACE_MARGIN, Evidence, pictured, turn_deviation_deg
-from veil.localization.judge import AMBIGUOUS, IMPOSSIBLE, VAGUE, Localization, NoPose
+from veil.localization.evidence import PoseEvidence, beyond_chance
+from veil.localization.judge import Claim, Localization, NoPose, judge
 from veil.localization.matches import Estimate, MatchedPoints
 from veil.localization.options import PositionOptions, WordOptions
-from veil.localization.rivals import COIN, coin
+from veil.localization.rivals import COIN, Contest, WeighedPose, coin, rivals
 from veil.localization.upright_problem import UprightProblem
 from veil.matching.inverted_index import Candidates
 from veil.progress import Progress
@@ -67,9 +67,9 @@ class UprightEvidence:
         return len(self.keypoint_rows)
 
     @property
-    def above_chance(self) -> int:
-        """Number of pairs beyond those that chance gives."""
-        return max(0, round(len(self) - self.expected))
+    def evidence(self) -> PoseEvidence:
+        """The same for the judge, with the pairs numbered as they come."""
+        return PoseEvidence(rows=np.arange(len(self)), log10_nfa=self.log10_nfa, expected=self.expected)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -232,6 +232,11 @@ PORTION = 250_000
 # A pose is refused whose pairs have words that are e^2 = 7 times likelier if none of them is right.
 AGAINST = -2.0
 
+BY_CHANCE = (
+    "the best pose shows points of the map at {inliers} of {count} keypoints, which chance also gives (log10 of "
+    "expected chance poses {log10_nfa:.1f}); "
+)
+
 CONTRADICTED = (
     "the best pose shows points of the map at {} of {} keypoints, but their words speak against it; is the picture mirrored, "
     "or the place symmetric?"
@@ -258,39 +263,31 @@ def localize_upright(
     weighed.sort(key=lambda evidence: evidence.log10_nfa)
     if not weighed:
         return NoPose(reason=f"no pose of the search explains the {count} features; {problem.doubt}", correspondences=count)
-    best = weighing.improved(weighed[0]) if _beyond_chance(weighed[0], options) else weighed[0]
+    best = weighing.improved(weighed[0]) if beyond_chance(weighed[0].evidence, options) else weighed[0]
+    matched, evidence = _matched(problem, best, options), best.evidence
 
-    def refused(reason: str) -> NoPose:
-        return NoPose(reason=reason, correspondences=count, inliers=len(best), log10_nfa=best.log10_nfa)
+    def against(_: PoseEvidence) -> str | None:
+        contradicted = weighing.log_odds_of_words(best) < AGAINST
+        return CONTRADICTED.format(len(best), len(problem.keypoints)) if contradicted else None
 
-    keypoints = len(problem.keypoints)
-    if not _beyond_chance(best, options):
-        return refused(
-            f"the best pose shows points of the map at {len(best)} of {keypoints} keypoints, which chance also gives (log10 of "
-            f"expected chance poses {best.log10_nfa:.1f}); {problem.doubt}"
-        )
-    if weighing.log_odds_of_words(best) < AGAINST:
-        return refused(CONTRADICTED.format(len(best), keypoints))
-    matched, rows = _matched(problem, best, options)
-    estimate, evidence = Estimate(pose=best.pose, camera=problem.camera), Evidence(rows=rows, log10_nfa=best.log10_nfa)
-    if pictured(matched, estimate, evidence, problem.scene.views):
-        return refused(IMPOSSIBLE)
-    rival = _rival(weighing, best, weighed[1:], options)
-    if rival is not None:
-        return refused(AMBIGUOUS.format(len(best), len(rival), keypoints))
-    deviation_deg = turn_deviation_deg(matched, estimate, rows)
-    if best.log10_nfa > options.max_log10_nfa - PLACE_MARGIN or deviation_deg > options.max_turn_deg:
-        return refused(VAGUE.format(len(best), keypoints))
-    refined = weighing.least_squares(best.pose, best.keypoint_rows, best.point_rows)
-    return Localization(
-        cam_from_world=best.pose,
-        covariance=None if refined is None else covariance_from_colmap(refined),
-        turn_deviation_deg=deviation_deg,
-        keypoint_rows=best.keypoint_rows,
-        point_rows=best.point_rows,
+    claim = Claim(
+        estimate=Estimate(pose=best.pose, camera=problem.camera),
+        evidence=evidence,
+        matched=matched,
+        views=problem.scene.views,
+        unchecked=lambda: evidence,
+        against=against,
+        by_chance=BY_CHANCE + problem.doubt,
         correspondences=count,
-        log10_nfa=best.log10_nfa,
+        count=len(problem.keypoints),
     )
+    contest = UprightContest(weighing=weighing, best=best)
+    others = [Estimate(pose=other.pose, camera=problem.camera) for other in weighed[1:]]
+    answer = judge(claim, lambda: rivals(contest, claim, options, known=others).equal, options)
+    if isinstance(answer, NoPose):
+        return answer
+    refined = weighing.least_squares(best.pose, best.keypoint_rows, best.point_rows)
+    return replace(answer, covariance=None if refined is None else covariance_from_colmap(refined))
 
 
 def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | None) -> list:
@@ -313,19 +310,14 @@ def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | N
     return problem.refined(kept)[: upright.compared]
 
 
-def _beyond_chance(evidence: UprightEvidence, options: WordOptions) -> bool:
-    """Whether a pose has enough pairs, and chance gives few enough poses as good."""
-    return len(evidence) >= options.min_inliers and evidence.log10_nfa <= options.max_log10_nfa
-
-
-def _matched(problem: UprightProblem, best: UprightEvidence, options: WordOptions) -> tuple[MatchedPoints, np.ndarray]:
-    """Pairs near a pose, within the inlier threshold, and the rows of those that are its evidence; these come first."""
+def _matched(problem: UprightProblem, best: UprightEvidence, options: WordOptions) -> MatchedPoints:
+    """Pairs near a pose, within the inlier threshold; those that are its evidence come first."""
     weighing_limit = max(options.max_error_px, problem.options.match_px)
     keypoints, points = UprightWeighing(problem=problem, unshared=np.zeros(len(problem.keypoints))).pairs(
         best.pose, weighing_limit
     )
     more = ~np.isin(keypoints, best.keypoint_rows) & ~np.isin(points, best.point_rows)
-    matched = MatchedPoints(
+    return MatchedPoints(
         camera=problem.camera,
         observations=problem.keypoints,
         keypoint_rows=np.concatenate([best.keypoint_rows, keypoints[more]]),
@@ -334,23 +326,39 @@ def _matched(problem: UprightProblem, best: UprightEvidence, options: WordOption
         max_error_px=weighing_limit,
         seed=problem.seed,
     )
-    return matched, np.arange(len(best))
 
 
-def _rival(
-    weighing: UprightWeighing, best: UprightEvidence, others: list[UprightEvidence], options: WordOptions
-) -> UprightEvidence | None:
-    """Another pose that is beyond chance and nearly as strong among the keypoints and points that the best one leaves."""
-    problem = weighing.problem
-    keypoints, points = np.ones(len(problem.keypoints), dtype=bool), np.ones(len(problem.scene.points), dtype=bool)
-    keypoints[best.keypoint_rows] = False
-    points[best.point_rows] = False
-    for other in others:
-        alone = weighing.weighed(other.pose, keypoints=keypoints, points=points)
-        # Thousands of points give pairs by chance, which one pose takes from the other: what is above chance is compared.
-        if _beyond_chance(alone, options) and coin(best.above_chance, alone.above_chance) > COIN:
-            return alone
-    return None
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UprightContest(Contest):
+    """The contest of poses that all keypoints test, each among the keypoints and points that the pose `best` leaves."""
+
+    weighing: UprightWeighing
+    best: UprightEvidence
+
+    def others(
+        self, pose: WeighedPose, needed: int, *, among: Int64[np.ndarray, "_"] | None, known: Sequence[Estimate]
+    ) -> Iterator[Estimate]:
+        """None: the search has kept the poses that come next."""
+        return iter(())
+
+    def weighed(self, other: Estimate) -> PoseEvidence:
+        """Evidence among the keypoints and points that are left."""
+        problem = self.weighing.problem
+        keypoints, points = np.ones(len(problem.keypoints), dtype=bool), np.ones(len(problem.scene.points), dtype=bool)
+        keypoints[self.best.keypoint_rows] = False
+        points[self.best.point_rows] = False
+        return self.weighing.weighed(other.pose, keypoints=keypoints, points=points).evidence
+
+    def clearly_better(self, first: WeighedPose, second: WeighedPose) -> bool:
+        """Whether the first pose has clearly more pairs above chance.
+
+        Thousands of points give pairs by chance, which one pose takes from the other: what is above chance is compared.
+        """
+        return coin(first.evidence.above_chance, second.evidence.above_chance) <= COIN
+
+    def is_same(self, pose: WeighedPose, other: WeighedPose) -> bool:
+        """False: no pair is shared."""
+        return False
 
 
 # Positions alone share no word with any point.

@@ -23,8 +23,9 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of
 from veil.geometry.robust.line_search import SAMPLE, LineSamples, LineTest, search_lines
 from veil.geometry.robust.ransac import samples_needed
-from veil.geometry.robust.resection_lines import LOSS_PX, LineResection
+from veil.geometry.robust.resection_lines import LOSS_PX, MIN_OTHER_LINES, LineResection
 from veil.geometry.robust.significance import (
+    ALONG_ONE_WAY,
     LINE_FLOOR,
     SAME_PX,
     UPRIGHT_LINES,
@@ -310,6 +311,27 @@ class LineWords(WordProblem):
         )
         return resection.refine(pose, np.ones(len(rows), dtype=bool), loss_px)
 
+    def open_way(self, pose: Rigid, inliers: Int64[np.ndarray, "inliers"]) -> float:
+        """log10 of the number of accidents that place the camera as well as inliers do, along gravity.
+
+        Lines along gravity leave the height open. The other lines alone tell it: one of them places the camera, and those that
+        agree are weighed against chance (docs/theory/lines.md, Eq. 29). `inliers` are rows of the candidates. It is -infinity
+        where fewer than `MIN_OTHER_LINES` lines follow gravity.
+        """
+        aligned = self.aligned[self.candidates.keypoint_rows]
+        if len(np.unique(self.candidates.keypoint_rows[aligned])) < MIN_OTHER_LINES:
+            return -math.inf
+        others = np.flatnonzero(~aligned)
+        kept = np.searchsorted(others, np.sort(inliers[~aligned[inliers]]))
+        if not len(kept):
+            return math.inf
+        assert isinstance(self.observations, Lines)
+        alone = LinesBesideGravity(
+            self.camera, self.observations, self.candidates.take(others), self.scene, self.names, self.options
+        )
+        rows = np.flatnonzero(np.isin(alone.order, kept))
+        return alone.weighed(rows, pose, anyhow=True)
+
     def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> None:
         """None: the covariance of a pose from lines is not computed."""
 
@@ -327,6 +349,12 @@ class LineWords(WordProblem):
     def background(self) -> Background:
         """The query's lines, as the background of wrong matches."""
         return LineBackground(lines=self.groups.seen, limit=1.0)
+
+
+class LinesBesideGravity(LineWords):
+    """Words whose lines do not follow gravity, where the pose is known but for the height: one line tells it."""
+
+    sampling = ALONG_ONE_WAY
 
 
 def word_problem(
