@@ -1,6 +1,6 @@
-"""Print the oldest versions that pyproject.toml admits, one `name==version` a line, as pip reads them.
+"""Print the oldest versions that one or more pyproject.toml admit, one `name==version` a line, as pip reads them.
 
-    python .ci/minima.py pyproject.toml [EXTRA ...]
+    python .ci/minima.py pyproject.toml [MORE.toml ...] [EXTRA ...]
 
 Runs on the Python 3.10 of a fresh virtual environment: what it needs beyond the standard library lies in pip.
 """
@@ -18,13 +18,21 @@ except ImportError:
     from pip._vendor import tomli as tomllib
 
 
-def main(path: str, *extras: str) -> int:
-    """Exit code 1 where a requirement has no single lower bound: what is oldest would be left to chance."""
-    project = tomllib.loads(Path(path).read_text())["project"]
-    lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+def main(*words: str) -> int:
+    """Exit code 1 where a requirement has no single lower bound: what is oldest would be left to chance.
+
+    Words that end in .toml are files of projects, which are left out among what they need; the others are extras, of the first.
+    """
+    projects = [tomllib.loads(Path(word).read_text())["project"] for word in words if word.endswith(".toml")]
+    lines = [line for project in projects for line in project["dependencies"]]
+    extras = [word for word in words if not word.endswith(".toml")]
+    lines += [line for extra in extras for line in projects[0]["optional-dependencies"][extra]]
+    own = {project["name"] for project in projects}
     floors: dict[str, str] = {}
     for line in lines:
         requirement = Requirement(line)
+        if requirement.name in own:
+            continue
         bounds = [each.version for each in requirement.specifier if each.operator == ">="]
         if len(bounds) != 1 or floors.setdefault(requirement.name, bounds[0]) != bounds[0]:
             print(f"{line!r}: each requirement needs one lower bound, the same wherever it is named", file=sys.stderr)

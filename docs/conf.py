@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # COLMAP keeps quiet in the output of examples.
 os.environ["GLOG_minloglevel"] = "2"  # noqa: SIM112 (its name)
-sys.path[:0] = [str(ROOT / "docs"), str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / folder) for folder in ("docs", "src", "lab", "faces")]
 
 import veil  # noqa: E402
 from extensions.files import source_of as linkcode_resolve  # noqa: E402, F401 (linkcode looks for it here)
@@ -21,8 +21,20 @@ release = version = veil.__version__
 
 # Pages lie where their links expect them, so the repository is the source: docs/, and the pages about the project.
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "docs/gallery/**.rst", "*.md", "benchmarks/README.md", "clients/typescript/README.md"]
-exclude_patterns = [".*", "build", "dist", "src", "tests", "deploy", "examples", "veil-demo", "**/node_modules"]
+include_patterns = ["docs/**.md", "docs/gallery/**.rst", "*.md", "lab/**.md", "faces/**.md", "clients/typescript/README.md"]
+exclude_patterns = [
+    ".*",
+    "build",
+    "dist",
+    "src",
+    "tests",
+    "lab/tests",
+    "faces/tests",
+    "deploy",
+    "examples",
+    "veil-demo",
+    "**/node_modules",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 extensions = [
     "myst_parser",

@@ -9,21 +9,28 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted(path for room in ("src", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py"))
-PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))])
+SOURCES = sorted(path for room in ("src", "lab", "faces", "tests") for path in (ROOT / room).rglob("*.py"))
+PAGES = sorted(
+    [
+        *(path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    ]
+)
 # A page of docs/, alone or with a folder, and a heading of it.
-PAGE = re.compile(r"(?<![\w/.-])((?:docs/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?:#([a-z0-9-]+))?")
+PAGE = re.compile(r"(?<![\w/.-])((?:docs/|lab/|faces/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?:#([a-z0-9-]+))?")
 # "docs/theory/words.md, Eq. 15-16": the page first, as in all of this code.
 EQUATIONS = re.compile(r"((?:docs/theory/)?[a-z_]+\.md)(?:#[a-z0-9-]+)?,? Eq\. (\d+)(?:(?:-| and |, )(\d+))?")
 # A module of the package, or a name in one, between backticks.
 PICTURE = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")
-NAME = re.compile(r"`(veil(?:\.\w+)+)")
+NAME = re.compile(r"`(veil(?:_lab|_faces)?(?:\.\w+)+)")
 LABEL = re.compile(r"\b[Tt]raps\b|\b[ADFLS]\d{1,2}: ")
 
 
 @cache
 def page(name: str) -> Path | None:
     """The page of the documentation that a citation names, however much of its path it gives."""
+    if name.startswith(("lab/", "faces/")):
+        return ROOT / name if (ROOT / name).is_file() else None
     name = name.removeprefix("docs/")
     places = [ROOT / "docs" / name, *(ROOT / "docs" / room / name for room in ("theory", "reference"))]
     return next((place for place in places if place.is_file()), None)
@@ -46,7 +53,7 @@ def exists(name: str) -> bool:
     """Whether a module, or a module that mentions the rest of the name, is there."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
-        place = ROOT.joinpath("src", *parts[:count])
+        place = ROOT.joinpath({"veil": "src"}.get(parts[0], parts[0].removeprefix("veil_")), *parts[:count])
         module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
         if module.is_file():
             return count == len(parts) or re.search(rf"\b{parts[count]}\b", module.read_text()) is not None

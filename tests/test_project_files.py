@@ -11,7 +11,13 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ABOUT = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
-PAGES = sorted({ROOT / "README.md", *(ROOT / name for name in ABOUT), *(ROOT / "docs").rglob("*.md")})
+PAGES = sorted(
+    {
+        ROOT / "README.md",
+        *(ROOT / name for name in ABOUT),
+        *(path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")),
+    }
+)
 
 CHANGELOG_SECTIONS = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
 CHANGELOG_LINKS = ("https://keepachangelog.com/en/1.1.0/", "https://semver.org/")

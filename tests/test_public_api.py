@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -93,27 +94,63 @@ def test_the_door_is_light() -> None:
     assert told.strip() == "[]"
 
 
-def example() -> str:
-    """The Python of the README, as it is printed there."""
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def example(language: str) -> str:
+    """The private pose of the README in a language, as it is printed there."""
+    section = (ROOT / "README.md").read_text().partition("\n## A private pose\n")[2].partition("\n## ")[0]
+    (code,) = re.findall(rf"```{language}\n(.*?)```", section, re.S)
     return code
 
 
-@pytest.mark.slow
-def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    """From a folder of photographs to a private pose, in at most twelve lines."""
-    code = example()
-    assert len([line for line in code.splitlines() if line.strip() and not line.lstrip().startswith("#")]) <= 12
+@pytest.fixture
+def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder of somebody with photographs: five bundled ones in `photos`, and another one as `photo.jpg`."""
     with lund_door() as place:
+        first, *rest = sorted(place.folder.glob("*.jpg"))[::2]
         (tmp_path / "photos").mkdir()
-        for photo in [*sorted(place.folder.glob("*.jpg"))[::2], place.folder / "K.txt"]:
-            if photo.is_file():
-                (tmp_path / "photos" / photo.name).symlink_to(photo)
-        monkeypatch.chdir(tmp_path)
-        known: dict = {}
-        exec(compile(code, "README.md", "exec"), known)
+        for photo in rest:
+            (tmp_path / "photos" / photo.name).write_bytes(photo.read_bytes())
+        (tmp_path / "photo.jpg").write_bytes(first.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def statements(code: str) -> list[str]:
+    return [line for line in code.splitlines() if line.strip() and not line.lstrip().startswith(("#", "import ", "from "))]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked", "photos")
+def test_the_python_of_the_readme_gives_a_private_pose() -> None:
+    """Five statements, at most six functions and classes of veil, which alone is imported beside `pathlib`."""
+    code = example("python")
+    assert len(statements(code)) == 5 and len(set(re.findall(r"veil\.[\w.]+", code))) <= 6
+    modules = re.findall(r"^(?:import|from) (\S+)", code, re.M)
+    assert set(modules) == {"pathlib", "veil"}
+    known: dict = {}
+    exec(compile(code, "README.md", "exec"), known)
     assert isinstance(known["answer"], veil.Localization) and known["answer"].inliers > 100
-    assert (tmp_path / "map").is_dir() and len(read_ledger(home() / "ledger.sqlite")) == 1
+    assert len(read_ledger(home() / "ledger.sqlite")) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+def test_the_shell_of_the_readme_gives_a_private_pose(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five commands: each ends with exit code 0, and the last one prints a pose."""
+    lines = statements(example("sh"))
+    assert len(lines) == 5
+    for line in lines:
+        name, *words = shlex.split(line, comments=True)
+        expanded = [str(path) for word in words for path in (photos.glob(word) if "*" in word else [word])]
+        assert name == "veil" and main(expanded) == 0, line
+    assert "camera center" in capsys.readouterr().out
+
+
+def test_the_readme_is_one_screen() -> None:
+    """At most 6 kB, with one picture and two commands in one block."""
+    text = (ROOT / "README.md").read_text()
+    assert len(text.encode()) <= 6000 and text.count("![") == 1
+    block = text.partition("\n## Two commands\n")[2].partition("```sh\n")[2].partition("```")[0]
+    assert len(block.strip().splitlines()) == 2
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The schemas of docs/reference/schema are valid, strict and used, and records are spelled out key by key."""
+"""The schemas of the reference are valid, strict and used, and records are spelled out key by key."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
-from veil.faces.identification import GallerySize
 from veil.inversion.quality import Quality
-from veil.inversion.weights import Training
 from veil.map_check import MapCheck
-from veil.studies.faces.attributes import AttributeRow
-from veil.studies.faces.identification import IdentificationRow
-from worlds.schemas import FOLDER, validate
+from worlds.documents import REFERENCES, ROOT
+from worlds.schemas import SCHEMAS, validate
 
-NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
-PACKAGE = Path(str(files("veil")))
+NAMES = sorted(SCHEMAS)
+PACKAGES = [Path(str(files("veil"))), ROOT / "lab" / "veil_lab", ROOT / "faces" / "veil_faces"]
+TESTS = [ROOT / "tests", ROOT / "lab" / "tests", ROOT / "faces" / "tests"]
 
 
 def objects(schema: object) -> Iterator[dict]:
@@ -41,17 +39,18 @@ def objects(schema: object) -> Iterator[dict]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_schema_is_valid_strict_and_used(name: str) -> None:
-    schema = json.loads((FOLDER / f"{name}.json").read_text())
+    schema = json.loads(SCHEMAS[name].read_text())
     Draft202012Validator.check_schema(schema)
     assert schema["title"].replace("--", "").replace(" ", "-").startswith(f"veil-{name}")
     for part in objects(schema):
         assert part["additionalProperties"] is False and set(part["required"]) <= set(part["properties"])
-    tests = Path(__file__).parent.rglob("*.py")
+    tests = [path for folder in TESTS for path in folder.rglob("*.py")]
     assert any(f'validate("{name}"' in path.read_text() for path in tests), "no test validates a record of it"
 
 
 def test_every_documented_output_has_a_schema() -> None:
-    sections = re.findall("^## veil (.*)$", (FOLDER.parent / "json.md").read_text(), re.M)
+    pages = [(folder / "json.md").read_text() for folder in REFERENCES]
+    sections = [section for page in pages for section in re.findall("^## veil (.*)$", page, re.M)]
     for section in sections:
         assert any(name.startswith(section.replace(" ", "-")) for name in NAMES), section
 
@@ -76,7 +75,7 @@ def made_of_fields(module: ast.Module) -> list[int]:
 @pytest.mark.slow
 def test_no_record_follows_the_names_of_fields() -> None:
     """A renamed field must not rename a key. Broken twins: the ways in which records were made before."""
-    for path in PACKAGE.rglob("*.py"):
+    for path in (path for package in PACKAGES for path in package.rglob("*.py")):
         assert made_of_fields(ast.parse(path.read_text())) == [], path
     for body in (
         "def as_json(self): return dict(self.__dict__)",
@@ -119,38 +118,9 @@ def test_a_check_is_read_by_its_keys() -> None:
         MapCheck.from_json(["pairs"])  # type: ignore[arg-type]
 
 
-def test_a_size_of_a_gallery_is_read_as_it_was_written() -> None:
-    size = GallerySize(templates=7, threshold=0.5, fpir=0.01, fpir_low=0.0, fpir_high=0.02, fpir_bound=0.03, fnir=0.1)
-    assert GallerySize.from_json(size.as_json()) == size
-
-
 # Of commands that need PyTorch, dlib or hundreds of people: records by hand, beside those of the commands' own tests.
-
-
-def test_a_training_is_described() -> None:
-    training = Training(
-        photographs=2, source="s", license="l", command="veil", steps=9, seconds=1.5, seed=0, dims=(2, 4), codebook="ab" * 32
-    )
-    assert Training.from_json(training.as_json()) == training
-    record = {"kind": "subspaces", "training": training.as_json(), "sha256": "cd" * 32, "parameters": 5, "bytes": 7}
-    validate("inversion-train", {**record, "losses": [{"step": 9, "loss": 0.5}]})
 
 
 def test_pictures_are_described_with_and_without_an_original() -> None:
     measured = Quality(mae=0.0, ssim=1.0, psnr=float("inf")).as_json()
     validate("inversion-invert", {"pictures": [{"name": "a", "features": 3}, {"name": "b", "features": 3, **measured}]})
-
-
-def test_inferred_attributes_are_described() -> None:
-    row = AttributeRow(attribute="age", form="raw", m=0, right=3, victims=4, low=0.2, high=0.9, baseline=0.5).as_json()
-    assert row["accuracy"] == 0.75
-    validate("evaluate-attributes", {"photographs": 9, "faces": 8, "rows": [row]})
-
-
-def test_identification_is_described_for_few_people_and_many() -> None:
-    single = {"single_threshold": 0.5, "single_fpir": 0.1, "single_fpir_low": 0.0, "single_fpir_high": 0.2, "single_fnir": None}
-    few = {"threshold": None, "fpir": None, "fpir_low": None, "fpir_high": None, "exceeded": None, "fnir": None}
-    many = {"threshold": 0.4, "fpir": 0.01, "fpir_low": 0.0, "fpir_high": 0.1, "exceeded": 0.05, "fnir": 0.2}
-    rows = [IdentificationRow(templates=3, strangers=50, **told, **single).as_json() for told in (few, many)]  # type: ignore[arg-type]
-    assert [row["threshold"] for row in rows] == [None, 0.4]
-    validate("evaluate-identification", {"fpir": 0.01, "splits": 20, "rows": rows})

@@ -17,6 +17,7 @@ import test_citations
 import veil
 from extensions import files
 from extensions.navigation_order import pages as listed
+from extensions.navigation_order import seen_from_docs
 from veil.cli import _joined, _parser
 from worlds.browser import browsing, chromium
 from worlds.site_pages import SitePage, broken_links, clicks, from_elsewhere, loaded_by_styles, pages
@@ -27,11 +28,14 @@ GUIDES = sorted([*(ROOT / "docs" / "tutorials").glob("*.md"), *(ROOT / "docs" / 
 
 # What somebody who is new wants to do, the page for it, and words that must stand there.
 TASKS = {
-    "see it work on bundled photographs": ("README.html", "veil demo"),
+    "see it work on bundled photographs": ("docs/index.html", "veil demo"),
+    "see it work in a browser": ("docs/reference/browser.html", "veil serve store/ --demo"),
+    "learn what is not protected": ("docs/protects.html", "obfuscations without proof"),
+    "look a word up": ("docs/glossary.html", "affine subspace"),
     "query a map of my COLMAP or hloc project": ("docs/tutorials/private_queries.html", "veil extract database.db"),
     "run a server and ask it from a device": ("docs/tutorials/serve.html", "veil serve token"),
     "let a build fail if an upload leaks": ("docs/tutorials/audit.html", "Exit code 4 says"),
-    "choose between subspaces, words and lines": ("docs/choose.html", "How to choose"),
+    "choose between subspaces, words and lines": ("docs/choose.html", "The decision"),
     "learn what epsilon an image loses": ("docs/theory/words.html", "Composition"),
     "find an option of a command": ("docs/reference/cli.html", "--min-distance"),
     "read a field of a JSON record": ("docs/reference/json.html", "log10_nfa"),
@@ -88,6 +92,15 @@ def test_every_folder_lists_all_of_its_pages() -> None:
     for readme in (ROOT / "docs").glob("*/README.md"):
         there = {path.stem for path in readme.parent.glob("*.md")} - {"README"}
         assert set(listed(readme.read_text())) == there, readme
+
+
+def test_the_first_page_is_the_readme_and_its_links_hold() -> None:
+    """Second method: the files that the links of the README lead to. Broken twin: the links as they stand there."""
+    text = (ROOT / "README.md").read_text()
+    links = re.findall(r"\]\(([^)\s:#]+)\)", text)
+    moved = re.findall(r"\]\(([^)\s:#]+)\)", seen_from_docs(text))
+    assert len(links) > 20 and links != moved
+    assert [(ROOT / "docs" / path).resolve() for path in moved] == [(ROOT / path).resolve() for path in links]
 
 
 def test_the_bibliography_holds_what_the_theory_cites() -> None:

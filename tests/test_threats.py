@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "threats.md"
 _ROW = re.compile(r"^\| (\d+) \| (.*) \| (.*) \|$", re.MULTILINE)
-_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_TEST = re.compile(r"`((?:lab/|faces/)?tests/[\w/]+\.py)::(\w+)`")
 
 
 def faults(text: str) -> list[str]:

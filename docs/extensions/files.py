@@ -13,21 +13,27 @@ ROOT = Path(__file__).resolve().parents[2]
 # Shown whether or not a page names them.
 ALWAYS = (
     "src/veil/**/*.py",
+    "lab/veil_lab/**/*.py",
+    "lab/benchmarks/*.py",
+    "lab/reference/**/*.json",
+    "faces/veil_faces/**/*.py",
+    "faces/reference/**/*.json",
     "docs/extensions/*.py",
     "examples/*.py",
-    "benchmarks/*.py",
     "deploy/*",
     "docs/reference/**/*.json",
     "LICENSE",
     "NOTICE",
 )
-PAGES = ("docs/**/*.md", "*.md", "benchmarks/*.md", "clients/typescript/*.md")
+PAGES = ("docs/**/*.md", "lab/**/*.md", "faces/**/*.md", "*.md", "clients/typescript/*.md")
+# The folder of each package.
+PACKAGES = {"veil": "src", "veil_lab": "lab", "veil_faces": "faces"}
 # Of the files that pages name, those that are read as text.
 TEXT = ("", ".conf", ".html", ".js", ".json", ".mjs", ".py", ".service", ".toml", ".ts", ".yml")
-NAMED = re.compile(r"\b(?:src|tests|benchmarks|examples|deploy|clients|docs)/[\w./-]*\w")
+NAMED = re.compile(r"\b(?:src|tests|lab|faces|examples|deploy|clients|docs)/[\w./-]*\w")
 # "docs/theory/words.md, Eq. 15-16", "release.md#memoized-draws": as tests/test_citations.py reads them.
 CITATION = re.compile(
-    r"(?<![\w/.-])(?P<page>(?:docs/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?P<heading>#[a-z0-9-]+)?"
+    r"(?<![\w/.-])(?P<page>(?:docs/|lab/|faces/)?(?:(?:theory|reference)/)?[a-z_]+\.md)(?P<heading>#[a-z0-9-]+)?"
     r"(?:,?\s+(?:# )?Eq\.\s+(?:# )?(?P<equation>[A-Z]?\d+)(?:(?:-| and |, )(?P<last>[A-Z]?\d+))?)?"
 )
 
@@ -59,6 +65,8 @@ class Citation:
 @cache
 def page(name: str) -> str:
     """The document that a citation names, however much of its path it gives; empty if there is none."""
+    if name.startswith(("lab/", "faces/")):
+        return name.removesuffix(".md") if (ROOT / name).is_file() else ""
     name = name.removeprefix("docs/")
     places = ("docs", "docs/theory", "docs/reference")
     found = next((f"{place}/{name}" for place in places if (ROOT / place / name).is_file()), "")
@@ -98,7 +106,9 @@ def uri(target: str, fragment: str = "", *, docname: str) -> str:
 def citing() -> dict[str, dict[str, list[tuple[int, Citation]]]]:
     """By document, by file of the package: the lines that cite it, each with its citation."""
     found: dict[str, dict[str, list[tuple[int, Citation]]]] = {}
-    for path in sorted(path for path in shown() if path.startswith("src/")):
+    for path in sorted(
+        path for path in shown() if path.startswith(tuple(f"{folder}/{name}/" for name, folder in PACKAGES.items()))
+    ):
         text = (ROOT / path).read_text(encoding="utf-8")
         for item in citations(text):
             line = text.count("\n", 0, item.start) + 1
@@ -107,16 +117,16 @@ def citing() -> dict[str, dict[str, list[tuple[int, Citation]]]]:
 
 
 def module(path: str) -> str:
-    """The module's name of a file of the package."""
-    return path.removeprefix("src/").removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    """The module's name of a file of a package."""
+    return path.partition("/")[2].removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 @cache
 def place_of(name: str) -> tuple[str, int] | None:
-    """Path and line of a dotted name of the package, `veil.forms` or `veil.forms.Lines`; None if it is not there."""
+    """Path and line of a dotted name of a package, `veil.forms` or `veil.forms.Lines`; None if it is not there."""
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
-        below = "/".join(("src", *parts[:count]))
+        below = "/".join((PACKAGES[parts[0]], *parts[:count]))
         path = next((path for path in (f"{below}.py", f"{below}/__init__.py") if path in shown()), None)
         if path is None:
             continue

@@ -1,10 +1,21 @@
-"""The order of pages: a folder's README lists its pages, and the site's navigation follows it."""
+"""The site's first page, which is the README's screen, and the order of pages, which is that of a folder's README."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from sphinx.application import Sphinx
 
-from extensions.navigation_order import pages
+from extensions.navigation_order import pages, seen_from_docs
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def add_readme(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Begin the first page with the text of the README (the event `source-read`)."""
+    if docname == app.config.root_doc:
+        app.env.note_dependency(str(ROOT / "README.md"))
+        source[0] = seen_from_docs((ROOT / "README.md").read_text(encoding="utf-8")) + "\n" + source[0]
 
 
 def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -14,6 +25,7 @@ def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Register the event."""
+    """Register the events."""
+    app.connect("source-read", add_readme)
     app.connect("source-read", add_toctree)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -24,6 +24,8 @@ from sphinx.application import Sphinx
 from extensions.files import ROOT, citations, citing, module, page_of, place_of, shown, uri
 
 CLI, API, NAMES = "docs/reference/cli", "docs/reference/api", "docs/reference/python"
+# The pages of commands: of veil, and of the packages beside it.
+COMMANDS = (CLI, "lab/reference/cli", "faces/reference/cli")
 THEORY = "docs/theory/"
 EXAMPLES, GALLERY, NOT_RUN = "examples", "docs/gallery", ("examples/camera.py",)
 
@@ -134,21 +136,21 @@ def example_page(path: str) -> str:
     return f"{GALLERY}/{name.removesuffix('.py')}" if folder == EXAMPLES and path not in NOT_RUN else ""
 
 
-def command_anchor(text: str) -> str:
-    """The heading of cli.md that a line such as `veil privatize --lines` is about; empty if there is none."""
+def command_place(text: str) -> tuple[str, str]:
+    """The page of commands and its heading that a line such as `veil privatize --lines` is about; empty if there is none."""
     words = text.split()
-    for count in range(min(len(words), 3), 1, -1):
+    for count in range(min(len(words), 4), 1, -1):
         said = " ".join(words[:count])
         if found := next((name for name in _commands() if name == said or name.startswith(f"{said} ")), None):
-            return "#" + found.replace(" ", "-")
-    return ""
+            return _commands()[found], "#" + found.replace(" ", "-")
+    return "", ""
 
 
 @cache
-def _commands() -> tuple[str, ...]:
-    """The commands that cli.md describes, in its order."""
-    text = (ROOT / f"{CLI}.md").read_text(encoding="utf-8")
-    return tuple(re.findall(r"^## (veil .*)$", text, re.MULTILINE))
+def _commands() -> dict[str, str]:
+    """The commands that pages describe, in their order, each with its page."""
+    texts = {page: (ROOT / f"{page}.md").read_text(encoding="utf-8") for page in COMMANDS}
+    return {name: page for page, text in texts.items() for name in re.findall(r"^## (veil .*)$", text, re.MULTILINE)}
 
 
 def target_of(app: Sphinx, text: str, docname: str) -> str:
@@ -158,11 +160,13 @@ def target_of(app: Sphinx, text: str, docname: str) -> str:
     full = name if name.startswith("veil.") else f"veil.{name}" if docname in (API, NAMES) else ""
     if full in public and re.fullmatch(r"[\w.]+", full):
         return uri(public[full].docname, f"#{public[full].node_id}", docname=docname)
-    if re.fullmatch(r"veil(\.\w+)+", name):
+    if re.fullmatch(r"veil(_lab|_faces)?(\.\w+)+", name):
         place = place_of(name)
         return "" if place is None else uri(page_of(place[0]), f"#L{place[1]}", docname=docname)
-    if text.startswith("veil ") and docname != CLI and (anchor := command_anchor(text)):
-        return uri(CLI, anchor, docname=docname)
+    if text.startswith("veil ") and docname not in COMMANDS:
+        page, anchor = command_place(text)
+        if page:
+            return uri(page, anchor, docname=docname)
     path = text.partition("::")[0]
     return uri(page_of(path), docname=docname) if path in shown() else ""
 

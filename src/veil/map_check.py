@@ -1,4 +1,4 @@
-"""Record of how sure a map is: numbers that speak for and against it, and when it is refused."""
+"""Records of how sure maps of positions and of lines are: numbers for and against them, and when they are refused."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ MAX_ROTATION_DEG = 10.0
 MIN_NECK = 20
 # Readings of gravity disagree if they are off by more degrees than this; at least this share must agree.
 GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
+# Lines beyond the number of unknowns that a map must have; a wrong map is bent to fit few more lines than it has unknowns.
+MIN_CHECKS = 30
+MIN_CLOSE = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +129,63 @@ class MapCheck:
         if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
             moved = f"by {self.uncertainty:.1%} of their extent" if math.isfinite(self.uncertainty) else "anywhere"
             found.append(f"noise alone moves its cameras {moved}")
+        if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
+            found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineMapCheck:
+    """Numbers that speak for and against a map from lines (docs/theory/mapping.md, How sure a map is).
+
+    `checks` counts the lines beyond those that any cameras and points would fit; `close` is the share of agreeing lines within
+    a quarter of `LineMapOptions.point_error_px`; `explained_tracks` is the share of tracks over four or more of the map's
+    images that have a point. `uncertainty` is the median standard deviation of camera centers as a share of their extent.
+    `gravity_deg` is the median angle between readings of gravity and their mean in the map, `gravity_agreeing` the share within
+    15 degrees. None stands for a number that is not known. `left_out` says why images are not in the map, by name.
+    """
+
+    checks: int
+    close: float
+    explained_tracks: float
+    uncertainty: float | None
+    gravity_deg: float | None
+    gravity_agreeing: float | None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON record of the check, as docs/reference/json.md describes it."""
+        return {
+            "checks": self.checks,
+            "close": self.close,
+            "explained_tracks": self.explained_tracks,
+            "uncertainty": self.uncertainty,
+            "gravity_deg": self.gravity_deg,
+            "gravity_agreeing": self.gravity_agreeing,
+            "left_out": dict(self.left_out),
+        }
+
+    def described(self) -> str:
+        """Summary of the check in one line, for people."""
+        parts = [
+            f"{self.checks} lines check it, {self.close:.0%} of all agree closely, {self.explained_tracks:.0%} of long tracks"
+        ]
+        if self.uncertainty is not None:
+            parts.append(f"noise moves its cameras by {self.uncertainty:.2%} of their extent")
+        if self.gravity_deg is not None and self.gravity_agreeing is not None:
+            parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
+        return "; ".join(parts)
+
+    @property
+    def doubts(self) -> list[str]:
+        """Reasons to refuse the map, as sentences; empty if nothing speaks against it."""
+        found = []
+        if self.checks < MIN_CHECKS:
+            found.append(f"only {self.checks} lines check it, fewer than {MIN_CHECKS}")
+        if self.close < MIN_CLOSE:
+            found.append(f"only {self.close:.0%} of its lines agree closely, as in a map that is bent")
+        if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
+            found.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
             found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
         return found

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol, runtime_checkable
 
 # Called with the number of steps that are done and the number of all.
 Progress = Callable[[int, int], None]
@@ -16,6 +18,18 @@ def ignore_progress(done: int, total: int) -> None:
 
 def ignore_steps(step: str, done: float, total: float) -> None:
     """Do nothing: the default `StepProgress`."""
+
+
+@runtime_checkable
+class Steps(Protocol):
+    """Type of what shows progress: `steps("matching")` is a context whose value is called with the number done and of all."""
+
+    def __call__(self, what: str) -> AbstractContextManager[Progress]: ...
+
+
+def silent(what: str) -> AbstractContextManager[Progress]:
+    """Progress that is shown nowhere."""
+    return nullcontext(ignore_progress)
 
 
 class StepCount:

@@ -2,7 +2,7 @@
 
 Threads of OpenBLAS and OpenMP wait for each other in a loop that takes processor time. On a quiet machine they wait for
 microseconds. Where other processes hold the cores, each waits until the other is given one, for milliseconds a product: the
-same work then takes several times the processor time (`benchmarks/crowded.py`). So tasks are shared out, and not the matrix
+same work then takes several times the processor time (`lab/benchmarks/crowded.py`). So tasks are shared out, and not the matrix
 products inside them.
 """
 

@@ -6,6 +6,7 @@ meaning, and adds the command; who means something else takes another name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -19,6 +20,10 @@ class Meaning:
     kind: str
     text: str
     commands: str
+
+    def used_by(self, here: Callable[[str], bool]) -> set[str]:
+        """The commands that are named, of those that are `here`: packages that bring commands may be missing."""
+        return {command for command in self.commands.split(", ") if here(command)}
 
     def covers(self, command: str) -> bool:
         """Whether a command is among those that use the option so."""
@@ -63,7 +68,7 @@ MEANINGS = (
         "--codebook",
         "path",
         "file with the centroids, and the PCA, that releases are made by",
-        "privatize, client contribute, client localize, localize, audit, attacks train, inversion train, evaluate "
+        "privatize, client contribute, client localize, localize, audit, lab train attacks, lab train inversion, evaluate "
         "homographies, evaluate localization, evaluate retrieval, evaluate defenses, evaluate inversion",
     ),
     Meaning("--database", "path", "descriptors that the attacker has", "audit, evaluate learned, evaluate inversion"),
@@ -80,7 +85,7 @@ MEANINGS = (
         "--delta",
         "number",
         "delta of an image's epsilon",
-        "privatize, client contribute, client localize, budget show, budget set, budget plan",
+        "privatize, client contribute, client localize, budget show, budget set, budget plan, evaluate plans",
     ),
     Meaning(
         "--descriptor",
@@ -100,7 +105,7 @@ MEANINGS = (
         "--epsilon",
         "number",
         "epsilon of each feature in words",
-        "privatize, client contribute, client localize, inversion train, evaluate homographies, evaluate localization, "
+        "privatize, client contribute, client localize, lab train inversion, evaluate homographies, evaluate localization, "
         "evaluate retrieval, evaluate attacks",
     ),
     Meaning(
@@ -113,7 +118,7 @@ MEANINGS = (
         "--features",
         "count",
         "features that an image sends",
-        "privatize, client contribute, client localize, budget plan, plan map",
+        "privatize, client contribute, client localize, budget plan, plan map, evaluate plans",
     ),
     Meaning(
         "--figure",
@@ -127,15 +132,15 @@ MEANINGS = (
         "--first-octave",
         "count",
         "octave at which SIFT begins: -1 doubles the image",
-        "extract, budget plan, evaluate reconstruction, evaluate queries, evaluate localization, evaluate upright, "
-        "evaluate tiles, evaluate forms, evaluate inversion",
+        "extract, evaluate reconstruction, evaluate queries, evaluate localization, evaluate upright, "
+        "evaluate tiles, evaluate forms, evaluate inversion, evaluate plans",
     ),
     Meaning(
         "--folds",
         "count",
         "turns in which one part after another is held out",
-        "budget plan, evaluate queries, evaluate localization, evaluate upright, evaluate tiles, evaluate forms, evaluate "
-        "faces",
+        "evaluate queries, evaluate localization, evaluate upright, evaluate tiles, evaluate forms, evaluate "
+        "faces, evaluate plans",
     ),
     Meaning(
         "--forms",
@@ -159,7 +164,7 @@ MEANINGS = (
         "--gravity-noise",
         "number",
         "degrees by which readings of gravity are off",
-        "budget plan, evaluate reconstruction, evaluate upright",
+        "evaluate reconstruction, evaluate upright, evaluate plans",
     ),
     Meaning("--gravity-sigma", "number", "degrees by which gravity is assumed to be off", "map, localize"),
     Meaning("--images", "path", "originals of what was released: photographs and features", "view, audit"),
@@ -170,7 +175,7 @@ MEANINGS = (
         "--license",
         "text",
         "license of the photographs that something is learned from",
-        "codebook build, inversion train",
+        "codebook build, lab train inversion",
     ),
     Meaning(
         "--lifting",
@@ -190,9 +195,10 @@ MEANINGS = (
         "--m",
         "count",
         "dimension of a subspace, or words that a feature sends",
-        "privatize, client contribute, client localize, budget plan, faces create, evaluate defenses, evaluate "
-        "identification, inversion train, evaluate localization, evaluate attacks, evaluate inversion, evaluate "
-        "attributes, evaluate faces, evaluate histories, evaluate protection",
+        "privatize, client contribute, client localize, budget plan, faces create, evaluate defenses, "
+        "evaluate identification, lab train inversion, evaluate localization, evaluate attacks, evaluate "
+        "inversion, evaluate attributes, evaluate faces, evaluate histories, evaluate protection, evaluate "
+        "plans",
     ),
     Meaning(
         "--map",
@@ -206,9 +212,9 @@ MEANINGS = (
         "--max-features",
         "count",
         "features that are extracted from an image at most",
-        "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, evaluate "
-        "upright, evaluate tiles, demo, budget plan, attacks train, evaluate retrieval, evaluate defenses, evaluate "
-        "forms, evaluate learned, evaluate neighborhoods, evaluate inversion",
+        "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, "
+        "evaluate upright, evaluate tiles, demo, lab train attacks, evaluate retrieval, evaluate defenses, "
+        "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate plans",
     ),
     Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
     Meaning("--max-seconds", "count", "seconds after which work stops", "audit"),
@@ -227,8 +233,8 @@ MEANINGS = (
         "--output",
         "path",
         "file or folder to write",
-        "extract, privatize, gravity, codebook build, attacks train, map, map remove, map align, tiles cut, serve backup, "
-        "serve token, view, audit, demo, faces describe, inversion train, inversion invert",
+        "extract, privatize, gravity, codebook build, lab train attacks, map, map remove, map align, tiles cut, serve backup, "
+        "serve token, view, audit, demo, faces describe, lab train inversion, inversion invert",
     ),
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
@@ -248,7 +254,7 @@ MEANINGS = (
         "faces enroll, faces renew, faces verify, faces revoke, faces identify",
     ),
     Meaning("--receipt", "path", "where receipts of deletions are written", "map remove, client delete, client map delete"),
-    Meaning("--resume", "flag", "an interrupted training goes on", "attacks train, inversion train"),
+    Meaning("--resume", "flag", "an interrupted training goes on", "lab train attacks, lab train inversion"),
     Meaning(
         "--same-place",
         "text",
@@ -261,18 +267,18 @@ MEANINGS = (
         "--seed",
         "count",
         "seed of what is drawn at random",
-        "codebook build, codebook quality, map, map align, tiles cut, localize, audit, attacks train, inversion train, "
+        "codebook build, codebook quality, map, map align, tiles cut, localize, audit, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate "
         "attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
     ),
-    Meaning("--skip", "count", "photographs that are left out at the beginning", "attacks train, evaluate learned"),
+    Meaning("--skip", "count", "photographs that are left out at the beginning", "lab train attacks, evaluate learned"),
     Meaning(
         "--source",
         "text",
         "where the photographs come from that something is learned from",
-        "codebook build, attacks train, inversion train",
+        "codebook build, lab train attacks, lab train inversion",
     ),
-    Meaning("--steps", "count", "steps of a training", "attacks train, inversion train, evaluate neighborhoods"),
+    Meaning("--steps", "count", "steps of a training", "lab train attacks, lab train inversion, evaluate neighborhoods"),
     Meaning(
         "--strangers",
         "path",
@@ -290,14 +296,15 @@ MEANINGS = (
         "--word-count",
         "count",
         "words of a dictionary",
-        "budget plan, codebook build, tiles cut, evaluate localization, evaluate upright, evaluate tiles, evaluate attacks",
+        "budget plan, codebook build, tiles cut, evaluate localization, evaluate upright, evaluate tiles, "
+        "evaluate attacks, evaluate plans",
     ),
     Meaning("--word-samples", "count", "samples of a search among candidate words", "localize, evaluate localization"),
     Meaning(
         "--workers",
         "count",
         "processes, or pairs and releases that are worked on at a time",
-        "budget plan, codebook build, match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
-        "audit, evaluate queries, evaluate localization, evaluate upright",
+        "codebook build, match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
+        "audit, evaluate queries, evaluate localization, evaluate upright, evaluate plans",
     ),
 )

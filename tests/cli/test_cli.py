@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from veil.cli import _parser, main
+from veil.cli import PACKAGES, _parser, brought, main
 from veil.files.examples import other_place
 from veil.mapping import MapOptions, NoMap
 from worlds.documents import documented, keys, section
@@ -70,6 +70,16 @@ def leaves(parser: argparse.ArgumentParser, name: str = "veil") -> Iterator[tupl
 
 
 COMMANDS = dict(leaves(_parser()))
+
+
+# Protocols of `veil evaluate` that veil-faces brings.
+FACE_PROTOCOLS = {f"evaluate {name}" for name in ("attributes", "faces", "histories", "identification", "protection")}
+
+
+def is_here(command: str) -> bool:
+    """Whether the packages are installed that bring a command, as `faces create`; those of veil always are."""
+    needed = {command.split()[0]} & set(PACKAGES) | ({"faces"} if command in FACE_PROTOCOLS else set())
+    return needed <= set(brought())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -192,7 +202,7 @@ def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
         asked.append(options.seed)
         return NoMap("a reason")
 
-    monkeypatch.setattr("veil.mapping.clustered.build_map", built)
+    monkeypatch.setattr("veil.mapping.clusters.of_positions.build_map", built)
     told = tmp_path / "told.json"
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "map", "--seed", 7, "--json", told) == 1
     validate("map", json.loads(told.read_text()))
@@ -210,7 +220,7 @@ def test_what_lies_in_the_way_is_seen_before_the_work(
     def late(*_: object, **__: object) -> None:
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("veil.pipelines.pair_matching.match_pairs", late)
+    monkeypatch.setattr("veil.pairs.blocks.match_pairs", late)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").write_text("precious")
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "taken") == 1
@@ -280,7 +290,6 @@ def test_inspecting_another_programs_database(tmp_path: Path, capsys: pytest.Cap
         ["codebook", "build", "photos", "-o", "b.npz", "--slices", "two"],
         ["map", "up", "-o", "map", "--workers", "0"],
         ["localize", "map", "q.veil", "--seed", "-1"],
-        ["evaluate", "homographies", "set", "--workers", "0"],
         ["privatize", "f.h5", "-o", "up", "--profile", "safe"],
         ["privatize", "f.h5"],
         ["frobnicate"],
@@ -360,7 +369,7 @@ def test_strangers_of_the_demo_keep_their_own_pictures(tmp_path: Path) -> None:
     """A stranger called like one of the demo's photographs must not take its place in the report."""
     from veil.extraction.sift import SiftOptions
     from veil.pipelines.demo import _material
-    from veil.pipelines.steps import silent
+    from veil.progress import silent
 
     (tmp_path / "others").mkdir()
     with other_place() as path:

@@ -45,7 +45,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 # What stands on the line, the last word being completed, and words that are offered and that are not.
 CASES = [
-    (["ext"], {"extract"}, {"evaluate"}),
+    (["ext"], {"extract"}, {"privatize"}),
     (["map", "re"], {"remove"}, {"align"}),
     (["map", "remove", "--ma"], {"--matches"}, {"--mapper"}),
     (["map", "--mapper", ""], {"incremental", "global"}, {"remove"}),

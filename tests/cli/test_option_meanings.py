@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from option_meanings import MEANINGS, REASONS
-from test_cli import COMMANDS
+from test_cli import COMMANDS, is_here
 from test_option_names import meaning
 
 PATHS = {"FILE", "FOLDER", "PATH", "CSV", "TOML", "HTML", "PHOTOS", "SCENE"}
@@ -61,7 +61,7 @@ def test_the_table_says_nothing_of_what_is_not_there() -> None:
     known = uses(COMMANDS)
     for item in MEANINGS:
         commands = {command for command, kind, _ in known[item.option] if kind == item.kind}
-        assert item.commands == "*" or set(item.commands.split(", ")) == commands, item.option
+        assert item.commands == "*" or item.used_by(is_here) == commands, item.option
     assert {option for option in REASONS if len({item.text for item in MEANINGS if item.option == option}) > 1} == set(REASONS)
 
 

@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 import pytest
-from test_cli import COMMANDS
+from test_cli import COMMANDS, is_here
 
 # What an option is about, as its help says, and the names that such an option may have.
 VOCABULARY = {
     r"decoy pool|pool of decoys|client's (decoys|pool)|\bpool that decoys\b|\bpool for decoys\b": {"--decoys", "--decoy-pool"},
-    r"veil inversion train|network for raw descriptors": {"--inverter"},
-    r"veil attacks train": {"--attack-model"},
+    r"veil lab train inversion|network for raw descriptors": {"--inverter"},
+    r"veil lab train attacks": {"--attack-model"},
     r"^(a new file|table to write|map to write|weights to write|features to write|folder for the)|^where to write|^the \.npz": {
         "--output"
     },
@@ -37,7 +37,7 @@ VOCABULARY = {
 RENAMED = [
     ("veil faces describe", "--out", "--output", ["photos/", "--out", "a.npz"]),
     (
-        "veil inversion train",
+        "veil lab train inversion",
         "--out",
         "--output",
         ["photos/", "--input", "raw", "--steps", "1", "--seed", "0", "--out", "a.npz"],
@@ -89,6 +89,10 @@ RENAMED = [
     ("veil evaluate inversion", "--pictures", "--reconstructions", ["photos/", "--pictures", "a.png"]),
     ("veil evaluate reconstruction", "--seeds", "--draws", ["scene/", "--seeds", "3"]),
 ]
+
+
+# Those of packages that are installed.
+RENAMED = [case for case in RENAMED if is_here(case[0].removeprefix("veil "))]
 
 
 def meaning(action: argparse.Action) -> str:

@@ -28,10 +28,6 @@ COMMANDS = [
     ["map"],
     ["localize"],
     ["inspect"],
-    ["evaluate"],
-    ["evaluate", "homographies"],
-    ["evaluate", "queries"],
-    ["evaluate", "reconstruction"],
     ["gravity"],
     ["demo"],
 ]
@@ -250,7 +246,6 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
         (["localize", work / "private", work / "query.h5"], "different spaces"),
         (["match", query(work), query(work), "--ratio", "much"], "--ratio takes"),
         (["inspect", tmp_path / "nothing"], "there is no"),
-        (["evaluate", "homographies", tmp_path / "empty"], "holds no sequences"),
         (["codebook", "info", tmp_path / "nothing.npz"], "veil codebook build"),
     ]
     for arguments, remedy in cases:

@@ -14,7 +14,8 @@ from veil.cli import main
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 
-CLI = Path(__file__).resolve().parents[2] / "src" / "veil" / "cli"
+ROOT = Path(__file__).resolve().parents[2]
+CLI, FACES = ROOT / "src" / "veil" / "cli", ROOT / "faces" / "veil_faces" / "cli"
 
 
 def run(*arguments: object) -> int:
@@ -30,7 +31,7 @@ def open_records(source: str) -> list[int]:
 
 def test_records_of_the_device_are_private() -> None:
     """Commands of the device, and of faces, write of photographs, names, poses and receipts. Broken twin: a call without it."""
-    paths = [path for folder in ("device", "faces") for path in (CLI / folder).glob("*.py")]
+    paths = [*(CLI / "device").glob("*.py"), *FACES.glob("*.py")]
     assert len(paths) > 15
     assert {path.name: lines for path in paths if (lines := open_records(path.read_text()))} == {}
     assert open_records("write_json(path, value)\nwrite_json(path, value, private=True)") == [1]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import runpy
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from veil.cli import COMMANDS, _parser, main
-from veil.files.faces import write_faces
-from worlds.crowd import crowd, pairs_of
+from veil.cli import BROUGHT, COMMANDS, PACKAGES, _parser, brought, main
 from worlds.heavy import HEAVY
 
 LOADED = """
@@ -41,7 +39,7 @@ def test_the_version_and_the_commands_need_nothing(words: tuple[str, ...]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [("map",), ("localize",), ("privatize",), ("audit",), ("evaluate", "queries"), ("faces", "verify"), ("demo",)],
+    [("map",), ("localize",), ("privatize",), ("audit",), ("demo",)],
     ids=lambda words: " ".join(words),
 )
 def test_parsers_load_no_heavy_library(words: tuple[str, ...]) -> None:
@@ -57,44 +55,56 @@ def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -
     assert set(loaded(HEAVY, "inspect", str(tmp_path / "a.veil"))) <= {"scipy"}  # which composes epsilon
 
 
-@pytest.mark.slow
-def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Distances are compiled, so the compiler may be loaded; detectors, networks and solvers of geometry must not be."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
-    faces = crowd("victims", 6, 2)
-    write_faces(tmp_path / "f.npz", faces)
-    write_faces(tmp_path / "o.npz", crowd("decoys", 80, 1))
-    pairs = pairs_of(faces, 5)
-    lines = [f"{faces.names[a]},{faces.names[b]},{int(c)}" for a, b, c in zip(pairs.left, pairs.right, pairs.same, strict=True)]
-    (tmp_path / "p.csv").write_text("\n".join(["image_a,image_b,same", *lines]))
-    who = ("--name", faces.names[0], "--person", "a", "--decoys", "o.npz")
-    assert main(["faces", "create", "s", "--decoys", "o.npz"]) == 0
-    assert main(["faces", "calibrate", "s", "f.npz", "--face-pairs", "p.csv", "--decoys", "o.npz"]) == 0
-    assert main(["faces", "enroll", "s", "f.npz", *who]) == 0
-    looking = ("cv2", "dlib", "faiss", "matplotlib", "onnxruntime", "poselib", "pycolmap", "torch")
-    assert loaded(looking, "faces", "verify", "s", "f.npz", *who) == []
-
-
-@pytest.mark.slow
-def test_the_benchmark_of_start_up_measures_processes() -> None:
-    """Enumeration: what loads a library is told so, and what loads none is not."""
-    benchmark = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "startup.py"))
-    seconds, loaded = benchmark["measured"](benchmark["CODE"], "--version")
-    assert 0 < seconds < 5 and loaded == []
-    _, loaded = benchmark["measured"]("import scipy\n" + benchmark["CODE"], "--version")
-    assert set(loaded) == {"numpy", "scipy"}
-
-
 def test_the_table_of_commands_is_what_the_commands_say_of_themselves() -> None:
     """The summaries are written twice; every command is in the table, in its order, and is the same parsed alone."""
     whole = subparsers(_parser())
-    assert list(whole.choices) == list(COMMANDS)
-    assert {action.dest: action.help for action in whole._choices_actions} == COMMANDS
-    for name in COMMANDS:
+    told = COMMANDS | {name: PACKAGES[name][1] for name in brought()}
+    assert list(whole.choices) == list(told)
+    assert {action.dest: action.help for action in whole._choices_actions} == told
+    for name in told:
         alone = subparsers(_parser([name, "--anything"]))
-        assert list(alone.choices) == list(COMMANDS)
+        assert list(alone.choices) == list(COMMANDS if name in COMMANDS else {**told, **PACKAGES})
         assert alone.choices[name].format_help() == whole.choices[name].format_help()
+
+
+def found_as(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
+    """Let installed packages bring these commands, each by a function of a module, and no others."""
+    found = [EntryPoint(name=name, value=value, group=BROUGHT) for name, value in points.items()]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
+
+
+@pytest.mark.parametrize(("name", "package"), [(name, package) for name, (package, _) in PACKAGES.items()])
+@pytest.mark.parametrize("more", [(), ("--help",), ("create", "x.store", "--json", "-")], ids=str)
+def test_a_command_of_a_package_that_is_not_there_says_what_brings_it(
+    name: str, package: str, more: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted truth: no package brings a command. One line and exit code 2; `veil --help` lists it with what to install."""
+    found_as(monkeypatch)
+    assert main([name, *more]) == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and f"pip install {package} " in said.err
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert stop.value.code == 0 and f"{name} {PACKAGES[name][1]}; not here: pip install {package}" in told
+
+
+def test_packages_bring_commands_and_replace_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Planted packages: a new command is listed, parsed and completed; one that is called like a command of veil is not."""
+    (tmp_path / "planted_brought.py").write_text(
+        "def register(commands):\n    commands.add_parser('survey').set_defaults(run=lambda _: print('surveyed') or 0)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    found_as(monkeypatch, survey="planted_brought:register", doctor="planted_brought:stolen")
+    assert main(["survey"]) == 0 and capsys.readouterr().out == "surveyed\n"
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "survey" in capsys.readouterr().out
+    assert main(["completion", "bash"]) == 0
+    assert '"survey")' in capsys.readouterr().out
+    assert main(["doctor", "--seconds", "0"]) == 0
 
 
 def subparsers(parser: argparse.ArgumentParser) -> argparse._SubParsersAction:

@@ -13,7 +13,6 @@ from scipy import ndimage, signal
 from veil.errors import InputError
 from veil.extraction import extract
 from veil.extraction.aliked import Aliked
-from veil.extraction.altered import altered_copies
 from veil.extraction.detection import DetectorOptions, local_maxima
 from veil.extraction.picture import Picture, picture
 from veil.extraction.sift import SiftOptions
@@ -219,14 +218,6 @@ def test_what_is_extracted(network: Aliked) -> None:
     assert len(extract(gray, "aliked", DetectorOptions(min_score=0.05), network)) > 5
     fewer = extract(picture(rgb, {}, None), "aliked", SiftOptions(max_features=7), network)
     assert len(fewer) <= 7
-
-
-def test_altered_copies_have_altered_colors() -> None:
-    rgb = photograph(128, 200)
-    mirrored, small = list(altered_copies(picture(rgb, {}, None), 2))
-    assert mirrored.rgb is not None and small.rgb is not None
-    np.testing.assert_array_equal(mirrored.rgb, rgb[:, ::-1])
-    assert small.rgb.shape == (*small.gray.shape, 3)
 
 
 def test_what_cannot_be(network: Aliked, weights: dict[str, np.ndarray]) -> None:

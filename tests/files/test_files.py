@@ -21,11 +21,9 @@ from veil.files.atomic import replacing, write_bytes
 from veil.files.client import Entry, Ledger, load_secret
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook, write_codebook
 from veil.files.features import read_features, write_features
-from veil.files.homographies import find_sequences
 from veil.files.maps import read_map, write_map
 from veil.files.pictures import read_picture, read_rgb
 from veil.forms import Form, Points
-from veil.randomness import Secret
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from worlds import codebook, features, generator, subspaces, world
@@ -345,17 +343,3 @@ def test_a_map_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises((OSError, InputError), match="disk full"):
         write_map(tmp_path / "map", small_scene(0))
     assert os.listdir(tmp_path) in ([], ["veil-home"])
-
-
-def test_sequences(tmp_path: Path) -> None:
-    folder = tmp_path / "set" / "v_one"
-    folder.mkdir(parents=True)
-    for number in (1, 2):
-        Image.fromarray(gradient()).save(folder / f"{number}.png")
-    (folder / "H_1_2").write_text("1 0 0\n0 1 0\n0 0 1\n")
-    (sequence,) = find_sequences(tmp_path / "set")
-    assert sequence.name == "v_one" and len(sequence.pictures) == 2
-    (folder / "H_1_2").write_text("1 0 0\n0 1 0\n")
-    with pytest.raises(FileFormatError, match="3x3"):
-        find_sequences(tmp_path / "set")
-    assert Secret.generate() != Secret.generate()

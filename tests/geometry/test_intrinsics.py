@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from veil.errors import InputError, RangeError
-from veil.files.colmap_text import read_cameras
 from veil.files.examples import lund_door
-from veil.files.transforms import read_transforms
 from veil.geometry.camera import MODELS, as_colmap, guessed
 from veil.geometry.intrinsics import checked_camera, implausible, parse, require_crossing, require_inside, undistorted
 from worlds import generator, lens
@@ -67,20 +62,6 @@ def test_real_lenses_are_believed(name: str) -> None:
 def test_the_bundled_cameras_are_believed() -> None:
     with lund_door() as example:
         assert implausible(example.camera) is None
-
-
-def test_the_cameras_of_the_evaluation_data_are_believed(veil_data: Path) -> None:
-    """Strecha's K, the fox's OPENCV model, COLMAP's of the door, and the phones' focal lengths."""
-    for scene in sorted((veil_data / "strecha").glob("*/K.txt")):
-        k = np.loadtxt(scene)
-        checked_camera(made("PINHOLE", 1536, 1024, k[0, 0], k[1, 1], k[0, 2], k[1, 2]))
-    cameras, _ = read_transforms(veil_data / "fox" / "transforms.json")
-    assert len(cameras) == 50 and all(any(camera.params[4:]) for camera in cameras.values())
-    assert read_cameras(veil_data / "lund_door" / "cameras.txt")
-    content = json.loads((veil_data / "smartphone_berlin" / "reconstruction_example.json").read_text())
-    for camera in content[0]["cameras"].values():
-        focal = camera["focal"] * 1632
-        checked_camera(made("RADIAL", 1632, 1224, focal, 816.0, 612.0, camera["k1"], camera["k2"]))
 
 
 @pytest.mark.parametrize("name", HOSTILE)

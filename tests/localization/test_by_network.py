@@ -11,9 +11,9 @@ from veil.geometry.rigid import rotation_angle_deg
 from veil.localization.by_distance import localize
 from veil.localization.judge import Localization, NoPose
 from veil.matching.lightglue import LightGlue, LightGlueOptions
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import localize as localize_any
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from worlds import generator, subspaces
 from worlds.lightglue_weights import random_weights, still_weights
 from worlds.map_scenes import KINDS, image_name, planted_map

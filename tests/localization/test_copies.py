@@ -19,8 +19,8 @@ from veil.localization.judge import Localization, NoPose
 from veil.localization.options import LocalizeOptions
 from veil.localization.rivals import ShownPoints
 from veil.localization.search import MatchedImages
+from veil.matching.point_index import RankedImages, ranked_images
 from veil.matching.point_indexing import index_points
-from veil.matching.ranked_images import RankedImages, ranked_images
 from veil.progress import Progress
 from veil.scene import Scene
 from worlds import generator, sift_like, unit

@@ -13,7 +13,7 @@ from veil.forms import Form
 from veil.map_check import MapCheck
 from veil.mapping import MapImage, NoMap, growth
 from veil.mapping.growth import grow_map
-from veil.mapping.scenes import restricted
+from veil.mapping.scenes import images_of, restricted
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.scene import Scene
@@ -39,7 +39,7 @@ def base_of(scene: Scene) -> Scene:
 
 
 def grown(base: Scene, new: dict[str, MapImage], workdir: Path) -> Scene | NoMap:
-    forms = {name: image.form for name, image in {**growth.images_of(base), **new}.items()}
+    forms = {name: image.form for name, image in {**images_of(base), **new}.items()}
     pairs = [pair for pair in all_pairs(sorted(forms)) if {*pair} & set(new)]
     return grow_map(base, new, match_pairs(forms, pairs), workdir=workdir)
 
@@ -82,18 +82,19 @@ def test_an_image_that_contradicts_the_map_is_left_out(tmp_path: Path, monkeypat
     scene, place = planted_map("contradiction", images=7, points=200)
     base = base_of(scene)
     new = {image_name(key): message(place, key, 0) for key in NEW}
-    modeled = growth._Growth._modeled
+    read = growth.FromMap.read
 
-    def bent(job: growth._Growth, names: set[str], attempt: int) -> Scene:
-        found = modeled(job, names, attempt)
-        assert isinstance(found, Scene)
+    def bent(beginning: growth.FromMap, output: Path) -> tuple[Path, Scene]:
+        answer = read(beginning, output)
+        assert not isinstance(answer, NoMap)
+        model, found = answer
         if image_name("05") not in found.images:
-            return found
+            return answer
         image = found.images[image_name("05")]
         pose = replace(image.cam_from_world, translation=image.cam_from_world.translation + np.array([1.5, 0, 0]))
-        return replace(found, images={**found.images, image.name: replace(image, cam_from_world=pose)})
+        return model, replace(found, images={**found.images, image.name: replace(image, cam_from_world=pose)})
 
-    monkeypatch.setattr(growth._Growth, "_modeled", bent)
+    monkeypatch.setattr(growth.FromMap, "read", bent)
     found = grown(base, new, tmp_path)
     assert isinstance(found, Scene) and set(found.images) == set(base.images) | {image_name("02")}
     assert found.check is not None and "contradicts its pairs" in found.check.left_out[image_name("05")]
@@ -164,7 +165,7 @@ def test_a_large_map_is_known_by_pairs_that_hold_it_together() -> None:
         images[image.name] = replace(
             image, keypoints=image.keypoints[rows], point_rows=image.point_rows[rows], form=image.form.take(rows)
         )
-    found = growth._shared_matches(replace(scene, images=images))
+    found = growth._common_features(replace(scene, images=images))
     group = {name: {name} for name in images}
     for pair, matches in found.items():
         left, right = (images[name].point_rows for name in pair)

@@ -12,10 +12,16 @@ import pytest
 from veil.geometry.rigid import Rigid
 from veil.map_check import MapCheck
 from veil.mapping.agreement import confirmed, consistent_groups, explained_shares
-from veil.mapping.check import gravity_agreement, minimum_cut, rotation_disagreement, step_ratio, thinnest_cut
+from veil.mapping.check import (
+    gravity_agreement,
+    minimum_cut,
+    position_uncertainty,
+    rotation_disagreement,
+    step_ratio,
+    thinnest_cut,
+)
 from veil.mapping.images import MapImage
-from veil.mapping.uncertainty import position_uncertainty
-from veil.mapping.verified import VerifiedPair
+from veil.mapping.verification import VerifiedPair
 from veil.scene import MappedImage, Scene
 from worlds import World, generator, project, world
 from worlds.word_worlds import scene_of

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from veil.geometry.rigid import Rigid
-from veil.mapping.gravity import checked_readings
+from veil.mapping.check import checked_readings
 from worlds import generator
 
 

@@ -80,13 +80,13 @@ def test_points_that_the_ratio_dropped_come_back_and_move_no_pose(tmp_path: Path
     place = world("twins")
     place.descriptors[1:100:2] = unit(place.descriptors[0:100:2] + 0.03 * generator("twins").normal(size=(50, 128)))
     before: list[Scene] = []
-    completed = points._Build._completed
+    completed = points.Mapper.completed
 
-    def watched(build: points._Build, scene: Scene) -> Scene:
+    def watched(mapper: points.Mapper, scene: Scene) -> Scene:
         before.append(scene)
-        return completed(build, scene)
+        return completed(mapper, scene)
 
-    monkeypatch.setattr(points._Build, "_completed", watched)
+    monkeypatch.setattr(points.Mapper, "completed", watched)
     scene = mapped(images_of(place, 0), tmp_path)
     assert isinstance(scene, Scene)
     assert len(before[0].points) < 230 < 260 < len(scene.points)

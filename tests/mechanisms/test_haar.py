@@ -17,7 +17,6 @@ from veil.codebooks.codebook import Codebook, Kind, Provenance
 from veil.codebooks.compression import fit_pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
-from veil.faces.template import rotation
 from veil.features import Features
 from veil.forms import Subspaces, canonical
 from veil.mechanisms.profile import Profile, hardened, paper
@@ -148,18 +147,6 @@ def test_the_wire_leaves_every_basis_as_it_was(dtype: str, rounding: float) -> N
     got = decode(encode(Upload(camera=image.camera, keypoints=image.keypoints, form=form), dtype=dtype)).form  # type: ignore[arg-type]
     assert isinstance(got, Subspaces)
     np.testing.assert_allclose(got.basis, form.basis, atol=rounding)
-
-
-@pytest.mark.slow
-def test_the_rotation_of_faces_is_haar() -> None:
-    """Over 8,000 keys: both orientations alike, the trace of mean 0 and variance 1. LAPACK's own signs would be seen."""
-    turns = np.array([rotation(Secure(number.to_bytes(32, "big")), 3) for number in range(8000)])
-    require_share(int((np.linalg.det(turns) > 0).sum()), 8000, 0.5, sees=0.05)
-    require_mean(np.trace(turns, axis1=1, axis2=2), 0.0, sees=0.1)
-    require_mean(np.trace(turns, axis1=1, axis2=2) ** 2, 1.0, sees=0.15)
-    twin = np.linalg.qr(generator("twin of faces").normal(size=(8000, 3, 3)))[0]
-    with pytest.raises(AssertionError, match="are expected"):
-        require_share(int((np.linalg.det(twin) > 0).sum()), 8000, 0.5, sees=0.05)
 
 
 def test_the_orthonormal_factor_is_that_of_gram_and_schmidt() -> None:

@@ -11,14 +11,13 @@ import pytest
 from veil.errors import SpaceError
 from veil.forms import Subsets
 from veil.mapping import MapImage, MapOptions
-from veil.mapping.pair_check import TOO_FEW
-from veil.mapping.pose_matches import matches_of_poses
+from veil.mapping.check import TOO_FEW
 from veil.mapping.scenes import restricted
 from veil.matching import Matches
+from veil.pairs.images import LoadedImage
 from veil.pipelines import located_images
-from veil.pipelines.located_images import _maps_to_try, with_located
+from veil.pipelines.located_images import _maps_to_try, matches_of_poses, with_located
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from veil.scene import Scene
 from worlds import World, generator, subspaces, world
 from worlds.map_scenes import CHECK, image_name, planted_map

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,56 +11,17 @@ from PIL import Image
 from veil.errors import InputError
 from veil.report import figures
 from veil.report.figures import LIFTINGS, SERIES, drawn, legend_below, series
+from worlds.figure_checks import faults, own_styles, require_legible
 from worlds.figure_rows import FIGURES
 
 REPORT = Path(figures.__file__).parent
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-# Marks of a style of one's own, outside of the module that has it.
-OWN_STYLE = r"savefig|pyplot|matplotlib\.use|#[0-9A-Fa-f]{6}\b|frameon|constrained_layout|\bdpi="
-
-
-def ticks(axis: Any) -> list[Any]:
-    """Labels of the ticks that an axis shows; those beyond its ends have labels that nobody sees."""
-    low, high = sorted(axis.get_view_interval())
-    found = (*axis.get_major_ticks(), *axis.get_minor_ticks())
-    return [tick.label1 for tick in found if low <= tick.get_loc() <= high and tick.label1.get_visible()]
-
-
-def texts(figure: Any) -> list[tuple[str, Any]]:
-    """All that is written in a figure, with the boxes that the renderer gives it."""
-    figure.draw_without_rendering()
-    found, legends = list(figure.texts), list(figure.legends)
-    for axis in figure.axes:
-        found += [axis.title, *axis.texts]
-        if axis.axison:
-            found += [axis.xaxis.label, axis.yaxis.label, *ticks(axis.xaxis), *ticks(axis.yaxis)]
-        legends += [axis.get_legend()] if axis.get_legend() else []
-    found += [text for legend in legends for text in legend.get_texts()]
-    return [(text.get_text(), text.get_window_extent()) for text in found if text.get_text() and text.get_visible()]
-
-
-def faults(figure: Any) -> list[str]:
-    """Texts that leave the figure or lie over each other."""
-    boxes = texts(figure)
-    left = [f"{told!r} leaves the figure" for told, box in boxes if not _within(box, figure.bbox)]
-    over = [f"{a!r} lies over {b!r}" for (a, one), (b, two) in combinations(boxes, 2) if one.overlaps(two.shrunk(0.98, 0.9))]
-    return left + over
-
-
-def _within(box: Any, whole: Any) -> bool:
-    return box.x0 > whole.x0 - 1 and box.y0 > whole.y0 - 1 and box.x1 < whole.x1 + 1 and box.y1 < whole.y1 + 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_nothing_written_lies_over_anything_else(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With planted rows of as many curves and as long names as studies have. Oracle: the boxes that the renderer gives them."""
-    kept: list[Any] = []
-    monkeypatch.setattr(figures, "write_figure", lambda path, figure: kept.append(figure))
-    monkeypatch.setattr("veil.report.reconstruction.write_figure", lambda path, figure: kept.append(figure))
-    FIGURES[name](tmp_path / "f.png")
-    (figure,) = kept
-    assert faults(figure) == []
+    """With planted rows of as many curves and as long names as there may be. Oracle: the boxes that the renderer gives them."""
+    require_legible(FIGURES[name], tmp_path, monkeypatch)
 
 
 def test_what_lies_over_something_is_seen(tmp_path: Path) -> None:
@@ -76,13 +34,8 @@ def test_what_lies_over_something_is_seen(tmp_path: Path) -> None:
 
 
 def test_no_module_has_a_style_of_its_own() -> None:
-    own = {
-        path.name: found
-        for path in sorted([*REPORT.glob("*.py"), *BENCHMARKS.glob("*.py")])
-        if path.name != "figures.py" and (found := re.findall(OWN_STYLE, path.read_text()))
-    }
-    assert own == {}
-    assert re.findall(OWN_STYLE, (REPORT / "figures.py").read_text())  # the pattern finds a style where there is one
+    assert own_styles(path for path in REPORT.glob("*.py") if path.name != "figures.py") == {}
+    assert own_styles([REPORT / "figures.py"])  # the pattern finds a style where there is one
 
 
 def test_a_figure_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from veil.geometry.rigid import Rigid
+from veil.report.maps_from_above import maps_figure
 from veil.report.pictures import error_figure
-from veil.report.reconstruction import maps_figure
-from veil.studies.mapping.reconstruction import ErrorStatistics, Run
+from veil.trials.reconstruction_run import ErrorStatistics, Run
 from worlds import generator
 
 

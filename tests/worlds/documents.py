@@ -7,13 +7,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
+# The reference of veil, and of the packages beside it.
+REFERENCES = (REFERENCE, ROOT / "lab" / "reference", ROOT / "faces" / "reference")
 
 
 def section(page: str, name: str) -> str:
-    """The text of one section of a page of the reference."""
-    _, heading, rest = (REFERENCE / page).read_text().partition(f"\n## {name}\n")
-    assert heading, f"{page} has no section {name!r}"
-    return rest.partition("\n## ")[0]
+    """The text of one section of a page of the reference: of veil, or of the package whose command it is about."""
+    for folder in REFERENCES:
+        _, heading, rest = (folder / page).read_text().partition(f"\n## {name}\n")
+        if heading:
+            return rest.partition("\n## ")[0]
+    raise AssertionError(f"no {page} has a section {name!r}")
 
 
 def documented(name: str) -> set[str]:

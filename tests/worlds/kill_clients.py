@@ -3,7 +3,6 @@
 | scenario | writers |
 | --- | --- |
 | device | secret, ledger, outbox, tiles and hints that a device keeps |
-| faces | a face store and the client's record of it: made, enrolled, renewed, revoked |
 | folder | `veil map` and `veil map remove`: a map in its folder, replaced in place, and the matches beside it |
 """
 
@@ -24,7 +23,6 @@ import numpy as np
 from veil.errors import InputError
 from veil.features import Features
 from veil.files import atomic
-from veil.files.face_store import FaceStore
 from veil.files.map_folders import settle_folder, write_models
 from veil.files.maps import read_map
 from veil.files.outbox import Outbox, Sending
@@ -35,7 +33,6 @@ from veil.pipelines.device import Device
 from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.pipelines.removal import forgetting, remove_from_map
 from worlds import generator, world
-from worlds.face_templates import SCHEME, home_of, template
 from worlds.kill_checks import needles
 from worlds.kill_servers import Place, Server
 from worlds.line_worlds import features_of
@@ -108,7 +105,7 @@ def parts_left(place: Place) -> list[str]:
     return [f"left: {path.relative_to(place.root)}" for path in place.root.rglob(".*.part*")]
 
 
-def _nothing(place: Place) -> dict[str, list[str]]:
+def nothing(place: Place) -> dict[str, list[str]]:
     return {}
 
 
@@ -181,52 +178,6 @@ def _device_after(place: Place, ending: str) -> list[str]:
     return faults + parts_left(place)
 
 
-# A face store.
-
-_PEOPLE = (("alice", 1, False), ("bob", 1, False), ("alice", 2, True))
-
-
-def _faces(place: Place) -> None:
-    path = place.root / "faces" / "door.store"
-    path.parent.mkdir(exist_ok=True)
-    store = FaceStore(path, home_of(path)) if path.exists() else FaceStore.create(path, SCHEME, home_of(path))
-    acknowledge(place, "create")
-    for person, version, renew in _PEOPLE:
-        step = f"enroll {person} {version}"
-        if (person, version) not in {(line.person, line.version) for line in store.enrolled()}:
-            store.enroll(person, "door", version, template(f"{person} {version}"), renew=renew)
-        acknowledge(place, step)
-    with suppress(InputError):  # it was revoked before
-        store.revoke("bob", "door")
-    acknowledge(place, "revoke bob")
-
-
-def _faces_after(place: Place, ending: str) -> list[str]:
-    path, faults = place.root / "faces" / "door.store", []
-    if ending == "an hour later":
-        aged(place)
-    if path.exists():
-        lines = {f"enroll {line.person} {line.version}" for line in FaceStore(path, home_of(path)).enrolled()}
-        faults += [f"lost: {step}" for step in done(place) - lines if step.startswith("enroll")]
-    elif "create" in done(place):
-        faults.append("lost: the store")
-    _faces(place)
-    store = FaceStore(path, home_of(path))
-    if sorted((line.person, line.version, line.revoked_at is None) for line in store.enrolled()) != [
-        ("alice", 1, False),
-        ("alice", 2, True),
-        ("bob", 1, False),
-    ]:
-        faults.append("wrong: the store holds other templates")
-    for person, version in (("alice", 1), ("bob", 1)):
-        form = template(f"{person} {version}")
-        planted = [part.tobytes()[:32] for part in (form.origin, form.basis)]
-        faults += [f"left: an erased template in {name}" for name in places_of(planted, held_in(place.root, None))]
-    aged(place)
-    FaceStore.create(place.root / "faces" / "another.store", SCHEME, home_of(path))
-    return faults + parts_left(place)
-
-
 # A map in its folder.
 
 
@@ -276,7 +227,6 @@ def _folder_after(place: Place, ending: str) -> list[str]:
 
 
 CLIENTS = (
-    Client(name="device", prepare=_nothing, act=_device, finish=_device_after),
-    Client(name="faces", prepare=_nothing, act=_faces, finish=_faces_after),
+    Client(name="device", prepare=nothing, act=_device, finish=_device_after),
     Client(name="folder", prepare=_folder_before, act=_folder, finish=_folder_after),
 )

@@ -7,7 +7,7 @@ import numpy as np
 from veil.features import Features
 from veil.forms import Points
 from veil.mapping.lines import LineView, MatchGraph, match_graph
-from veil.mapping.lines.scenes import LineImage
+from veil.mapping.lines.stored_maps import LineImage
 from veil.matching import Matches
 from veil.mechanisms.lines import lift_to_lines
 from veil.randomness import seeded

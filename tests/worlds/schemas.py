@@ -1,4 +1,4 @@
-"""Records against the schemas of docs/reference/schema, as readers of `--json` see them."""
+"""Records against the schemas of the reference, as readers of `--json` see them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from urllib.parse import unquote, urlsplit
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from worlds.documents import REFERENCE
+from worlds.documents import REFERENCES
 
-FOLDER = REFERENCE / "schema"
+# The schema of each output, by its name.
+SCHEMAS = {path.stem: path for folder in REFERENCES for path in (folder / "schema").glob("*.json")}
 
 
 @cache
 def validator(name: str) -> Draft202012Validator:
     """The checker of one output; a schema may refer to a file, such as those that a server sends, by its path."""
-    path = FOLDER / f"{name}.json"
+    path = SCHEMAS[name]
     schema = {"$id": path.as_uri(), **json.loads(path.read_text())}
     return Draft202012Validator(schema, registry=Registry(retrieve=_file))  # type: ignore[call-arg]
 

@@ -25,7 +25,9 @@ def _learned(target: Target) -> LearnedModel:
     learned = target.knowledge.learned
     if learned is None or learned.space != target.form.space:
         of = "there is no learned density" if learned is None else f"the learned density is for [{learned.space}]"
-        raise CannotRun(f"{of}; train one for [{target.form.space}] with `veil attacks train` and give it with --attack-model")
+        raise CannotRun(
+            f"{of}; train one for [{target.form.space}] with `veil lab train attacks` and give it with --attack-model"
+        )
     return learned
 
 

@@ -1,7 +1,7 @@
 """Measured forms: what `veil evaluate forms` found about each form of a photograph, for tables and for sentences.
 
-One record, `forms.json`, is the source of the tables in docs/choose.md and README (`veil.report.measured_forms`), and of what
-`veil inspect` says of a file.
+One record, `forms.json`, is the source of the tables in docs/choose.md and README, which `veil evaluate forms` prints, and of
+what `veil inspect` says of a file.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
@@ -18,6 +19,7 @@ from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
 from veil.inversion.quality import Quality, quality, quality_facts
+from veil.inversion.whole import whole
 from veil.mechanisms.public import publish
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.space import Space
@@ -25,6 +27,8 @@ from veil.wire.message import Upload
 
 # Attacks that are cheap enough to run on every feature of a picture; the lattice attack is, too, where nothing is compressed.
 CHEAP = ("nearest, projected", "database")
+# The map of what is known inside a square of the photograph.
+MapOf = Callable[[Frame], SparseMap]
 LINES = ("line neighborhood", "line neighbors", "line density")
 UNPROTECTED = "raw features, had they been sent"
 # Work of drawing a picture, in the unit of `veil.audit.run.work_of`.
@@ -35,13 +39,14 @@ PICTURE_WORK = 0.5
 class Reconstruction:
     """Picture of one release, drawn from what `attack` recovered.
 
-    `features` is the number of pixels of the sparse map that hold a feature. `quality` is None without the photograph.
+    `rgb` shows the whole photograph, its shorter side 256 px. Of its central square are `features`, the number of pixels of
+    the sparse map that hold a feature, and `quality`, which is None without the photograph.
     """
 
     release: str
     attack: str
     features: int
-    rgb: UInt8[np.ndarray, "256 256 3"]
+    rgb: UInt8[np.ndarray, "height width 3"]
     quality: Quality | None
 
     def as_json(self) -> dict:
@@ -74,17 +79,19 @@ def reconstructions(
     message = item.message
     if message.form.space.descriptor != "sift":
         return []
-    frame = Frame(width=message.camera.width_px, height=message.camera.height_px)
+    size = message.camera.width_px, message.camera.height_px
+    frame = Frame(width=size[0], height=size[1])
     original = None if photograph is None else frame.crop(photograph)
     again = _attacks_again(item)
     # One picture of the raw features at most, one of what each attack recovered, and one by direct inversion.
     count = StepCount(progress, work_of(again) + PICTURE_WORK * (2 + (len(again) or len(item.attempts))))
     pictures = []
-    for attack, sparse in _maps(item, frame, knowledge, inverters, effort or Effort(), features, count, time):
+    for attack, kind, map_of in _maps(item, frame, knowledge, inverters, effort or Effort(), features, count, time):
         count.begin(f"{item.name} picture", PICTURE_WORK)
-        rgb = inverters[sparse.kind].invert([sparse])[0]
-        measured = None if original is None else quality(original, rgb)
-        pictures.append(Reconstruction(release=item.name, attack=attack, features=len(sparse), rgb=rgb, quality=measured))
+        rgb, central = whole(inverters[kind], *size, map_of)
+        measured = None if original is None else quality(original, central)
+        drawn = Reconstruction(release=item.name, attack=attack, features=len(map_of(frame)), rgb=rgb, quality=measured)
+        pictures.append(drawn)
     return pictures
 
 
@@ -97,25 +104,25 @@ def _maps(
     features: Features | None,
     count: StepCount,
     time: TimeBudget | None,
-) -> Iterator[tuple[str, SparseMap]]:
-    """Names and sparse maps of all pictures of one release that `inverters` can draw."""
+) -> Iterator[tuple[str, Kind, MapOf]]:
+    """Names, kinds and sparse maps of all pictures of one release that `inverters` can draw."""
     message = item.message
     rows = replace(effort, features=effort.pictured).rows(len(message), item.name)
     if "raw" in inverters:
         if features is not None and item.truth is not None and features.space.dim == 128:
             sent = item.truth.rows[rows]
             points = as_sift(publish(features).vectors[sent].astype(np.float64), features.space, knowledge)
-            yield UNPROTECTED, points_map(frame, features.keypoints[sent], points)
+            yield UNPROTECTED, "raw", partial(points_map, keypoints=features.keypoints[sent], points=points)
         everywhere = _places(item)
         for attack, attacked, estimates in _estimates(item, rows, knowledge, effort, count, time):
             places = everywhere[attacked]
             placed = np.isfinite(places).all(axis=1)
             points = as_sift(estimates.points, message.form.space, knowledge)
-            yield attack, points_map(frame, places[placed], points[placed])
+            yield attack, "raw", partial(points_map, keypoints=places[placed], points=points[placed])
     if isinstance(message, Upload):
-        direct = _direct(message, rows, frame, knowledge)
-        if direct is not None and direct.kind in inverters:
-            yield "direct inversion", direct
+        direct = _direct(message, rows, knowledge)
+        if direct is not None and direct(frame).kind in inverters:
+            yield "direct inversion", direct(frame).kind, direct
 
 
 def _attacks_again(item: Examined) -> tuple[Attack, ...]:
@@ -169,7 +176,7 @@ def _places(item: Examined) -> Float64[np.ndarray, "features 2"]:
     return places
 
 
-def _direct(message: Upload, rows: Int64[np.ndarray, "drawn"], frame: Frame, knowledge: Knowledge) -> SparseMap | None:
+def _direct(message: Upload, rows: Int64[np.ndarray, "drawn"], knowledge: Knowledge) -> MapOf | None:
     """Sparse map of the release itself; None if no network can read it.
 
     Networks read neither compressed descriptors nor RootSIFT, and words only with their dictionary.
@@ -178,11 +185,11 @@ def _direct(message: Upload, rows: Int64[np.ndarray, "drawn"], frame: Frame, kno
     if form.space.codebook or form.space.normalization != "L2":
         return None
     if isinstance(form, Subspaces):
-        return subspaces_map(frame, keypoints, form)
+        return partial(subspaces_map, keypoints=keypoints, form=form)
     dictionary = knowledge.codebook
     if dictionary is None or dictionary.digest != form.dictionary:
         return None
-    return words_map(frame, keypoints, form, dictionary)
+    return partial(words_map, keypoints=keypoints, form=form, dictionary=dictionary)
 
 
 def as_sift(

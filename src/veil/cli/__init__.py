@@ -6,11 +6,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from veil import __version__
-from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, notes, tell
+from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, Commands, notes, tell
 from veil.errors import VeilError
 from veil.threads import settle
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 DESCRIPTION = """\
 veil lets cameras localize and map through a server that cannot see what they
@@ -81,10 +85,7 @@ COMMANDS = {
     "view": "a map or an audit as one HTML page, or as PLY, glTF or a COLMAP model",
     "inspect": "what a file contains and does not protect",
     "audit": "what the server can see: every known attack on your own upload",
-    "attacks": "train what attacks learn",
-    "faces": "face templates",
-    "inversion": "pictures from features: invert, train networks",
-    "evaluate": "run a public protocol",
+    "inversion": "pictures from features",
     "demo": "the whole path on bundled photographs",
     "doctor": "what this machine offers",
     "completion": "complete commands and options in a shell",
@@ -117,13 +118,20 @@ MODULES = {
     "view": "view",
     "inspect": "privacy.inspect",
     "audit": "privacy.audit",
-    "attacks": "privacy.attacks",
-    "faces": "faces.extract",
-    "inversion": "inversion.commands",
-    "evaluate": "evaluate.commands",
+    "inversion": "privacy.inversion",
     "demo": "demo",
     "doctor": "doctor",
     "completion": "completion",
+}
+
+# Other packages bring commands by entry points of this group: each has the name of a command, and is a function that registers
+# it. A command of veil itself is never replaced.
+BROUGHT = "veil.commands"
+# Those that veil knows of: the package that brings each, and its summary.
+PACKAGES = {
+    "faces": ("veil-faces", "face templates"),
+    "evaluate": ("veil-lab", "run a public protocol"),
+    "lab": ("veil-lab", "train networks that attacks and audits use"),
 }
 
 
@@ -133,6 +141,10 @@ def main(argv: list[str] | None = None) -> int:
     words = _joined(sys.argv[1:] if argv is None else argv)
     if not words:
         print(WELCOME, end="")
+        return EXIT_USAGE
+    asked = _asked(words)
+    if asked in PACKAGES and asked not in brought():
+        tell(f"veil: `veil {asked}` is a command of another package; {_how_to_install(PACKAGES[asked][0])}")
         return EXIT_USAGE
     parser = _parser(words)
     arguments = parser.parse_args(words)
@@ -164,17 +176,37 @@ def _joined(words: Sequence[str]) -> list[str]:
     return [both, *words[2:]] if both in COMMANDS else list(words)
 
 
+def _asked(words: Sequence[str]) -> str | None:
+    """The command that a command line names; None if it names none."""
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def brought() -> dict[str, EntryPoint]:
+    """The entry points of commands that installed packages bring, by the command's name: known ones first, others by name."""
+    from importlib.metadata import entry_points
+
+    points = {point.name: point for point in entry_points(group=BROUGHT) if point.name not in COMMANDS}
+    return {name: points[name] for name in (*PACKAGES, *sorted(points)) if name in points}
+
+
+def _how_to_install(package: str) -> str:
+    """Where a package comes from that is not installed."""
+    folder = package.removeprefix("veil-")
+    return f"run: pip install {package} (in a checkout of veil: pip install -e {folder})"
+
+
 def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The parser of a command line. It knows all commands if `words` is None, else in full only the one that `words` name.
 
-    The imports of a command take a second or more, so the others have a name and a summary only.
+    The imports of a command take a second or more, so the others have a name and a summary only. Commands that other packages
+    bring are looked up unless `words` name one of veil itself.
     """
     parser = argparse.ArgumentParser(
         prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-    asked = next((word for word in words or () if not word.startswith("-")), None)
+    asked = None if words is None else _asked(words)
     wanted = set(MODULES.values()) if words is None else {MODULES[asked]} if asked in MODULES else set()
     for name, summary in COMMANDS.items():
         module = MODULES[name]
@@ -182,4 +214,21 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             commands.add_parser(name, help=summary)
         elif name not in commands.choices:  # a module may bring several
             import_module(f"veil.cli.{module}").register(commands)
+    if asked not in COMMANDS:
+        _add_brought(commands, asked, all_of_them=words is None)
     return parser
+
+
+def _add_brought(commands: Commands, asked: str | None, *, all_of_them: bool) -> None:
+    """Add the commands that installed packages bring: in full the one that was asked for, or all; of the others a summary."""
+    points = brought()
+    for name, point in points.items():
+        if all_of_them or name == asked:
+            point.load()(commands)
+        else:
+            _, summary = PACKAGES.get(name, ("", f"of {point.dist.name if point.dist else 'another package'}"))
+            commands.add_parser(name, help=summary)
+    if not all_of_them:
+        for name, (package, summary) in PACKAGES.items():
+            if name not in points:
+                commands.add_parser(name, help=f"{summary}; not here: pip install {package}")

@@ -12,9 +12,9 @@ from veil.cli.common import Bar, add_command, add_json, at_least, explain, quiet
 from veil.localization.judge import Localization
 from veil.pipelines.demo import VIEW, DemoOptions, run_demo
 from veil.report.tables import Name, Table, numbers
-from veil.studies.localization.held_out import Outcome
-from veil.studies.localization.tile_exits import ExitOutcome, ExitStudy
-from veil.studies.mapping.reconstruction import Run
+from veil.trials.held_out import Outcome
+from veil.trials.reconstruction_run import Run
+from veil.trials.tile_exits import ExitOutcome, ExitStudy
 
 EXAMPLES = """\
   veil demo

@@ -23,12 +23,17 @@ EXAMPLES = """\
   veil doctor --backend gpu                   exit code 1 and the reason where it cannot serve
   veil doctor --json -
 """
-# Packages that each extra needs, and what it is for.
+# What can be installed beside veil: the packages of each, what it is for, and what to install.
 EXTRAS = {
-    "gpu": (("torch", "triton"), "distances on a graphics processor"),
-    "inversion": (("torch",), "training networks that turn features into pictures; the bundled one needs nothing"),
-    "hardnet": (("torch", "kornia"), "HardNet descriptors"),
-    "faces": (("dlib-bin", "face-recognition-models", "onnxruntime"), "descriptors of faces"),
+    "gpu": (("torch", "triton"), "distances on a graphics processor", "veil[gpu]"),
+    "inversion": (("torch",), "pictures from features by PyTorch; without it NumPy makes the same", "veil[inversion]"),
+    "hardnet": (("torch", "kornia"), "HardNet descriptors", "veil[hardnet]"),
+    "faces": (
+        ("veil-faces", "dlib-bin", "face-recognition-models", "onnxruntime"),
+        "face templates and descriptors of faces",
+        "veil-faces[networks]",
+    ),
+    "lab": (("veil-lab",), "public protocols, and trainings", "veil-lab"),
 }
 DIMENSIONS = (2, 4)
 
@@ -68,7 +73,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         "machine": _machine(),
         "backends": [{"backend": o.backend, "serves": not o.refusal, "detail": o.refusal or o.detail} for o in offered],
         "serving": serving or None,
-        "extras": {name: {package: _version(package) for package in packages} for name, (packages, _) in EXTRAS.items()},
+        "extras": {name: {package: _version(package) for package in packages} for name, (packages, _, _) in EXTRAS.items()},
         "rates": [_record(rate, threads) for rate in rates],
     }
     write_json(arguments.json, facts)
@@ -120,7 +125,8 @@ def extra_table(extras: Mapping[str, Mapping[str, str | None]]) -> Table:
     rows = []
     for name, packages in extras.items():
         is_here = all(found is not None for found in packages.values())
-        rows.append((name, EXTRAS[name][1] if is_here else f"{EXTRAS[name][1]}: pip install 'veil[{name}]'", is_here))
+        _, purpose, wanted = EXTRAS[name]
+        rows.append((name, purpose if is_here else f"{purpose}: pip install '{wanted}'", is_here))
     return Table(
         columns=[*names("extra", "here"), Words("for, and how to get it")],
         rows=[(name, "yes" if is_here else "no", text) for name, text, is_here in rows],

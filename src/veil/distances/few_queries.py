@@ -20,7 +20,7 @@ from veil.progress import Progress
 from veil.threads import shared
 
 # Numbers of points, and of neighbors of all points together, up to which this is faster than the search of `cpu.stream`
-# (measured in benchmarks/identify.py).
+# (measured in lab/benchmarks/identify.py).
 POINTS_MAX, NEIGHBORS_MAX = 16, 256
 # Subspaces that one task bounds, and numbers of the bases that NumPy multiplies at a time: they stay in the second-level cache.
 CHUNK, CACHED_NUMBERS = 1 << 13, 1 << 17

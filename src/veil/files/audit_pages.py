@@ -28,8 +28,8 @@ class AuditPicture:
     """A picture of an audit's page.
 
     - `release`: name of the message; `image`: name of its photograph, empty where the audit did not know it.
-    - `kind`: the photograph, the view of the server, features colored by an attack, a picture that an attack drew of the
-      central square of the photograph, or one of raw features, had they been sent.
+    - `kind`: the photograph, the view of the server, features colored by an attack, a picture that an attack drew, of
+      the whole photograph or, in older pages, of its central square, or one of raw features, had they been sent.
     - `title`: the sentence below it.
     """
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -15,37 +17,51 @@ from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.map_check import MapCheck
 from veil.mapping.images import MapImage
+from veil.mapping.lines import LineMap, LineMapCheck, LineView, Tracks
 from veil.mapping.points import NoMap
 from veil.scene import MappedImage, Scene
 
 VERSION = 1
+Image = TypeVar("Image")
+Answer = TypeVar("Answer")
 
 
-class ClusterResults:
+@dataclass(frozen=True, kw_only=True)
+class KeptAs(Generic[Image, Answer]):
+    """How maps of one kind are kept: the arrays that stand for an answer, and the answer that arrays stand for.
+
+    Both also get the images that are mapped, by name. The answer is None for arrays of another version.
+    """
+
+    arrays: Callable[[Answer, Mapping[str, Image]], dict[str, np.ndarray]]
+    answer: Callable[[Mapping[str, np.ndarray], Mapping[str, Image]], Answer | None]
+
+
+class ClusterResults(Generic[Image, Answer]):
     """A folder with one file for each cluster that was mapped, or that has no map.
 
     A file holds poses, points and numbers of features, no descriptor: these are those of the images that are being mapped.
     Damaged files and those of another version count as missing.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._kept = KeptArrays(folder)
+    def __init__(self, folder: Path, kept_as: KeptAs[Image, Answer]) -> None:
+        self._kept, self._as = KeptArrays(folder), kept_as
 
-    def get(self, key: str, images: Mapping[str, MapImage]) -> Scene | NoMap | None:
+    def get(self, key: str, images: Mapping[str, Image]) -> Answer | None:
         """The answer for the cluster of these images; None if it is missing or damaged."""
         arrays = self._kept.get(key)
         try:
-            return None if arrays is None else _answer(arrays, images)
+            return None if arrays is None else self._as.answer(arrays, images)
         except (ValueError, LookupError, TypeError, InputError):
             return None
 
-    def put(self, key: str, answer: Scene | NoMap, images: Mapping[str, MapImage]) -> None:
+    def put(self, key: str, answer: Answer, images: Mapping[str, Image]) -> None:
         """Keep an answer, at once or not at all. Raises InputError if it cannot be written."""
-        self._kept.put(key, _arrays(answer, images))
+        self._kept.put(key, self._as.arrays(answer, images))
 
 
-def _arrays(answer: Scene | NoMap, images: Mapping[str, MapImage]) -> dict[str, np.ndarray]:
-    """Arrays that stand for an answer; `_answer` is the inverse."""
+def _arrays_of_positions(answer: Scene | NoMap, images: Mapping[str, MapImage]) -> dict[str, np.ndarray]:
+    """Arrays that stand for an answer; `_answer_in_positions` is the inverse."""
     check = None if answer.check is None else answer.check.as_json()
     if isinstance(answer, NoMap):
         facts = {"version": VERSION, "reason": answer.reason, "left_out": dict(answer.left_out), "check": check}
@@ -64,7 +80,7 @@ def _arrays(answer: Scene | NoMap, images: Mapping[str, MapImage]) -> dict[str, 
     return {"header": np.array(json.dumps(facts)), **found}
 
 
-def _answer(arrays: Mapping[str, np.ndarray], images: Mapping[str, MapImage]) -> Scene | NoMap | None:
+def _answer_in_positions(arrays: Mapping[str, np.ndarray], images: Mapping[str, MapImage]) -> Scene | NoMap | None:
     facts = json.loads(str(arrays["header"]))
     if facts["version"] != VERSION:
         return None
@@ -115,3 +131,59 @@ def _bytes_of(keypoints: np.ndarray, form: Form) -> np.ndarray:
     count = len(keypoints)
     flat = [np.ascontiguousarray(array.reshape(count, -1)).view(np.uint8).reshape(count, -1) for array in arrays if count]
     return np.hstack(flat) if flat else np.empty((0, 0), dtype=np.uint8)
+
+
+def _arrays_of_lines(answer: LineMap | NoMap, _: Mapping[str, LineView]) -> dict[str, np.ndarray]:
+    """Arrays that stand for an answer, but for the four images that a map began with; `_answer_in_lines` is the inverse."""
+    if isinstance(answer, NoMap):
+        return {"header": np.array(json.dumps({"version": VERSION, "reason": answer.reason}))}
+    facts = {
+        "version": VERSION,
+        "names": answer.tracks.names,
+        "left_out": answer.tracks.left_out,
+        "mapped": list(answer.cam_from_world),
+        "refused": dict(answer.refused),
+        "check": answer.check.as_json(),
+    }
+    poses = list(answer.cam_from_world.values())
+    return {
+        "header": np.array(json.dumps(facts)),
+        "rotations": np.array([pose.rotation for pose in poses]).reshape(-1, 3, 3),
+        "translations": np.array([pose.translation for pose in poses]).reshape(-1, 3),
+        "track": answer.tracks.track,
+        "image": answer.tracks.image,
+        "feature": answer.tracks.feature,
+        "points": answer.points,
+        "observed": answer.observed,
+    }
+
+
+def _answer_in_lines(arrays: Mapping[str, np.ndarray], _: Mapping[str, LineView]) -> LineMap | NoMap | None:
+    facts = json.loads(str(arrays["header"]))
+    if facts["version"] != VERSION:
+        return None
+    if "reason" in facts:
+        return NoMap(facts["reason"])
+    poses = zip(arrays["rotations"], arrays["translations"], strict=True)
+    return LineMap(
+        tracks=Tracks(
+            names=tuple(facts["names"]),
+            track=arrays["track"],
+            image=arrays["image"],
+            feature=arrays["feature"],
+            left_out=facts["left_out"],
+        ),
+        cam_from_world={
+            name: Rigid(rotation=rotation, translation=translation)
+            for name, (rotation, translation) in zip(facts["mapped"], poses, strict=True)
+        },
+        points=arrays["points"],
+        observed=arrays["observed"],
+        quad=None,
+        refused=facts["refused"],
+        check=LineMapCheck(**facts["check"]),
+    )
+
+
+OF_POSITIONS: KeptAs[MapImage, Scene | NoMap] = KeptAs(arrays=_arrays_of_positions, answer=_answer_in_positions)
+OF_LINES: KeptAs[LineView, LineMap | NoMap] = KeptAs(arrays=_arrays_of_lines, answer=_answer_in_lines)

@@ -68,7 +68,7 @@ def read_learned_model(path: Path) -> LearnedModel:
             )
             return LearnedModel(density=density, pairs=pairs, training=_training(header["training"]))
     except FileNotFoundError:
-        raise FileFormatError(f"there is no file {path}; train one with `veil attacks train`") from None
+        raise FileFormatError(f"there is no file {path}; train one with `veil lab train attacks`") from None
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
         raise FileFormatError(f"{path} holds no networks of attacks, or is damaged ({error})") from None
 

@@ -23,14 +23,21 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """The central square of a photograph of `width` x `height` px, resized to 256x256. Raises InputError for an empty one."""
+    """A square of a photograph of `width` x `height` px, resized to 256x256; its side is the photograph's shorter one.
+
+    The square is the central one, moved by `shift_px` (pixels) along the longer side. Raises InputError for an empty
+    photograph, and for a square that leaves it.
+    """
 
     width: int
     height: int
+    shift_px: float = 0.0
 
     def __post_init__(self) -> None:
         if not (self.width >= 1 and self.height >= 1):
             raise InputError(f"a photograph has at least one pixel a side, got {self.width!r} x {self.height!r}")
+        if not abs(self.shift_px) <= abs(self.width - self.height) / 2:
+            raise InputError(f"a square that is moved by {self.shift_px!r} px leaves {self.width} x {self.height} px")
 
     @property
     def side_px(self) -> int:
@@ -40,7 +47,8 @@ class Frame:
     @property
     def corner(self) -> Float64[np.ndarray, "2"]:
         """Top-left corner of the square in pixels of the photograph."""
-        return np.array([self.width - self.side_px, self.height - self.side_px]) / 2
+        along = self.shift_px * np.array([self.width > self.height, self.width <= self.height])
+        return np.array([self.width - self.side_px, self.height - self.side_px]) / 2 + along
 
     def moved(self, keypoints: Float[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2"]:
         """Keypoints in pixels of the square (0..256 is inside), from pixels of the photograph.
@@ -50,7 +58,7 @@ class Frame:
         return (keypoints.astype(np.float64) - self.corner) * (SIDE / self.side_px)
 
     def crop(self, rgb: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "256 256 3"]:
-        """The central square of the photograph, with which an inversion is compared. Raises InputError for another size."""
+        """The square of the photograph, with which an inversion is compared. Raises InputError for another size."""
         if rgb.shape != (self.height, self.width, 3):
             raise InputError(f"the frame is for {self.width}x{self.height} px, the photograph has shape {rgb.shape}")
         from PIL import Image

@@ -18,7 +18,7 @@ from veil.localization.options import LocalizeOptions
 from veil.localization.search import MatchedImages, RankedSearch
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
-from veil.matching.ranked_images import RankedImages
+from veil.matching.point_index import RankedImages
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -51,7 +51,7 @@ def localize(
     - `scene`: the map, public or private.
     - `codebook`: the one that the query was privatized with, or None. A hardened query against a public map needs it, to
       bring the map's descriptors into the query's space.
-    - `ranked`: the map's images that the query looks like, the most similar first (`veil.matching.ranked_images`), or their
+    - `ranked`: the map's images that the query looks like, the most similar first (`veil.matching.point_index`), or their
       names alone, of which those that observe no inlier of a pose are taken for other places; None: all images are matched.
     - `network`: LightGlue in place of nearest neighbors, for raw queries on public maps (learned_matching.md).
     - `options`: thresholds, matching, workers and seed; by default those of `LocalizeOptions`.

@@ -27,7 +27,7 @@ from veil.matching import Matches, MatchOptions, match_pairs
 from veil.matching.lightglue import LightGlue
 from veil.matching.pairs import match_pairs_by_network
 from veil.matching.placed_points import PlacedPoints, placed
-from veil.matching.ranked_images import RankedImages
+from veil.matching.point_index import RankedImages
 from veil.progress import Progress
 from veil.scene import Scene
 

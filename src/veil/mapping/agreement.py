@@ -19,14 +19,14 @@ from jaxtyping import Bool, Float64
 
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.mapping.images import MapImage
-from veil.mapping.verified import VerifiedPair
+from veil.map_check import EXPLAINED
+from veil.mapping.images import MapImage, Pair
+from veil.mapping.verification import VerifiedPair
 from veil.scene import Scene
 
 LIMIT_PX = 4.0
 # Three pairs whose rotations lead back to the start to within this angle confirm each other.
 CYCLE_DEG = 5.0
-Pair = tuple[str, str]
 
 
 def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair]) -> dict[Pair, float]:
@@ -140,6 +140,21 @@ def confirmed(asked: Iterable[Pair], pairs: Mapping[Pair, VerifiedPair]) -> froz
         return any(rotation_angle_deg(turns[c][b] @ turns[a][c] @ own.T) <= CYCLE_DEG for c in between)
 
     return frozenset(pair for pair in asked if closes(*pair))
+
+
+def contradicting(shares: Mapping[Pair, float], pairs: Mapping[Pair, VerifiedPair]) -> frozenset[Pair]:
+    """Pairs that a map does not explain although a cycle of rotations confirms them, by the shares that it explains."""
+    return confirmed([pair for pair, share in shares.items() if share < EXPLAINED], pairs)
+
+
+def agreement_weights(shares: Mapping[Pair, float], pairs: Mapping[Pair, VerifiedPair]) -> dict[Pair, float]:
+    """Weights of pairs for and against their images' being together, for `veil.mapping.agreement.consistent_groups`."""
+    against = contradicting(shares, pairs)
+    return {
+        pair: len(pairs[pair].inliers) * (2 * share - 1)
+        for pair, share in shares.items()
+        if share >= EXPLAINED or pair in against
+    }
 
 
 def consistent_groups(names: Iterable[str], weights: Mapping[Pair, float]) -> list[frozenset[str]]:

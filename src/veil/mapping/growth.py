@@ -6,25 +6,26 @@ Only pairs with a new image are matched and verified. What a verified pair contr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
 from veil.forms import Form, Subsets
-from veil.map_check import EXPLAINED, MIN_NECK, MapCheck
-from veil.mapping.agreement import Pair, confirmed, consistent_groups, explained_shares
-from veil.mapping.check import gravity_agreement, rotation_disagreement, step_ratio, thinnest_cut
-from veil.mapping.colmap import Colmap, Stopped
+from veil.map_check import MIN_NECK, MapCheck
+from veil.mapping.agreement import agreement_weights, consistent_groups
+from veil.mapping.check import checked, thinnest_cut
+from veil.mapping.colmap import Colmap
 from veil.mapping.database import add_matches, camera_ids
-from veil.mapping.images import MapImage, impossible
+from veil.mapping.images import MapImage, Pair, impossible
+from veil.mapping.loop import Ended, Stuck, mapped
 from veil.mapping.options import MapOptions, pipeline_settings
-from veil.mapping.points import ATTEMPTS, IMAGES_AT_ONCE, NoMap, completed
-from veil.mapping.scenes import model_of, restricted, scene_of
-from veil.mapping.uncertainty import position_uncertainty
+from veil.mapping.points import ATTEMPTS, CONTRADICTS, Mapper, NoMap, Proposal
+from veil.mapping.scenes import images_of, model_of, restricted, scene_of
 from veil.mapping.verification import Verification
 from veil.matching.neighbors import Matches
 from veil.progress import Progress
@@ -65,12 +66,10 @@ def grow_map(
             return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
         if not verification.pairs:
             return _none_added({**left_out, **dict.fromkeys(sorted(images), TOO_WEAK)})
-        return _Growth(base, images, options, workdir, colmap, verification, gravity or {}, left_out, progress).grown()
-
-
-def images_of(base: Scene) -> dict[str, MapImage]:
-    """Images of a map of positions, by name, with the features that the map has of them."""
-    return {n: MapImage(camera=i.camera, keypoints=i.keypoints, form=i.form) for n, i in base.images.items()}
+        every = {**images_of(base), **images}
+        beginning = FromMap(base, every, options, workdir, verification)
+        mapper = Mapper(every, options, workdir, colmap, verification, beginning, progress)
+        return mapped(_Growth(mapper, beginning, images, gravity or {}, left_out))
 
 
 def require_addable(base: Scene, images: Mapping[str, MapImage]) -> None:
@@ -98,118 +97,104 @@ def _none_added(left_out: Mapping[str, str]) -> NoMap:
     return NoMap(f"none of {len(left_out)} images can be added to the map; {first[0]}: {first[1]}", left_out)
 
 
+class FromMap:
+    """A map that grows: the mapper goes on from its model, and holds its poses and cameras."""
+
+    def __init__(
+        self, base: Scene, images: Mapping[str, MapImage], options: MapOptions, workdir: Path, verification: Verification
+    ) -> None:
+        self.base, self.images, self.options, self.verification = base, images, options, verification
+        self.fixed = frozenset(base.images)
+        self.common = _common_features(base)
+        self.start = workdir / "base"
+        self.start.mkdir()
+        ids = verification.image_ids
+        model_of(base, image_ids=ids, camera_ids=camera_ids(verification.database)).write(self.start)
+
+    def request(self, names: Set[str]) -> dict[str, Any]:
+        """What the mapper is asked for: one model of the images `names`, from that of the base."""
+        database = self.verification.database
+        # Without any pair COLMAP would not load an image of the map.
+        add_matches(database, self.verification.image_ids, self.common)
+        cameras = camera_ids(database)
+        settings = pipeline_settings({*names}, self.images, self.options)
+        return {
+            "do": "map",
+            "input": str(self.start),
+            "constant_cameras": sorted({*self.verification.constant_cameras, *(cameras[name] for name in self.fixed)}),
+            "options": {**settings, "fix_existing_frames": True, "multiple_models": False, "min_model_size": 2},
+        }
+
+    def read(self, output: Path) -> tuple[Path, Scene] | NoMap:
+        """The model that grew and its scene; the base where nothing was added."""
+        from veil.colmap import pycolmap
+
+        if not (output / "images.bin").is_file():  # COLMAP writes a model that it went on from into the folder itself
+            return self.start, self.base
+        return output, scene_of(pycolmap.Reconstruction(output), self.images)
+
+
 class _Growth:
-    """Growth of one map: the verified pairs with new images, and the new images that were left out so far."""
+    """A map that takes in images: the new ones that are not left out, which the map's own outweigh."""
 
     def __init__(
         self,
-        base: Scene,
+        mapper: Mapper,
+        beginning: FromMap,
         new: Mapping[str, MapImage],
-        options: MapOptions,
-        workdir: Path,
-        colmap: Colmap,
-        verification: Verification,
         gravity: Mapping[str, Float64[np.ndarray, "3"]],
         left_out: dict[str, str],
-        progress: Progress | None,
     ) -> None:
-        self.base, self.new, self.options, self.workdir, self.colmap = base, new, options, workdir, colmap
-        self.verification, self.gravity, self.left_out, self.progress = verification, gravity, left_out, progress
-        self.images = {**images_of(base), **new}
-        self.shared = _shared_matches(base)
-        self.runs, self.model, self.widened = 0, workdir / "base", False
-        self.model.mkdir()
-        ids = verification.image_ids
-        model_of(base, image_ids=ids, camera_ids=camera_ids(verification.database)).write(self.model)
-        self.start = self.model
+        self.mapper, self.base, self.new, self.gravity, self.left_out = mapper, beginning.base, new, gravity, left_out
+        self.names = set(new)
+        self.counts = {pair: float(len(features)) for pair, features in beginning.common.items()}
 
-    def grown(self) -> Scene | NoMap:
-        """The checked map, or why there is none; up to `ATTEMPTS` runs, each without the images that contradicted the last."""
-        names = set(self.new)
-        for attempt in range(ATTEMPTS):
-            if not names:
-                break
-            scene = self._run(names, attempt)
-            if isinstance(scene, Stopped):
-                if scene.out_of_time:
-                    return NoMap(f"the mapper was stopped: {scene.reason}", self.left_out)
-                culprit = self._culprit(scene, names)
-                self.left_out[culprit] = f"the mapper was stopped at it: {scene.reason}"
-                names.discard(culprit)
-                continue
-            added = set(scene.images) & names
-            if not added:
-                break
-            shares = explained_shares(scene, self.images, self.verification.pairs)
-            groups = consistent_groups(scene.images, self._weights(shares))
-            main = max(groups, key=lambda group: len(group & set(self.base.images)))
-            if wrong := added - main:
-                self.left_out |= dict.fromkeys(sorted(wrong), "the map contradicts its pairs with the other images")
-                names -= wrong
-                continue
-            if loose := self._hangers_on(scene):
-                names -= loose
-                continue
-            check = self._check(scene, shares)
-            if check.doubts:
-                return NoMap(f"what was added cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
-            found = completed(scene, self.model, self.images, self.verification, self.colmap, self.workdir, self.options.seed)
-            return replace(found, check=_together(self.base.check, check, found.images), measured_down=self.base.measured_down)
+    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap]:
+        """What the mapper makes of the base and the new images that are not left out, if it adds any."""
+        if attempt == ATTEMPTS or not self.names:
+            return Ended(self._none_added())
+        found = self.mapper.proposed(self.names, attempt, self.left_out)
+        if isinstance(found, Stuck):
+            return found
+        if not isinstance(found, Scene):
+            return Ended(found.answer if isinstance(found, Ended) else found)
+        return self.mapper.compared(found) if set(found.images) & self.names else Ended(self._none_added())
+
+    def contradicting(self, model: Proposal) -> dict[str, str]:
+        """New images outside the group that most of the map's are in, or else those that few points hold to the map.
+
+        Pairs with new images weigh as in a new map, those of the map by its common points.
+        """
+        weights = {**self.counts, **agreement_weights(model.shares, self.mapper.pairs)}
+        groups = consistent_groups(model.scene.images, weights)
+        main = max(groups, key=lambda group: len(group & set(self.base.images)))
+        wrong = (set(model.scene.images) & self.names) - main
+        return dict.fromkeys(sorted(wrong), CONTRADICTS) if wrong else self._hangers_on(model.scene)
+
+    def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
+        """Take new images out of the next run."""
+        self.left_out |= wrong
+        self.names -= wrong.keys()
+
+    def accepted(self, model: Proposal) -> Scene | NoMap:
+        """The map that grew, completed, with the record of both; or the doubts about what was added.
+
+        The check is by the pairs of the new images alone.
+        """
+        check = checked(
+            model.scene, model.shares, set(self.new), self.mapper.pairs, self.gravity, self.left_out, missing=TOO_WEAK
+        )
+        if check.doubts:
+            return NoMap(f"what was added cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
+        found = self.mapper.completed(model.scene)
+        return replace(found, check=_together(self.base.check, check, found.images), measured_down=self.base.measured_down)
+
+    def _none_added(self) -> NoMap:
         return _none_added({**dict.fromkeys(sorted(self.new), TOO_WEAK), **self.left_out})
 
-    def _run(self, names: set[str], attempt: int) -> Scene | Stopped:
-        """The mapper's model, which runs once more with looser matches of the images that it left out."""
-        scene = self._modeled(names, attempt)
-        if isinstance(scene, Stopped) or self.widened or not (missing := names - set(scene.images)):
-            return scene
-        self.widened, model = True, self.model
-        if not self.verification.widen(names | set(self.base.images), missing):
-            return scene
-        wider = self._modeled(names, attempt)
-        if not isinstance(wider, Stopped) and len(wider.images) > len(scene.images):
-            return wider
-        self.model = model
-        return scene
-
-    def _modeled(self, names: set[str], attempt: int) -> Scene | Stopped:
-        """What the mapper makes of the base and the new images `names`; the base where it adds none."""
-        from veil.colmap import pycolmap
-
-        self.runs += 1
-        output = self.workdir / f"sparse-{self.runs}"
-        output.mkdir()
-        database = self.verification.database
-        # Without any pair COLMAP would not load an image of the map.
-        add_matches(database, self.verification.image_ids, self.shared)
-        cameras = camera_ids(database)
-        settings = pipeline_settings(names | set(self.base.images), self.images, self.options)
-        request = {
-            "do": "map",
-            "database": str(database),
-            "output": str(output),
-            "input": str(self.start),
-            "seed": self.options.seed + attempt,
-            "constant_cameras": sorted({*self.verification.constant_cameras, *(cameras[name] for name in self.base.images)}),
-            "options": {**settings, "fix_existing_frames": True, "multiple_models": False, "min_model_size": 2},
-        }
-        total = len(names)
-
-        def tell(count: int) -> None:
-            if self.progress is not None:
-                self.progress(min(count, total), total)
-
-        answer = self.colmap.run(request, tell, work=max(1.0, len(self.images) / IMAGES_AT_ONCE))
-        if isinstance(answer, Stopped):
-            return answer
-        if not (output / "images.bin").is_file():  # COLMAP writes a model that it went on from into the folder itself
-            self.model = self.start
-            return self.base
-        self.model = output
-        return scene_of(pycolmap.Reconstruction(output), self.images)
-
-    def _hangers_on(self, scene: Scene) -> set[str]:
-        """New images that fewer points than `MIN_NECK` hold to the map; they are named in `left_out`."""
-        found: set[str] = set()
+    def _hangers_on(self, scene: Scene) -> dict[str, str]:
+        """Reasons of the new images that fewer points than `MIN_NECK` hold to the map, by name."""
+        found: dict[str, str] = {}
         names = frozenset(scene.images)
         while (smaller := restricted(scene, names)) is not None:
             cut = thinnest_cut(smaller)
@@ -218,54 +203,12 @@ class _Growth:
             loose = min(cut.sides, key=lambda side: len(side & set(self.base.images))) - set(self.base.images)
             if not loose:
                 break
-            self.left_out |= dict.fromkeys(sorted(loose), f"only {cut.points} points hold it to the map")
-            found |= loose
+            found |= dict.fromkeys(sorted(loose), f"only {cut.points} points hold it to the map")
             names -= loose
         return found
 
-    def _culprit(self, stopped: Stopped, names: set[str]) -> str:
-        """Name of the new image that COLMAP was at when it was stopped, or else of the one whose pairs have fewest inliers."""
-        for name in names:
-            if self.verification.image_ids[name] == stopped.image_id:
-                return name
-        pairs = self.verification.pairs
-        return min(sorted(names), key=lambda name: sum(len(p.inliers) for pair, p in pairs.items() if name in pair))
 
-    def _weights(self, shares: Mapping[Pair, float]) -> dict[Pair, float]:
-        """What speaks for two images' being together: pairs with new images as in a new map, the map's own by common points."""
-        pairs = self.verification.pairs
-        against = self._contradicting(shares)
-        found = {pair: float(len(matches)) for pair, matches in self.shared.items()}
-        for pair, share in shares.items():
-            if share >= EXPLAINED or pair in against:
-                found[pair] = len(pairs[pair].inliers) * (2 * share - 1)
-        return found
-
-    def _contradicting(self, shares: Mapping[Pair, float]) -> frozenset[Pair]:
-        return confirmed([pair for pair, share in shares.items() if share < EXPLAINED], self.verification.pairs)
-
-    def _check(self, scene: Scene, shares: Mapping[Pair, float]) -> MapCheck:
-        """Check of the grown map by the pairs of the new images alone."""
-        pairs = self.verification.pairs
-        counts = {pair: len(pairs[pair].inliers) for pair in shares}
-        gravity_deg, agreeing = gravity_agreement(scene, self.gravity)
-        missing = sorted(set(self.new) - set(scene.images) - set(self.left_out))
-        return MapCheck(
-            pairs=len(shares),
-            explained_pairs=sum(share >= EXPLAINED for share in shares.values()),
-            contradicting_pairs=len(self._contradicting(shares)),
-            explained_matches=sum(counts[p] * s for p, s in shares.items()) / max(1, sum(counts.values())),
-            neck=None if (cut := thinnest_cut(scene)) is None else cut.points,
-            uncertainty=position_uncertainty(scene),
-            step_ratio=step_ratio(scene),
-            rotation_deg=rotation_disagreement(scene, pairs),
-            gravity_deg=gravity_deg,
-            gravity_agreeing=agreeing,
-            left_out={**self.left_out, **dict.fromkeys(missing, TOO_WEAK)},
-        )
-
-
-def _shared_matches(base: Scene) -> dict[Pair, np.ndarray]:
+def _common_features(base: Scene) -> dict[Pair, np.ndarray]:
     """Features of one point in two images of the map, for the pairs of a tree that joins all images by most common points.
 
     The tree holds each image's pair with the one that shares most with it; these pairs alone would fall apart in a large map.

@@ -14,6 +14,8 @@ from veil.forms import Form, Subsets
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.intrinsics import implausible, require_inside
 
+# Names of two images.
+Pair = tuple[str, str]
 Image = TypeVar("Image")
 Value = TypeVar("Value")
 

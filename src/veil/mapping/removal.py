@@ -14,15 +14,12 @@ from pathlib import Path
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses
-from veil.map_check import MIN_NECK, MapCheck
-from veil.mapping.check import step_ratio, thinnest_cut
+from veil.map_check import MIN_NECK, LineMapCheck, MapCheck
+from veil.mapping.check import position_uncertainty, step_ratio, thinnest_cut
 from veil.mapping.colmap import Colmap, Limits, Stopped
-from veil.mapping.images import MapImage
-from veil.mapping.lines.check import LineMapCheck
-from veil.mapping.lines.remaining import adjusted_scene
+from veil.mapping.lines.stored_maps import adjusted_scene
 from veil.mapping.points import IMAGES_AT_ONCE, NoMap
-from veil.mapping.scenes import model_of, restricted, scene_of
-from veil.mapping.uncertainty import position_uncertainty
+from veil.mapping.scenes import images_of, model_of, restricted, scene_of
 from veil.scene import Scene
 
 # Images that must see a point: two rays meet, and of lines four leave one check (LineMapOptions.min_lines).
@@ -163,9 +160,8 @@ def _adjusted(
         answer = colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
     if isinstance(answer, Stopped):
         return scene, None, answer.reason
-    images = {n: MapImage(camera=i.camera, keypoints=i.keypoints, form=i.form) for n, i in scene.images.items()}
     found = pycolmap.Reconstruction(output)
-    return (scene_of(found, images) if found.num_points3D() else scene), None, None
+    return (scene_of(found, images_of(scene)) if found.num_points3D() else scene), None, None
 
 
 def _in_frame_of(before: Scene, after: Scene) -> Scene:

@@ -74,6 +74,11 @@ def model_of(scene: Scene, *, image_ids: Mapping[str, int] | None = None, camera
     return model
 
 
+def images_of(scene: Scene) -> dict[str, MapImage]:
+    """Images of a map of positions, by name, with the features that the map has of them."""
+    return {n: MapImage(camera=i.camera, keypoints=i.keypoints, form=i.form) for n, i in scene.images.items()}
+
+
 def _as_colmap_rigid(rigid: Rigid) -> Any:
     from veil.colmap import pycolmap
 

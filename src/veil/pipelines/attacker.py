@@ -39,7 +39,7 @@ class Attacker:
     - `others`: further releases that the server has seen, by name.
     - `place`: raw features of photographs of the place that the server has, by name.
     - `where`: a map of the place.
-    - `model`: networks of `veil attacks train`; None: the bundled ones, where they are for the release's space.
+    - `model`: networks of `veil lab train attacks`; None: the bundled ones, where they are for the release's space.
     - `seed`: of what is learned from the photographs.
     """
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veil.map_check import MapCheck
-from veil.mapping.gravity import ReadingsCheck, checked_readings
-from veil.mapping.lines.check import LineMapCheck
+from veil.map_check import LineMapCheck, MapCheck
+from veil.mapping.check import ReadingsCheck, checked_readings
+from veil.pairs.choice import PairChoice
 from veil.pipelines.maps import Map
-from veil.pipelines.pair_choice import PairChoice
 from veil.scene import Scene
 
 

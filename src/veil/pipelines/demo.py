@@ -33,22 +33,23 @@ from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.pipelines.built_maps import MappingOptions
-from veil.pipelines.demo_view import demo_view
+from veil.pipelines.demo_view import demo_view, drawn_by_attacker
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInWords, Protection
-from veil.pipelines.steps import Steps, silent
+from veil.progress import Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
 from veil.report.viewer.page import page as viewer_page
 from veil.scene import Scene
-from veil.studies.localization.form_answers import demo_variants
-from veil.studies.localization.held_out import HeldOutSetup, Outcome, Query, run_variants
-from veil.studies.localization.tile_exits import ExitStudy, exit_study
-from veil.studies.mapping.reconstruction import Run, Subject, line_views, map_lines
 from veil.tiles.cutting import CutOptions
+from veil.trials.form_answers import demo_variants
+from veil.trials.held_out import HeldOutSetup, Outcome, Query, run_variants
+from veil.trials.line_maps import Subject, line_views, map_lines
+from veil.trials.reconstruction_run import Run
+from veil.trials.tile_exits import ExitStudy, exit_study
 from veil.wire import decode
 
 VIEW = "view.html"
@@ -117,9 +118,12 @@ def run_demo(folder: Path, *, options: DemoOptions | None = None, steps: Steps =
         result = DemoResult(outcomes=outcomes, strangers=strangers, tiles=tiles, lines=lines.run, extent=extent)
         with steps("inverting the public map") as bar:
             view = demo_view(outcomes, material.features, lambda name: read_rgb(material.paths[name]), bar)
+        with steps("attacking what was sent"):
+            drawn = next((rgb for outcome in outcomes if (rgb := drawn_by_attacker(outcome)) is not None), None)
         html = page(
             outcomes,
             strangers,
+            drawn=drawn,
             extent=extent,
             tiles=tiles,
             read_rgb=lambda name: read_rgb(material.paths[name]),

@@ -4,44 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from veil.errors import InputError
 from veil.files.checkpoints import working_folder
-from veil.forms import Form, Lines
+from veil.forms import Lines
 from veil.mapping import Limits, MapImage, MapOptions, NoMap
-from veil.mapping.growth import grow_map, images_of, require_addable
+from veil.mapping.growth import grow_map, require_addable
+from veil.mapping.scenes import images_of
 from veil.matching.lightglue import LightGlue
-from veil.matching.pair_selection import BY_TRACKS
+from veil.pairs.choice import pairs_with_map
+from veil.pairs.images import LoadedImage, of_map_images
+from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.located_images import with_located
 from veil.pipelines.maps import Map
-from veil.pipelines.network_matching import of_map_images
-from veil.pipelines.pair_choice import PairChoice, first_pairs, pair_choice
-from veil.pipelines.steps import Steps, silent
-from veil.pipelines.uploads import LoadedImage
+from veil.progress import Steps, silent
 from veil.scene import mean_down
-
-# New images up to which all are matched with each other.
-FEW_NEW = 50
-
-
-def pairs_with_map(base: Map, forms: Mapping[str, Form], choice: PairChoice | None, *, threads: int) -> PairChoice:
-    """The pairs of new images with those of a map that its index for queries names, and with each other.
-
-    `choice` stays as it is if somebody asked for it, or the map has no index that serves the new images.
-    """
-    automatic = choice is None or choice.automatic
-    if not automatic or any(base.ranked_images(form.take(np.arange(0)), threads=threads) is None for form in forms.values()):
-        return choice or pair_choice("auto", len(forms))
-    among = pair_choice("all" if len(forms) <= FEW_NEW else "retrieval", len(forms))
-    pairs = first_pairs(forms, among, threads=threads) if len(forms) > 1 else []
-    for name, form in forms.items():
-        ranked = base.ranked_images(form, threads=threads)
-        pairs += [(other, name) for other in (ranked.names if ranked else [])[:BY_TRACKS]]
-    return PairChoice(method="list", listed=tuple(pairs))
 
 
 def add_positions(
@@ -73,7 +54,10 @@ def add_positions(
             raise InputError(f"{name} hides its positions, and the map was made from positions; map such messages apart")
         placed[name] = MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
     require_addable(base.scene, placed)
-    choice = pairs_with_map(base, {name: image.form for name, image in placed.items()}, options.pairs, threads=options.workers)
+    ranked = partial(base.ranked_images, threads=options.workers)
+    choice = pairs_with_map(
+        ranked, {name: image.form for name, image in placed.items()}, options.pairs, threads=options.workers
+    )
     settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
     known = {**images_of(base.scene), **placed}
     forms = {name: image.form for name, image in known.items()}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ from veil.errors import InputError, RangeError
 from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features, read_one
 from veil.forms import Form, Lines, Points, Subsets
-from veil.mapping.images import MapImage, MapImageOnDemand, OnDemand
-from veil.matching.blocks import form_digest
-from veil.pipelines.uploads import LoadedImage, Uploads, each_decoded, loaded
+from veil.mapping.images import MapImage, MapImageOnDemand
+from veil.pairs.images import LoadedImage, form_digest
+from veil.pipelines.uploads import Uploads, each_decoded, loaded
 from veil.wire import decode
 
 GIB = 2**30
@@ -124,38 +123,12 @@ class ImageOnDemand(LoadedImage):
         return LoadedImage.__new__, (LoadedImage,), state
 
 
-class FormsOf(OnDemand[LoadedImage, Form]):
-    """The descriptors of images by name, each taken from its image when it is asked for; facts about them read nothing."""
-
-    def __init__(self, images: Mapping[str, LoadedImage]) -> None:
-        super().__init__(images, lambda _, image: image.form)
-
-
 def map_image(image: LoadedImage) -> MapImage:
     """An image with positions for the mapper; where descriptors are read on demand, its are too."""
     assert not isinstance(image.positions, Lines)
     if isinstance(image, ImageOnDemand):
         return MapImageOnDemand(image.camera, image.positions, lambda: image.form, image.form_type is Subsets)
     return MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
-
-
-def digest_in(forms: Mapping[str, Form], name: str) -> str:
-    """The name of an image's descriptors in a store of matches, without reading them where it is known."""
-    return forms.images[name].digest if isinstance(forms, FormsOf) else form_digest(forms[name])
-
-
-def sizes_in(forms: Mapping[str, Form]) -> dict[str, int]:
-    """The numbers of features by name, without reading descriptors where they are known."""
-    if isinstance(forms, FormsOf):
-        return {name: image.features for name, image in forms.images.items()}
-    return {name: len(form) for name, form in forms.items()}
-
-
-def types_in(forms: Mapping[str, Form]) -> set[type[Form]]:
-    """The classes of the forms, without reading descriptors where they are known."""
-    if isinstance(forms, FormsOf):
-        return {image.form_type for image in forms.images.values()}
-    return {type(form) for form in forms.values()}
 
 
 def uploads_on_demand(path: Path, *, budget_bytes: int, strict: bool = False) -> Uploads:

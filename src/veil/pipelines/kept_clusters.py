@@ -3,73 +3,66 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from veil import __version__
-from veil.files.cluster_results import ClusterResults
-from veil.files.line_cluster_results import LineClusterResults
-from veil.mapping.clustered import ClusterTask, RunAll
-from veil.mapping.lines import LineMap, NoLineMap
-from veil.mapping.lines.clustered import LineClusterTask
-from veil.mapping.lines.clustered import RunAll as RunAllLines
-from veil.mapping.points import NoMap
-from veil.matching.blocks import form_digest
-from veil.scene import Scene
+from veil.files.checkpoints import CLUSTERS
+from veil.files.cluster_results import ClusterResults, KeptAs
+from veil.mapping.clusters.joined_maps import RunAll, one_after_another
+from veil.mapping.clusters.of_lines import LineClusterTask
+from veil.mapping.clusters.of_positions import ClusterTask
+from veil.pairs.images import form_digest
+from veil.pairs.matching import MatchingWork
 
-Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-def keeping(results: ClusterResults, run_all: RunAll) -> RunAll:
-    """The same as `run_all`, but for clusters whose answers are kept: these are read, and the answers of others are kept."""
+@runtime_checkable
+class WithImages(Protocol):
+    """A cluster to map: its images by name."""
 
-    def run(task: Callable[[ClusterTask], Scene | NoMap], items: Sequence[ClusterTask]) -> Iterable[tuple[int, Scene | NoMap]]:
-        keys = [cluster_key(item) for item in items]
-        kept = [results.get(key, item.images) for key, item in zip(keys, items, strict=True)]
-        found: Iterable[tuple[int, Scene | NoMap, bool]] = _kept_or_run(kept, items, task, run_all)
-        for position, answer, new in found:
-            if new:
-                results.put(keys[position], answer, items[position].images)
+    @property
+    def images(self) -> Mapping[str, Any]:
+        """The images, as the kind of its map takes them."""
+
+
+Item = TypeVar("Item", bound=WithImages)
+
+
+def running(work: MatchingWork | None, kept_as: KeptAs[Any, Answer], key: Callable[[Item], str]) -> RunAll[Item, Answer]:
+    """Where clusters are mapped: by the engine of the work, if it has one, and each once if it has a folder to keep them in."""
+    run_all: RunAll[Item, Answer] = one_after_another if work is None or work.engine is None else work.engine.map
+    if work is None or work.unfinished is None:
+        return run_all
+    return keeping(ClusterResults(work.unfinished / CLUSTERS, kept_as), run_all, key)
+
+
+def keeping(
+    results: ClusterResults[Any, Answer], run_all: RunAll[Item, Answer], key: Callable[[Item], str]
+) -> RunAll[Item, Answer]:
+    """The same as `run_all`, but for clusters whose answers are kept: these are read, and the answers of others are kept.
+
+    `key` names a cluster by all that its map depends on (`cluster_key`, `line_cluster_key`).
+    """
+
+    def run(task: Callable[[Item], Answer], items: Sequence[Item]) -> Iterable[tuple[int, Answer]]:
+        keys = [key(item) for item in items]
+        missing = []
+        for position, item in enumerate(items):
+            answer = results.get(keys[position], item.images)
+            if answer is None:
+                missing.append(position)
+            else:
+                yield position, answer
+        for index, answer in run_all(task, [items[position] for position in missing]):
+            position = missing[index]
+            results.put(keys[position], answer, items[position].images)
             yield position, answer
 
     return run
-
-
-def keeping_lines(results: LineClusterResults, run_all: RunAllLines) -> RunAllLines:
-    """`keeping` for clusters that are mapped from lines."""
-
-    def run(
-        task: Callable[[LineClusterTask], LineMap | NoLineMap], items: Sequence[LineClusterTask]
-    ) -> Iterable[tuple[int, LineMap | NoLineMap]]:
-        keys = [line_cluster_key(item) for item in items]
-        kept = [results.get(key) for key in keys]
-        found: Iterable[tuple[int, LineMap | NoLineMap, bool]] = _kept_or_run(kept, items, task, run_all)
-        for position, answer, new in found:
-            if new:
-                results.put(keys[position], answer)
-            yield position, answer
-
-    return run
-
-
-def _kept_or_run(
-    kept: Sequence[Answer | None],
-    items: Sequence[Item],
-    task: Callable[[Item], Answer],
-    run_all: Callable[[Callable[[Item], Answer], Sequence[Item]], Iterable[tuple[int, Answer]]],
-) -> Iterable[tuple[int, Answer, bool]]:
-    """Positions of items with their answers, and whether these are new: first those that are kept."""
-    missing = []
-    for position, answer in enumerate(kept):
-        if answer is None:
-            missing.append(position)
-        else:
-            yield position, answer, False
-    for index, answer in run_all(task, [items[position] for position in missing]):
-        yield missing[index], answer, True
 
 
 def cluster_key(task: ClusterTask) -> str:
@@ -85,7 +78,7 @@ def cluster_key(task: ClusterTask) -> str:
 def line_cluster_key(task: LineClusterTask) -> str:
     """SHA-256 (hex) of all that the map of a cluster of lines depends on."""
     hasher = _Hasher(f"line cluster 1 {__version__} {task.options!r}")
-    for name, view in task.views.items():
+    for name, view in task.images.items():
         lines = view.lines
         down = np.zeros(0) if lines.gravity is None else lines.gravity
         hasher.add(f"{name!r} {view.camera!r}", lines.coefficients, lines.aligned, down)

@@ -8,22 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.checkpoints import CLUSTERS, Checkpoints
-from veil.files.line_cluster_results import LineClusterResults
+from veil.files.checkpoints import Checkpoints
+from veil.files.cluster_results import OF_LINES
 from veil.forms import Lines
 from veil.mapping import NoMap
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
-from veil.mapping.lines.incremental import extend_map
+from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
+from veil.mapping.lines.incremental import extend_map, further_maps
 from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.scenes import LineImage, images_of, reconstruction_of, scene_of
-from veil.mapping.lines.several_models import further_maps
+from veil.mapping.lines.stored_maps import LineImage, images_of, reconstruction_of, scene_of
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
+from veil.pairs.images import LoadedImage
+from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
 from veil.pipelines.maps import Map
-from veil.pipelines.steps import Steps, silent
-from veil.pipelines.uploads import LoadedImage
+from veil.progress import Steps, silent
 from veil.scene import Scene
 
 # A ratio that every match passes, so that all may start a track.
@@ -92,7 +91,7 @@ class _LineJob:
         if self.base is None and len(images) > self.options.cluster_size:
             return self._in_clusters(graph)
         first = self._mapped(graph)
-        if isinstance(first, NoLineMap):
+        if isinstance(first, NoMap):
             return NoMap(first.reason)
         scenes = [scene_of(first, images)]
         if self.base is None:
@@ -109,24 +108,21 @@ class _LineJob:
 
     def _in_clusters(self, graph: MatchGraph) -> BuiltMap | NoMap:
         """Maps by clusters, which are joined where they overlap; what is kept of a run that was killed is not mapped again."""
-        from veil.mapping.lines.clustered import RunAll, map_lines_in_clusters, one_after_another
-        from veil.mapping.view_graph import ClusterOptions
-        from veil.pipelines.kept_clusters import keeping_lines
+        from veil.mapping.clusters.of_lines import map_lines_in_clusters
+        from veil.mapping.clusters.view_graph import ClusterOptions
+        from veil.pipelines.kept_clusters import line_cluster_key, running
 
-        images, work = self.images, self.work or MatchingWork()
-        run_all: RunAll = one_after_another if work.engine is None else work.engine.map
-        if work.unfinished is not None:
-            run_all = keeping_lines(LineClusterResults(work.unfinished / CLUSTERS), run_all)
+        images = self.images
         with self.steps("mapping") as bar:
             found = map_lines_in_clusters(
                 self._views(),
                 graph,
                 options=self.settings,
                 clusters=ClusterOptions(size=self.options.cluster_size),
-                run_all=run_all,
+                run_all=running(self.work, OF_LINES, line_cluster_key),
                 progress=bar,
             )
-        if isinstance(found, NoLineMap):
+        if isinstance(found, NoMap):
             return NoMap(found.reason)
         first, *further = (scene_of(item, images) for item in found.maps)
         mapped = {name for scene in (first, *further) for name in scene.images}
@@ -165,7 +161,7 @@ class _LineJob:
             forms, self.options.pairs, self.work, workers=self.options.workers, steps=self.steps, matched_already=old
         )
 
-    def _mapped(self, graph: MatchGraph) -> LineMap | NoLineMap:
+    def _mapped(self, graph: MatchGraph) -> LineMap | NoMap:
         """The first map: the extended base, or a new map, resumed from its checkpoint."""
         views = self._views()
         with self.steps("mapping") as bar:

@@ -19,8 +19,9 @@ from veil.localization.options import LocalizeOptions, PositionOptions, WordOpti
 from veil.localization.upright import localize_positions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
+from veil.pairs.images import LoadedImage
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, loaded
+from veil.pipelines.uploads import loaded
 from veil.progress import Progress
 from veil.wire.message import Message
 

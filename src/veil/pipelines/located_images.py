@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Int64
 
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
@@ -19,14 +20,14 @@ from veil.localization.judge import Localization
 from veil.localization.options import LocalizeOptions
 from veil.map_check import MIN_NECK
 from veil.mapping import MapImage, MapOptions
-from veil.mapping.agreement import Pair
+from veil.mapping.check import TOO_FEW
 from veil.mapping.growth import TOO_WEAK, grow_map
-from veil.mapping.pair_check import TOO_FEW
-from veil.mapping.pose_matches import matches_of_poses
+from veil.mapping.images import Pair
+from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -150,3 +151,22 @@ def _with_its_reasons(scene: Scene, scenes: Sequence[Scene]) -> Scene:
         return scene
     left_out = {name: reason for name, reason in scene.check.left_out.items() if name not in mapped}
     return replace(scene, check=replace(scene.check, left_out=left_out))
+
+
+def matches_of_poses(
+    base: Scene, shown: Mapping[str, tuple[Int64[np.ndarray, "inliers"], Int64[np.ndarray, "inliers"]]]
+) -> dict[Pair, Matches]:
+    """Matches of each new image with those images of the map that see the same points, as far as they can be verified.
+
+    `shown` holds, by the new images' names, rows of their features and of the map's points that their poses bring together.
+    Features of the map's images are numbered as they are in it. A match has no distance: all are zero.
+    """
+    found: dict[Pair, Matches] = {}
+    for name, (features, points) in shown.items():
+        for other, image in base.images.items():
+            _, theirs, own = np.intersect1d(image.point_rows, points, return_indices=True)
+            if len(own) >= LEAST_INLIERS:
+                indices = np.stack([theirs, features[own]], axis=1).astype(np.int64)
+                zeros = np.zeros(len(own))
+                found[other, name] = Matches(indices=indices, distances=zeros, ratios=zeros)
+    return found

@@ -9,19 +9,19 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.features import Features
-from veil.files.checkpoints import CLUSTERS, working_folder
-from veil.files.cluster_results import ClusterResults
+from veil.files.checkpoints import working_folder
+from veil.files.cluster_results import OF_POSITIONS
 from veil.forms import Lines
 from veil.mapping import Limits, MapOptions, NoMap
 from veil.matching.lightglue import LightGlue
+from veil.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
+from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.chosen_matches import MatchingWork, matched_as_chosen
-from veil.pipelines.images_on_demand import FormsOf, map_image
+from veil.pipelines.images_on_demand import map_image
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.maps import Map
-from veil.pipelines.network_matching import NetworkMatching, PlacedImages
-from veil.pipelines.steps import Steps, silent
-from veil.pipelines.uploads import LoadedImage, loaded
+from veil.pipelines.uploads import loaded
+from veil.progress import Steps, silent
 from veil.scene import mean_down
 from veil.wire.message import Message
 
@@ -68,9 +68,9 @@ def map_positions(
     steps: Steps = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
-    from veil.mapping.clustered import map_in_clusters, one_after_another  # load SciPy
-    from veil.mapping.view_graph import ClusterOptions
-    from veil.pipelines.kept_clusters import keeping
+    from veil.mapping.clusters.of_positions import map_in_clusters  # loads SciPy
+    from veil.mapping.clusters.view_graph import ClusterOptions
+    from veil.pipelines.kept_clusters import cluster_key, running
     from veil.pipelines.located_images import with_located
 
     if network is not None:
@@ -91,7 +91,6 @@ def map_positions(
     )
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
     unfinished = None if work is None else work.unfinished
-    run_all = one_after_another if work is None or work.engine is None else work.engine.map
     with working_folder(unfinished) as workdir:
         with steps("mapping") as bar:
             mapped = map_in_clusters(
@@ -101,12 +100,12 @@ def map_positions(
                 options=settings,
                 clusters=ClusterOptions(size=options.cluster_size),
                 gravity=gravity,
-                run_all=run_all if unfinished is None else keeping(ClusterResults(unfinished / CLUSTERS), run_all),
+                run_all=running(work, OF_POSITIONS, cluster_key),
                 progress=bar,
             )
         if isinstance(mapped, NoMap):
             return mapped
-        scenes = (mapped.scene, *mapped.further)
+        scenes = mapped.maps
         if options.locate:
             with steps("locating") as bar:
                 scenes = with_located(
@@ -114,7 +113,7 @@ def map_positions(
                     images,
                     placed,
                     matches,
-                    reasons={} if mapped.scene.check is None else mapped.scene.check.left_out,
+                    reasons={} if scenes[0].check is None else scenes[0].check.left_out,
                     workdir=workdir,
                     options=settings,
                     threads=options.workers,

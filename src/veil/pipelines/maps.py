@@ -15,9 +15,9 @@ from veil.files.point_indexes import read_point_index
 from veil.files.vocabularies import read_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.matching.point_index import PointIndex
+from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
-from veil.matching.ranked_images import RankedImages, ranked_images
+from veil.pairs.choice import images_like
 from veil.progress import Progress
 from veil.scene import Scene
 
@@ -147,12 +147,7 @@ class Map:
         index = None if isinstance(query, Subsets) else self.point_index
         if index is None or isinstance(query, Subsets):
             return None
-        if isinstance(query, Points) and query.space != index.space:
-            book = codebook or bundled_codebook(query.space.descriptor)
-            if book.compression.hardened_space != index.space or query.space != book.raw_space:
-                return None
-            query = book.compression.into_space(query, index.space)
-        return ranked_images(index, query, threads=threads) if index.serves(query) else None
+        return images_like(index, query, codebook, threads=threads)
 
     def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
         """The index of `index_for`, read from the folder or made."""

@@ -20,10 +20,10 @@ from veil.files.map_folders import (
     write_models,
 )
 from veil.files.maps import read_map, require_vacant
-from veil.files.match_store import MatchStore, require_folder
 from veil.mapping import NoMap
 from veil.mapping.removal import Removal, named_in, remove_images, require_named
-from veil.pipelines.pair_matching import KIND
+from veil.pairs.blocks import KIND
+from veil.pairs.store import MatchStore, require_folder
 
 # Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.
 Forget = Callable[[Collection[str]], int]

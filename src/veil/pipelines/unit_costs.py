@@ -18,7 +18,7 @@ from veil.matching.similar_images import LISTED, Background, SubspaceIndex, vote
 FEATURES, IMAGES = 500, 6
 # One word in so many is used where retrieval's comparisons are measured.
 EACH_WORD = 64
-# Seconds of one core for each image of 1,000 features, to verify, map and adjust: `benchmarks/clusters.py` on planted streets.
+# Seconds of one core for each image of 1,000 features, to verify, map and adjust: `lab/benchmarks/clusters.py`, on streets.
 MAP_S = 0.5
 
 

@@ -4,64 +4,21 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import numpy as np
 
 from veil.errors import InputError, VeilError, WireError
 from veil.features import Features
 from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features
-from veil.forms import Form, Lines, Subsets
-from veil.geometry.camera import Camera
-from veil.matching.blocks import form_digest
+from veil.forms import Form
 from veil.mechanisms.public import publish
+from veil.pairs.images import ImageFiles, LoadedImage
 from veil.wire import LineUpload, Message, decode
 
 # Least share of messages of one kind with which the others count as strays that are left out; below it the folder is a mistake.
 CLEAR_MAJORITY = 0.75
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class LoadedImage:
-    """One image as a server's work needs it.
-
-    `positions` are those of the keypoints, float32 (N, 2) in pixels, or the lines that hide them; `form` holds the
-    N descriptors. `gravity` is what came beside positions, a unit vector down in the camera frame.
-    """
-
-    camera: Camera
-    positions: np.ndarray | Lines
-    form: Form
-    gravity: np.ndarray | None = None
-
-    @property
-    def features(self) -> int:
-        """Number of features."""
-        return len(self.form)
-
-    @property
-    def digest(self) -> str:
-        """Name of the descriptors in a store of matches (`form_digest`)."""
-        return form_digest(self.form)
-
-    @property
-    def kind(self) -> str:
-        """Phrase that names what all messages of one map have in common: form, dictionary, lines or positions, and space."""
-        form = self.form
-        of = (
-            f"words of dictionary {form.dictionary[:12]}, {form.m} each"
-            if isinstance(form, Subsets)
-            else type(form).__name__.lower()
-        )
-        return f"{of} with {'lines' if isinstance(self.positions, Lines) else 'positions'} in the space {form.space}"
-
-    @property
-    def form_type(self) -> type[Form]:
-        """Class of the descriptors' form."""
-        return type(self.form)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -163,11 +120,19 @@ def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
     return Uploads(images={name: loaded(message) for name, message in messages.items()}, skipped=skipped)
 
 
-def files_of(path: Path, names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """The file of each image of `load_uploads`, with the image's name there, by name."""
+def files_of(path: Path, names: Iterable[str]) -> ImageFiles:
+    """The file of each image of `load_uploads`, with the image's name there, and how other processes read it."""
     if path.is_dir():
-        return {name: (str((path / f"{name}.veil").resolve()), name) for name in names}
-    return {name: (str(path.resolve()), name) for name in names}
+        return ImageFiles(of={name: (str((path / f"{name}.veil").resolve()), name) for name in names}, read=forms_in)
+    return ImageFiles(of={name: (str(path.resolve()), name) for name in names}, read=forms_in)
+
+
+def forms_in(path: Path, names: Collection[str]) -> Iterator[tuple[str, Form]]:
+    """The descriptors of the images `names` of one file, one image after the other."""
+    if holds_features(path):
+        yield from ((name, loaded(raw).form) for name, raw in read_features(path) if name in names)
+    else:
+        yield from ((name, image.form) for name, image in load_images(path).items() if name in names)
 
 
 def load_images(path: Path) -> Mapping[str, LoadedImage]:

@@ -18,12 +18,12 @@ from veil.localization.judge import Localization
 from veil.mapping.lines import LineView
 from veil.report import pictures
 from veil.report.demo_forms import four_ways
-from veil.report.reconstruction import maps_figure
+from veil.report.maps_from_above import maps_figure
 from veil.scene import Scene
-from veil.studies.localization.form_answers import Variant
-from veil.studies.localization.held_out import DELTA, Outcome
-from veil.studies.localization.tile_exits import ExitStudy
-from veil.studies.mapping.reconstruction import Run
+from veil.trials.form_answers import Variant
+from veil.trials.held_out import DELTA, Outcome
+from veil.trials.reconstruction_run import Run
+from veil.trials.tile_exits import ExitStudy
 
 ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 
@@ -45,6 +45,7 @@ def page(
     outcomes: Sequence[Outcome],
     strangers: Sequence[Outcome],
     *,
+    drawn: np.ndarray | None,
     extent: float,
     tiles: ExitStudy,
     read_rgb: ReadRgb,
@@ -55,6 +56,7 @@ def page(
 ) -> str:
     """The self-contained HTML page of the demo, from outcomes of held-out photographs and of `strangers`, of another place.
 
+    `drawn` is the picture that an attacker draws of the first photograph, None if no attack was possible.
     `extent` is the scene's size in reference units, `tiles` are the same photographs localized in tiles.
     `repeat` holds the numbers on releasing one photograph twice, with fresh and with memoized draws (`veil.pipelines.demo`).
     `read_rgb` reads photographs for pictures. `view` is the name of the file beside it that shows the map in three dimensions.
@@ -68,6 +70,7 @@ def page(
         undefined=jinja2.StrictUndefined,
     )
     rows = [_summary(variant, outcomes, strangers, extent) for variant in variants]
+    queries = [_query(name, outcomes, read_rgb) for name in dict.fromkeys(o.query.name for o in outcomes)]
     errors = [
         [100 * o.position_error / extent for o in outcomes if o.variant == v and o.position_error not in (None, math.inf)]
         for v in variants
@@ -75,7 +78,9 @@ def page(
     return environment.get_template("demo.html").render(
         version=__version__,
         rows=rows,
-        queries=[_query(name, outcomes, read_rgb) for name in dict.fromkeys(o.query.name for o in outcomes)],
+        first=[row for row in rows if row["is_first"]],
+        queries=queries,
+        drawn=None if drawn is None else pictures.photograph(drawn),
         strangers=_stranger_rows(strangers),
         chart=pictures.error_chart([variant.label for variant in variants], errors),
         ways=four_ways(outcomes, strangers, tiles, extent),
@@ -98,8 +103,10 @@ def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[
     turns = [o.rotation_error_deg for o in localized if o.rotation_error_deg is not None]
     return {
         "label": variant.label,
+        "name": "words" if variant.mechanism else "subspaces" if variant.profile else "raw features",
+        "is_first": variant.mechanism is not None or variant.profile is None or _is_sent_by_default(variant),
         "is_raw": variant.profile is None and variant.mechanism is None,
-        "is_default": variant.profile is not None and variant.profile.name == "hardened" and not variant.lines,
+        "is_default": _is_sent_by_default(variant),
         "localized": f"{len(localized)} of {len(own)}",
         "position": f"{100 * float(np.median(errors)) / extent:.2f} %" if errors else "none",
         "rotation": f"{float(np.median(turns)):.2f}°" if turns else "none",
@@ -108,6 +115,13 @@ def _summary(variant: Variant, outcomes: Sequence[Outcome], strangers: Sequence[
         "seconds": f"{np.median([o.seconds for o in own]):.1f} s",
         "refused": f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}" if others else "",
     }
+
+
+def _is_sent_by_default(variant: Variant) -> bool:
+    """Whether a variant is veil's default, hardened subspaces with positions, on the public map."""
+    return (
+        variant.profile is not None and variant.profile.name == "hardened" and variant.distance == "p2s" and not variant.lines
+    )
 
 
 def _words(outcomes: Sequence[Outcome]) -> dict:

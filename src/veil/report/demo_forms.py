@@ -9,8 +9,8 @@ from statistics import median
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
 from veil.localization.judge import Localization, NoPose
-from veil.studies.localization.held_out import DELTA, Outcome
-from veil.studies.localization.tile_exits import ExitOutcome, ExitStudy
+from veil.trials.held_out import DELTA, Outcome
+from veil.trials.tile_exits import ExitOutcome, ExitStudy
 
 WHERE = {
     "region": "tiles, all downloaded",

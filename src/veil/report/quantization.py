@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from veil.codebooks.quantization import Quantization
 from veil.report.figures import BLUE, GRAY, VERMILION, drawn
-from veil.studies.matching.quantization import Quantization
 
 _WORD, _RANDOM, _OTHER = BLUE, GRAY, VERMILION
 

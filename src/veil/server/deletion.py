@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from veil.errors import InputError
 from veil.files.atomic import clear_leftovers, remove
-from veil.files.match_store import MatchStore
-from veil.pipelines.pair_matching import KIND
+from veil.pairs.blocks import KIND
+from veil.pairs.store import MatchStore
 from veil.pipelines.removal import forgetting
 from veil.server.backups import clear_parts
 from veil.server.blob_use import loosen

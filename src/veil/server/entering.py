@@ -12,10 +12,11 @@ import numpy as np
 
 from veil.errors import InputError, SpaceError
 from veil.mapping import NoMap
-from veil.mapping.resemblance import degenerate
+from veil.mapping.contributions import degenerate
+from veil.pairs.images import LoadedImage
 from veil.pipelines.built_maps import BuiltMap
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, loaded
+from veil.pipelines.uploads import loaded
 from veil.pipelines.weighing import Weighed
 from veil.scene import Scene
 from veil.wire.message import Message

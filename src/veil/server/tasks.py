@@ -19,23 +19,24 @@ from veil.errors import FileFormatError, InputError, SpaceError
 from veil.files.codebooks import bundled_codebook
 from veil.files.map_folders import model_folders, write_models
 from veil.files.maps import read_map
-from veil.files.match_store import MatchStore
 from veil.forms import Lines, Subsets
 from veil.localization.judge import Localization, NoPose
 from veil.localization.options import LocalizeOptions, WordOptions
 from veil.mapping import NoMap
 from veil.mapping.removal import named_in
+from veil.pairs.blocks import KIND
+from veil.pairs.images import LoadedImage
+from veil.pairs.matching import MatchingWork
+from veil.pairs.store import MatchStore
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.chosen_matches import MatchingWork
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import INDEXED_FROM, Map
-from veil.pipelines.pair_matching import KIND
 from veil.pipelines.removal import forgetting, remove_from_map
-from veil.pipelines.uploads import LoadedImage, files_of, loaded
+from veil.pipelines.uploads import files_of, loaded
 from veil.pipelines.weighing import weighed
 from veil.progress import Progress
 from veil.scene import Scene

@@ -11,15 +11,15 @@ import pytest
 
 from veil.cli import main
 from veil.files import map_folders
-from veil.files.cluster_results import ClusterResults
+from veil.files.cluster_results import OF_LINES, OF_POSITIONS, ClusterResults
 from veil.files.features import write_features
 from veil.files.kept_arrays import KeptArrays
-from veil.files.line_cluster_results import LineClusterResults
 from veil.files.map_folders import file_digests
 from veil.mapping import NoMap
-from veil.mapping.clustered import ClusterTask, one_after_another
+from veil.mapping.clusters.joined_maps import one_after_another
+from veil.mapping.clusters.of_positions import ClusterTask
 from veil.mapping.options import MapOptions
-from veil.pipelines.kept_clusters import keeping
+from veil.pipelines.kept_clusters import cluster_key, keeping
 from worlds import world
 from worlds.line_worlds import features_of
 
@@ -74,10 +74,10 @@ def test_a_full_disk_is_told_and_loses_nothing(
 
 def test_damaged_results_of_clusters_count_as_missing(tmp_path: Path) -> None:
     """Broken bytes of every kind; nothing is raised."""
-    results = ClusterResults(tmp_path)
+    positions, lines = ClusterResults(tmp_path, OF_POSITIONS), ClusterResults(tmp_path, OF_LINES)
     for data in (b"", b"x" * 40, bytes(4000)):
         KeptArrays(tmp_path).path("key").write_bytes(data)
-        assert results.get("key", {}) is None and LineClusterResults(tmp_path).get("key") is None
+        assert positions.get("key", {}) is None and lines.get("key", {}) is None
 
 
 def test_another_commands_map_is_not_replaced(
@@ -101,6 +101,6 @@ def test_answers_of_clusters_are_kept(tmp_path: Path) -> None:
 
     for seeds in ((0, 1), (1, 2), (0, 1, 2)):
         tasks = [ClusterTask(images={}, matches={}, options=MapOptions(seed=seed), workdir=tmp_path) for seed in seeds]
-        answers = dict(keeping(ClusterResults(tmp_path / "kept"), one_after_another)(mapper, tasks))
+        answers = dict(keeping(ClusterResults(tmp_path / "kept", OF_POSITIONS), one_after_another, cluster_key)(mapper, tasks))
         assert [answers[k] for k in range(len(seeds))] == [NoMap(f"seed {seed}", {"a": "dark"}) for seed in seeds]
     assert mapped == [0, 1, 2]

@@ -16,11 +16,11 @@ from veil import __version__
 from veil.cli import main
 from veil.files.map_folders import file_digests, write_models
 from veil.files.maps import read_map, write_map
-from veil.files.match_store import MatchStore
 from veil.forms import Subspaces
-from veil.matching.blocks import form_digest
 from veil.matching.pairs import all_pairs
-from veil.pipelines.pair_matching import KIND, matched_in_blocks
+from veil.pairs.blocks import KIND, matched_in_blocks
+from veil.pairs.images import form_digest
+from veil.pairs.store import MatchStore
 from veil.scene import MappedImage
 from worlds.map_scenes import CHECK, KINDS, image_name, planted_map
 from worlds.schemas import validate

@@ -10,7 +10,8 @@ import pytest
 from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, NoLineMap, map_from_lines, match_graph
+from veil.mapping import NoMap
+from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
 from veil.mapping.lines.problem import of_two_halves
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.reconstruction import Reconstruction
@@ -56,7 +57,7 @@ def test_lines_of_two_halves_are_refused(rule: LineRule) -> None:
     key = sorted(views)[0]
     other = views_of(place, "halves", rule)[key]
     found = map_from_lines({**views, key: other}, graph, options=OPTIONS)
-    assert isinstance(found, NoLineMap) and "halves" in found.reason and key in found.reason
+    assert isinstance(found, NoMap) and "halves" in found.reason and key in found.reason
 
 
 def graph_of(place: World, *, points: int = 10_000) -> MatchGraph:
@@ -141,7 +142,7 @@ def test_a_seed_that_chance_explains_needs_nearly_all_images(images: int, elsewh
         assert isinstance(found, LineMap) and len(found.cam_from_world) == mapped
         assert max(position for position, _ in errors(found, place)) < 0.03
     else:
-        assert isinstance(found, NoLineMap) and "chance" in found.reason
+        assert isinstance(found, NoMap) and "chance" in found.reason
 
 
 @pytest.mark.slow
@@ -192,4 +193,4 @@ def test_what_cannot_be_mapped_says_so() -> None:
         graph, first=graph.first[::20], second=graph.second[::20], ratios=graph.ratios[::20], strong=graph.strong[::20]
     )
     result = map_from_lines(views, few, options=OPTIONS)
-    assert isinstance(result, NoLineMap) and "overlap" in result.reason
+    assert isinstance(result, NoMap) and "overlap" in result.reason

@@ -10,8 +10,7 @@ import pytest
 from veil.errors import InputError, RangeError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
-from veil.mapping.lines.quad import NoSeed, Seed, SeedOptions, seed_from_quad
-from veil.mapping.lines.quad_adjustment import QuadTracks, median_angle_deg
+from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, SeedOptions, median_angle_deg, seed_from_quad
 from worlds import World, generator, project, world
 
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from veil.features import Features
 from veil.mapping.lines.problem import LineView, MappingProblem, mapping_problem
-from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, triangulated
-from veil.mapping.lines.track_merging import merge_tracks
+from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, merge_tracks, triangulated
 from veil.mapping.lines.tracks import MatchGraph, join, match_graph
 from veil.mechanisms.lines import lift_to_lines
 from veil.randomness import seeded

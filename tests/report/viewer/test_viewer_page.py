@@ -281,9 +281,9 @@ def test_colors_are_those_at_the_keypoints() -> None:
         looking("a.jpg", [0, 1, 2, -1]), keypoints=np.array([[5, 5], [600, 400], [200, 240], [400, 9]], dtype=np.float32)
     )
     view = lone(np.eye(3), (image,))
-    assert mean_colors(view, {"a.jpg": halves}, square=False).tolist() == [[255, 0, 0, 255], [0, 255, 0, 255], [255, 0, 0, 255]]
+    assert mean_colors(view, {"a.jpg": halves}).tolist() == [[255, 0, 0, 255], [0, 255, 0, 255], [255, 0, 0, 255]]
     square = np.full((256, 256, 3), 7, dtype=np.uint8)
-    assert mean_colors(view, {"a.jpg": square}, square=True).tolist() == [[0] * 4, [0] * 4, [7, 7, 7, 255]]
+    assert mean_colors(view, {"a.jpg": square}).tolist() == [[0] * 4, [0] * 4, [7, 7, 7, 255]]
 
 
 @pytest.mark.parametrize("scale", [1e-7, 1e-3, 1.0, 1e4])

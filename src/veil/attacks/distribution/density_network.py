@@ -1,6 +1,6 @@
 """Learned density of descriptors: a small network that tells descriptors from points near them in subspaces.
 
-The network is read and differentiated here with NumPy alone; `veil.attacks.distribution.density_training` trains it.
+The network is read and differentiated here with NumPy alone; `veil lab train attacks` trains it.
 
 Theory: learned_attacks.md#the-density-on-a-subspace.
 """

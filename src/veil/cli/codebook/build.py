@@ -37,13 +37,13 @@ from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.eight_bits import EightBitWords
 from veil.codebooks.kmeans import FLAT_WORDS
+from veil.codebooks.quantization import MEASURED, Quantization, measure
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, write_codebook
 from veil.mechanisms.profile import HARDENED_DITHER_STEPS
 from veil.pipelines.descriptor_books import hardened_pca
-from veil.studies.matching.quantization import MEASURED, Quantization, measure
 
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
 PCA_SAMPLE = 100_000  # descriptors of a sample that is too large to be float64 as a whole

@@ -21,6 +21,7 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.codebooks.quantization import MEASURED, measure
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS
@@ -28,7 +29,6 @@ from veil.files.codebooks import read_codebook
 from veil.files.features import holds_features
 from veil.report.quantization import draw_quantization
 from veil.report.tables import Name, Table, fixed, numbers
-from veil.studies.matching.quantization import MEASURED, measure
 
 EXAMPLES = """\
   veil codebook quality book.npz others/ --figure quality.png     photographs that the book was not made from

@@ -130,7 +130,7 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
     parser.add_argument(
-        "--attack-model", type=Path, metavar="FILE", help="networks of `veil attacks train` (default: the bundled ones)"
+        "--attack-model", type=Path, metavar="FILE", help="networks of `veil lab train attacks` (default: the bundled ones)"
     )
     keep_old_name(parser, "--model", "--attack-model")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
@@ -176,7 +176,7 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="networks of `veil inversion train` beside the bundled one, which knows raw SIFT",
+        help="networks of `veil lab train inversion` beside the bundled one, which knows raw SIFT",
     )
 
 

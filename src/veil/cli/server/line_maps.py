@@ -16,10 +16,11 @@ from veil.files.atomic import read_bytes
 from veil.files.checkpoints import Checkpoints, run_key, unfinished_folder
 from veil.mapping import NoMap
 from veil.matching.ratio import calibrated
+from veil.pairs.images import LoadedImage
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.line_mapping import EVERY_MATCH, map_lines
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, message_files
+from veil.pipelines.uploads import message_files
 
 LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
 

@@ -36,9 +36,10 @@ from veil.localization.judge import Localization, NoPose
 from veil.localization.options import RETRIEVED, LocalizeOptions, PositionOptions, UprightOptions, WordOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
+from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import POSITION_SECONDS, WORD_SECONDS, localize
 from veil.pipelines.maps import Map
-from veil.pipelines.uploads import LoadedImage, queries
+from veil.pipelines.uploads import queries
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil

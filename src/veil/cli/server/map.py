@@ -39,13 +39,13 @@ from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.placed_points import placed
 from veil.matching.ratio import calibrated
+from veil.pairs.images import LoadedImage, PlacedImages
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import Map
-from veil.pipelines.network_matching import PlacedImages
-from veil.pipelines.uploads import LoadedImage, comparable, load_images
+from veil.pipelines.uploads import comparable, load_images
 
 MATCH = "Mutual nearest neighbors of two messages, or what a network matches of raw features."
 MATCH_EXAMPLES = """\

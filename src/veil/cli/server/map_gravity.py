@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from veil.cli.common import say
-from veil.mapping.gravity import ReadingsCheck
+from veil.mapping.check import ReadingsCheck
 
 
 def gravity_facts(check: ReadingsCheck) -> dict[str, object]:

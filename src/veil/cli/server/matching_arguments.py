@@ -14,14 +14,14 @@ from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.errors import InputError
 from veil.files.checkpoints import remove_unfinished, unfinished_folder
-from veil.files.match_store import MatchStore, require_folder
-from veil.files.pair_lists import write_pairs
 from veil.matching.lightglue import LightGlue
-from veil.pipelines.chosen_matches import MatchingWork
+from veil.pairs.blocks import KIND
+from veil.pairs.choice import PairChoice, pair_choice
+from veil.pairs.images import LoadedImage
+from veil.pairs.matching import MatchingWork
+from veil.pairs.store import MatchStore, require_folder, write_pairs
 from veil.pipelines.maps import Map
-from veil.pipelines.pair_choice import PairChoice, pair_choice
-from veil.pipelines.pair_matching import KIND
-from veil.pipelines.uploads import LoadedImage, files_of
+from veil.pipelines.uploads import files_of
 from veil.progress import Progress
 
 # Pairs from which on processes of this machine are started for them.

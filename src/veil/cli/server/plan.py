@@ -7,7 +7,7 @@ import argparse
 from veil.cli.common import add_command, add_json, at_least, keep_old_name, say_table, write_json
 from veil.errors import InputError
 from veil.mapping.plans import MapPlan, plan_map
-from veil.matching.pair_selection import BY_TRACKS, RETRIEVED
+from veil.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
 from veil.threads import cores
 
@@ -56,7 +56,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from veil.pipelines.pair_choice import pair_choice
+    from veil.pairs.choice import pair_choice
     from veil.pipelines.unit_costs import measured_costs, usual_size
 
     if not 0 < arguments.seconds < 3600:

@@ -1,7 +1,12 @@
-"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, a seed of four images, incremental mapping."""
+"""Structure-from-motion from lines alone (Geppert et al. 2020): tracks, a seed of four images, incremental mapping.
 
-from veil.mapping.lines.check import LineMapCheck
-from veil.mapping.lines.incremental import LineMap, NoLineMap, map_from_lines
+`problem` and `tracks` (`components`) are what it works on. `quad` makes a seed from four images (`planar_poses`), `incremental`
+goes on from it by the loop of every map, `registration` adds one image, and `reconstruction` has the steps. `certainty` checks
+the map, and `stored_maps` turns it into a scene and back.
+"""
+
+from veil.map_check import LineMapCheck
+from veil.mapping.lines.incremental import LineMap, map_from_lines
 from veil.mapping.lines.problem import LineView
 from veil.mapping.lines.registration import LineMapOptions
 from veil.mapping.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
@@ -12,7 +17,6 @@ __all__ = [
     "LineMapOptions",
     "LineView",
     "MatchGraph",
-    "NoLineMap",
     "Tracks",
     "build_tracks",
     "map_from_lines",

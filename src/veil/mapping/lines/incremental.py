@@ -7,7 +7,7 @@ need four lines that agree, one of them not along gravity, an angle, positive de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,18 +15,44 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
-from veil.mapping.lines.check import LineMapCheck, checked
-from veil.mapping.lines.pose_hypotheses import accepted_pose, contradicted
+from veil.map_check import LineMapCheck
+from veil.mapping.lines.certainty import checked
 from veil.mapping.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, of_two_halves
-from veil.mapping.lines.quad import Seed
-from veil.mapping.lines.quads import is_sure, quad_batches, ranked_seeds
-from veil.mapping.lines.reconstruction import Reconstruction, adjusted, empty_reconstruction, mapped_tracks, without_images
-from veil.mapping.lines.registration import FINAL, INTERMEDIATE, LineMapOptions, noise_px, settle, triangulate, with_image
-from veil.mapping.lines.track_merging import extend_tracks, merge_tracks
-from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks
+from veil.mapping.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
+from veil.mapping.lines.reconstruction import (
+    Reconstruction,
+    adjusted,
+    empty_reconstruction,
+    extend_tracks,
+    mapped_tracks,
+    merge_tracks,
+    without_images,
+)
+from veil.mapping.lines.registration import (
+    FINAL,
+    INTERMEDIATE,
+    LineMapOptions,
+    accepted_pose,
+    contradicted,
+    noise_px,
+    settle,
+    triangulate,
+    with_image,
+)
+from veil.mapping.lines.tracks import MatchGraph, Quad, Tracks, candidate_quads, restricted
+from veil.mapping.loop import mapped
+from veil.mapping.points import NoMap
 from veil.progress import Progress
 
 FINAL_ROUNDS = 4
+Checkpoint = Callable[[Reconstruction], None]
+# A seed of `SURE_TRACKS` tracks and a fit of `SURE_FIT` is not doubted (wrong ones reached a fit of 3.4). Once `MIN_SEEDS`
+# quads gave seeds and one of them is sure, other quads are not tried; the first sure seed that takes in another image is the
+# map.
+MIN_SEEDS = 3
+SURE_TRACKS, SURE_FIT = 200, 3.5
+# Batches of quads that are tried where none of the seeds takes in another image.
+BATCHES = 4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,16 +73,6 @@ class LineMap:
     check: LineMapCheck
 
 
-@dataclass(frozen=True)
-class NoLineMap:
-    """Reason why there is no map: none could be started, or its own check spoke against it."""
-
-    reason: str
-
-
-Checkpoint = Callable[[Reconstruction], None]
-
-
 def map_from_lines(
     views: Mapping[str, LineView],
     graph: MatchGraph,
@@ -65,7 +81,7 @@ def map_from_lines(
     resume: Reconstruction | None = None,
     checkpoint: Checkpoint | None = None,
     progress: Progress | None = None,
-) -> LineMap | NoLineMap:
+) -> LineMap | NoMap:
     """Map of as many images as agree, or the reason why there is none.
 
     A map that its own check cannot tell from a wrong one is refused, and so are convergent and parallel lines.
@@ -79,7 +95,7 @@ def map_from_lines(
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if halves := of_two_halves(views):
-        return NoLineMap(HALVES.format(", ".join(halves[:3])))
+        return NoMap(HALVES.format(", ".join(halves[:3])))
     if all(view.lines.gravity is None for view in views.values()):
         raise InputError("no image has gravity, which the seed needs; release with --gravity, at least four images of a place")
     problem = mapping_problem(views, graph)
@@ -97,13 +113,13 @@ def map_from_lines(
         if trials.extended:
             break
     if not tried:
-        return NoLineMap("no four images with gravity share enough tracks; take photographs with more overlap")
+        return NoMap("no four images with gravity share enough tracks; take photographs with more overlap")
     if trials.best is None:
         # Such a reconstruction, once resumed, could not be told from one of a seed beyond chance, so no checkpoint is written.
         trials.try_all(sorted(weak, key=lambda item: -item[1].evidence), None)
         least = max(options.min_weak_images, options.min_weak_share * len(views))
         if trials.best is None or trials.best.images < least:
-            return NoLineMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
+            return NoMap(f"none of {tried} image quads gave a seed; one of them said: {reason}")
     best = trials.best
     return _unless_doubtful(_finished(problem, best.reconstruction, best.refused, best.quad, options))
 
@@ -148,12 +164,12 @@ class _SeedTrials:
                 break
 
 
-def _unless_doubtful(found: LineMap) -> LineMap | NoLineMap:
+def _unless_doubtful(found: LineMap) -> LineMap | NoMap:
     """Map `found`, or its doubts as the reason for none if its own check speaks against it."""
     if not found.check.doubts:
         return found
     images = len(found.cam_from_world)
-    return NoLineMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
+    return NoMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
 
 
 def _size(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[int, int]:
@@ -175,7 +191,7 @@ def extend_map(
     """Map with further images: those of `views` that `reconstruction` has not registered yet are tried.
 
     `tracks` and `reconstruction` are those of the present map, in the numbering of `graph`, which holds the matches of all
-    images (`veil.mapping.lines.scenes.reconstruction_of`); its strong matches lengthen the tracks. The other arguments are
+    images (`veil.mapping.lines.stored_maps.reconstruction_of`); its strong matches lengthen the tracks. The other arguments are
     those of `map_from_lines`. The map is returned whatever its check says.
     """
     options = options or LineMapOptions()
@@ -228,45 +244,62 @@ def _register_images(
     progress: Progress | None,
 ) -> tuple[Reconstruction, dict[str, str]]:
     """Reconstruction with every image registered that can be, one by one, and the reason for each refused one, by name."""
-    refusals = _Refusals()
-    last_global = int(reconstruction.registered.sum())
-    start = reconstruction.registered.copy()
-    while True:
-        found = _register_next(problem, reconstruction, options, refusals)
-        if found is not None:
-            count = int(reconstruction.registered.sum()) + 1
-            everything = count >= options.global_ratio * last_global
-            last_global = count if everything else last_global
-            reconstruction = with_image(problem, reconstruction, *found, everything=everything, options=options)
-            if checkpoint is not None:
-                checkpoint(reconstruction)
-            if progress is not None:
-                progress(count, len(problem.views))
-        elif (smaller := _without_contradicted(problem, reconstruction, start, options, refusals)) is not None:
-            reconstruction = smaller
-        else:
-            break
-    left = np.flatnonzero(~reconstruction.registered)
-    return reconstruction, {
-        problem.tracks.names[image]: refusals.reasons.get(int(image), "sees no point of the map") for image in left
-    }
+    return mapped(_Registrations(problem, reconstruction, options, checkpoint, progress))
 
 
-def _without_contradicted(
-    problem: MappingProblem,
-    reconstruction: Reconstruction,
-    start: Bool[np.ndarray, "images"],
-    options: LineMapOptions,
-    refusals: _Refusals,
-) -> Reconstruction | None:
-    """Reconstruction without the images that contradict it by now, settled; None if none does. Images of `start` stay."""
-    wrong = {image: reason for image, reason in contradicted(problem, reconstruction, options).items() if not start[image]}
-    if not wrong:
-        return None
-    smaller = without_images(problem, reconstruction, wrong)
-    for image, reason in wrong.items():
-        refusals.bar(image, reason)
-    return settle(problem, smaller, smaller.registered, options)
+class _Registrations:
+    """A map from lines in the making: the images that are registered, and why others were refused.
+
+    Images that it began with stay.
+    """
+
+    def __init__(
+        self,
+        problem: MappingProblem,
+        reconstruction: Reconstruction,
+        options: LineMapOptions,
+        checkpoint: Checkpoint | None,
+        progress: Progress | None,
+    ) -> None:
+        self.problem, self.reconstruction, self.options = problem, reconstruction, options
+        self.checkpoint, self.progress = checkpoint, progress
+        self.refusals = _Refusals()
+        self.last_global = int(reconstruction.registered.sum())
+        self.start = reconstruction.registered.copy()
+
+    def proposed(self, attempt: int) -> Reconstruction:
+        """Reconstruction with one image more at a time, adjusted with it, until none can be registered."""
+        while (found := _register_next(self.problem, self.reconstruction, self.options, self.refusals)) is not None:
+            count = int(self.reconstruction.registered.sum()) + 1
+            everything = count >= self.options.global_ratio * self.last_global
+            self.last_global = count if everything else self.last_global
+            self.reconstruction = with_image(
+                self.problem, self.reconstruction, *found, everything=everything, options=self.options
+            )
+            if self.checkpoint is not None:
+                self.checkpoint(self.reconstruction)
+            if self.progress is not None:
+                self.progress(count, len(self.problem.views))
+        return self.reconstruction
+
+    def contradicting(self, model: Reconstruction) -> dict[str, str]:
+        """Registered images that contradict the reconstruction by now."""
+        wrong = contradicted(self.problem, model, self.options)
+        return {self.problem.tracks.names[image]: reason for image, reason in wrong.items() if not self.start[image]}
+
+    def leave_out(self, wrong: Mapping[str, str], model: Reconstruction | None) -> None:
+        """Refuse images for good, and settle the reconstruction without them."""
+        number = {name: image for image, name in enumerate(self.problem.tracks.names)}
+        for name, reason in wrong.items():
+            self.refusals.bar(number[name], reason)
+        smaller = without_images(self.problem, self.reconstruction, [number[name] for name in wrong])
+        self.reconstruction = settle(self.problem, smaller, smaller.registered, self.options)
+
+    def accepted(self, model: Reconstruction) -> tuple[Reconstruction, dict[str, str]]:
+        """The reconstruction, and the reason for each image that is not in it, by name."""
+        names, reasons = self.problem.tracks.names, self.refusals.reasons
+        left = np.flatnonzero(~model.registered).tolist()
+        return model, {names[image]: reasons.get(image, "sees no point of the map") for image in left}
 
 
 class _Refusals:
@@ -314,3 +347,104 @@ def _register_next(
                 return image, found
             refusals.add(image, limits.min_lines, int(counts[image]), found)
     return None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Seeds:
+    """Seeds of some quads: `found` ones that chance does not explain, best first, and `weak` ones that only fit closely.
+
+    `reason` says why the last quad without a seed gave none.
+    """
+
+    found: list[tuple[Quad, Seed]]
+    weak: list[tuple[Quad, Seed]]
+    reason: str = ""
+
+
+def quad_batches(problem: MappingProblem, options: LineMapOptions) -> Iterator[list[Quad]]:
+    """Batches of quads in the order in which they are tried: first those with most tracks, then quads of other images.
+
+    The quads of a video that share most are nearly one picture; where none of them gives a map, the next hundred give none.
+    """
+    tried: list[Quad] = []
+    for _ in range(BATCHES):
+        quads = candidate_quads(
+            problem.tracks,
+            problem.aligned,
+            with_gravity=[view.lines.gravity is not None for view in problem.views],
+            limit=options.quads,
+            min_tracks=options.seed.min_tracks,
+            apart_from=tried,
+        )
+        if not quads:
+            return
+        tried += quads
+        yield quads
+
+
+def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOptions) -> Seeds:
+    """Seeds of `quads`, until `MIN_SEEDS` are found of which one is sure."""
+    found: list[tuple[Quad, Seed]] = []
+    weak: list[tuple[Quad, Seed]] = []
+    reason = ""
+    for quad in quads:
+        seed = seed_from_quad(_quad_tracks(problem, quad), options.seed)
+        if isinstance(seed, NoSeed):
+            reason = seed.reason
+            weak += [] if seed.weak is None else [(quad, seed.weak)]
+        else:
+            found.append((quad, seed))
+        if len(found) >= MIN_SEEDS and any(is_sure(item) for _, item in found):
+            break
+    return Seeds(found=sorted(found, key=lambda item: -item[1].evidence), weak=weak, reason=reason)
+
+
+def is_sure(seed: Seed) -> bool:
+    """Whether a seed has so many tracks and so good a fit that one more image that enters is confirmation enough."""
+    return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
+
+
+def _quad_tracks(problem: MappingProblem, quad: Quad) -> QuadTracks:
+    """Tracks that all four images of a quad see, and those that three of them see with aligned lines."""
+    table = problem.tracks.table(quad.images)
+    chosen = [problem.views[image].lines for image in quad.images]
+    seen = table >= 0
+    aligned = np.stack([view.aligned[table[:, v]] for v, view in enumerate(chosen)], axis=1) & seen
+    rows = np.flatnonzero(seen.all(axis=1) | (aligned.sum(axis=1) == 3))
+    coefficients = [view.coefficients[table[rows, v]].astype(np.float64) for v, view in enumerate(chosen)]
+    gravity = []
+    for view in chosen:
+        assert view.gravity is not None
+        gravity.append(view.gravity)
+    return QuadTracks(
+        lines=np.where(seen[rows][..., None], np.stack(coefficients, axis=1), 0.0),
+        aligned=aligned[rows],
+        seen=seen[rows],
+        gravity=np.array(gravity),
+        focal_px=problem.focal_px[list(quad.images)],
+    )
+
+
+def further_maps(
+    views: Mapping[str, LineView],
+    graph: MatchGraph,
+    found: LineMap,
+    *,
+    options: LineMapOptions | None = None,
+    progress: Progress | None = None,
+) -> Iterator[LineMap]:
+    """Maps of the images that the map `found` left out, one after another, until no map comes of the images that are left.
+
+    `views` and `graph` are those that `found` was made from; options and progress as in `map_from_lines`.
+    """
+    while True:
+        left = sorted(set(graph.names) - set(found.cam_from_world))
+        rest = {name: views[name] for name in left}
+        if len(rest) < 4 or all(view.lines.gravity is None for view in rest.values()):
+            return
+        graph = restricted(graph, left)
+        another = map_from_lines(rest, graph, options=options, progress=progress)
+        if isinstance(another, NoMap):
+            return
+        yield another
+        found = another

@@ -7,7 +7,7 @@ that would put two features of one image into one track is left out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -134,6 +134,30 @@ def join(graph: MatchGraph, first: Int64[np.ndarray, "matches"], second: Int64[n
         image=image[order],
         feature=order - graph.starts[image[order]],
         left_out=left_out,
+    )
+
+
+def restricted(graph: MatchGraph, names: list[str]) -> MatchGraph:
+    """Match graph of the images `names` alone, renumbered."""
+    kept = np.isin(graph.names, names)
+    counts = np.diff(graph.starts)[kept]
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    image_of = graph.image_of
+    both = kept[image_of[graph.first]] & kept[image_of[graph.second]]
+    position = np.cumsum(kept) - 1
+
+    def renumbered(nodes: np.ndarray) -> np.ndarray:
+        image = image_of[nodes]
+        return nodes - graph.starts[image] + starts[position[image]]
+
+    return replace(
+        graph,
+        names=tuple(name for name, keep in zip(graph.names, kept, strict=True) if keep),
+        starts=starts,
+        first=renumbered(graph.first[both]),
+        second=renumbered(graph.second[both]),
+        ratios=graph.ratios[both],
+        strong=graph.strong[both],
     )
 
 

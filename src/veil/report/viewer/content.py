@@ -63,7 +63,7 @@ class Known:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Recovered:
-    """A picture that an attack drew of an image: 8-bit RGB of the central square of its photograph, and how it was drawn."""
+    """A picture that an attack drew of an image, and how: 8-bit RGB of its photograph, or if square of its central square."""
 
     title: str
     rgb: UInt8[np.ndarray, "height width 3"]

@@ -173,10 +173,10 @@ def evenly(count: int, most: int) -> Int64[np.ndarray, "_"]:
     return np.unique(np.linspace(0, max(0, count - 1), min(count, most)).astype(np.int64))
 
 
-def mean_colors(view: View, pictures: Mapping[str, np.ndarray], *, square: bool) -> UInt8[np.ndarray, "points 4"]:
+def mean_colors(view: View, pictures: Mapping[str, np.ndarray]) -> UInt8[np.ndarray, "points 4"]:
     """Mean colors of all points of a view in pictures of the images that see them; the last number is 255, or 0 without any.
 
-    `pictures` are those of whole images, or of their central squares (`square`), by name.
+    `pictures` are those of images by name; a square one shows the central square of its image.
     """
     total, times = np.zeros((len(view.points), 3)), np.zeros(len(view.points))
     for image in view.images:
@@ -184,7 +184,7 @@ def mean_colors(view: View, pictures: Mapping[str, np.ndarray], *, square: bool)
             continue
         rgb = _coarse(pictures[image.name])
         size = np.array([image.camera.width_px, image.camera.height_px], dtype=np.float64)
-        side = np.full(2, size.min()) if square else size
+        side = np.full(2, size.min()) if pictures[image.name].shape[0] == pictures[image.name].shape[1] else size
         shape = np.array([rgb.shape[1], rgb.shape[0]])
         at = (image.keypoints.astype(np.float64) - (size - side) / 2) / side * shape
         inside = (at >= 0).all(axis=1) & (at < shape).all(axis=1) & (image.point_rows >= 0)
@@ -209,9 +209,9 @@ def _coarse(rgb: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "_ _ 
 
 def photograph_colors(view: View) -> UInt8[np.ndarray, "points 4"]:
     """Colors of all points in the photographs that the device gave, as in `mean_colors`."""
-    return mean_colors(view, {n: k.photograph for n, k in view.known.items() if k.photograph is not None}, square=False)
+    return mean_colors(view, {n: k.photograph for n, k in view.known.items() if k.photograph is not None})
 
 
 def attack_colors(view: View) -> UInt8[np.ndarray, "points 4"]:
     """Colors of all points in the first picture that an attack drew of each image, as in `mean_colors`."""
-    return mean_colors(view, {name: drawn[0].rgb for name, drawn in view.recovered.items() if drawn}, square=True)
+    return mean_colors(view, {name: drawn[0].rgb for name, drawn in view.recovered.items() if drawn})

@@ -155,8 +155,11 @@ function paint(now) {
   });
 }
 
-/** Part of an image, [x, y, width, height] in pixels, that pictures of attacks show: its central square. */
-function squareOf({ size }) {
+/** Part of an image, [x, y, width, height] in pixels, that a picture of an attack shows: all of it, or its central square. */
+function shownBy(picture, { size }) {
+  if (picture.width !== picture.height) {
+    return [0, 0, ...size];
+  }
   const side = Math.min(...size);
   return [(size[0] - side) / 2, (size[1] - side) / 2, side, side];
 }
@@ -172,7 +175,7 @@ function hung() {
     const number = isPhotograph ? image.photograph : (image.recovered[image === state.image ? state.attack : 0]).picture;
     if (pictures[number].complete && pictures[number].width > 0 && layer(image.query ? "queries" : "cameras")) {
       const size = view.pyramid * (image === state.image ? 1.35 : image.query ? 1.3 : 1);
-      shown.push({ image: pictures[number], corners: cornersOf(image, size, isPhotograph ? [0, 0, ...image.size] : squareOf(image)) });
+      shown.push({ image: pictures[number], corners: cornersOf(image, size, isPhotograph ? [0, 0, ...image.size] : shownBy(pictures[number], image)) });
     }
   }
   return shown;
@@ -346,7 +349,7 @@ function pictured(image) {
       found.caption = `${image.photograph === null ? "" : "The photograph and "}its keypoints where they truly are: both stay on the device.`;
     }
   } else if (state.mode === "attack" && recovered !== undefined) {
-    found.pictures.push({ image: pictures[recovered.picture], place: squareOf(image) });
+    found.pictures.push({ image: pictures[recovered.picture], place: shownBy(pictures[recovered.picture], image) });
     found.caption = recovered.title;
   } else if (state.mode === "attack" && image.lines !== null && matched.length > 0) {
     dotted(matched, "attack", 1.8);

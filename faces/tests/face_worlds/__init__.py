@@ -1,0 +1,1 @@
+"""Planted faces, templates and networks, for tests."""

@@ -1,0 +1,143 @@
+"""`veil faces calibrate`: fit the thresholds of a store to faces; and the client that all commands of a store need."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Container, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from veil.cli.common import say, say_table, write_json
+from veil.errors import InputError
+from veil.report.tables import Table, Words, fixed, interval, numbers, percent
+from veil_faces.collection import IDENTITY, FacePairs, Faces
+from veil_faces.files.face_home import FaceHome
+from veil_faces.files.face_pairs import read_pairs
+from veil_faces.files.face_store import FaceStore, Threshold
+from veil_faces.files.faces import identities, read_faces
+from veil_faces.identification import GallerySize, OpenSet, people_needed
+from veil_faces.template import Client, TemplateScheme, scores
+
+PAIRS_HELP = "CSV, LFW's pairs.txt, lines `same a b` (AgeDB-30), or a split of CFP (Protocol/Split/FP)"
+PURPOSE = "calibration"
+
+
+def client_of(store: FaceStore, decoys: Path) -> Client:
+    """The client of this device for a store, with its scheme, secret and decoys (a file)."""
+    return Client(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
+
+
+def calibrate(arguments: argparse.Namespace) -> int:
+    """Run `veil faces calibrate` and return the exit code."""
+    for name, share in (("--far", arguments.far), ("--fpir", arguments.fpir)):
+        if share is not None and not 0 < share < 1:
+            raise InputError(f"{name} must lie between 0 and 1, got {share:g}")
+    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
+    faces, client = identities(read_faces(arguments.faces)), client_of(store, arguments.decoys)
+    pairs = read_pairs(arguments.face_pairs, faces)
+    threshold = _threshold(client, faces, pairs, arguments.far)
+    valid = [line.purpose for line in store.enrolled() if line.valid]
+    counts = sorted({valid.count(purpose) for purpose in valid})
+    open_set = None if store.scheme.comparison == "parallel" else _open_set(client, faces, arguments.fpir, counts)
+    store.calibrate(threshold, open_set)
+    write_json(
+        arguments.json,
+        {**threshold.as_json(), "identification": None if open_set is None else open_set.as_record()},
+        private=True,
+    )
+    say(
+        arguments,
+        f"threshold {threshold.distance:.3f}: {threshold.false_accepts:.2%} false accepts and {threshold.false_rejects:.2%} "
+        f"false rejects on {len(pairs)} pairs, on which it was fitted",
+    )
+    if open_set is None:
+        say(arguments, "this store verifies only: its probes fit one template each (--by parallel)")
+    else:
+        print_sizes(arguments, open_set, counts)
+    return 0
+
+
+def _threshold(client: Client, faces: Faces, pairs: FacePairs, far: float | None) -> Threshold:
+    """The threshold of single comparisons: with the most right decisions, or the most accepts at `far` false ones."""
+    from veil_faces.studies.verification import best_threshold, error_rates
+
+    distance = np.array([_score(client, faces, a, b) for a, b in zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)])
+    limit = best_threshold(distance, pairs.same)
+    if far is not None:
+        accepts, _ = error_rates(distance, pairs.same)
+        steps = np.unique(distance)
+        allowed = np.flatnonzero(accepts[1:] <= far)
+        if not len(allowed):
+            raise InputError(f"no threshold keeps false accepts to {far:g} on these pairs; give more of them")
+        limit = float(steps[allowed[-1]])
+    return Threshold(
+        distance=limit,
+        false_accepts=float((distance[~pairs.same] <= limit).mean()),
+        false_rejects=float((distance[pairs.same] > limit).mean()),
+        pairs=len(pairs),
+    )
+
+
+def _score(client: Client, faces: Faces, enrolled: int, probe: int) -> float:
+    """The distance of a probe from a template, of two rows of `faces`."""
+    template = client.template(faces.vectors[enrolled], purpose=PURPOSE, person=faces.names[enrolled], version=1)
+    return float(scores(client.probe(faces.vectors[probe], purpose=PURPOSE, template=template), template)[0])
+
+
+def _open_set(client: Client, faces: Faces, fpir: float, counts: Sequence[int]) -> OpenSet:
+    """Thresholds of identification from all people among the faces, also for galleries of the sizes `counts`."""
+    from veil_faces.comparisons import compared, first_and_last
+    from veil_faces.galleries import calibrate_open_set
+
+    people, _ = faces.classes(IDENTITY)
+    first, last = first_and_last(people)
+    distance = compared(client, faces, last, first, PURPOSE)
+    mated = np.where(first == last, np.nan, np.diagonal(distance))
+    return calibrate_open_set(distance, people[last], people[first], mated=mated, fpir=fpir, wanted=counts)
+
+
+def print_what_is_needed(arguments: argparse.Namespace, scheme: TemplateScheme) -> None:
+    """Print, after a store is created, how many people a calibration needs by size of the gallery."""
+    if scheme.comparison == "parallel":
+        say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
+        return
+    needs = ", ".join(f"{people_needed(size, 0.01):,} people for {size:,} templates" for size in (20, 1_000, 10_000))
+    say(arguments, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
+
+
+def print_sizes(arguments: argparse.Namespace, found: OpenSet, counts: Sequence[int]) -> None:
+    """Print thresholds by size of the gallery: for the store's own sizes, and for some others."""
+    head = f"identify: an FPIR of {found.asked:.2%} asked, {found.people:,} people, {found.mated:,} of them twice"
+    if not found.sizes:
+        need = people_needed(1, found.asked)
+        say(arguments, f"{head}: too few for any gallery, about {need:,} people are needed; nobody will be identified")
+        return
+    say(arguments, f"{head}: galleries of up to {found.largest:,} templates")
+    own = {found.at(count).templates for count in counts if 1 <= count <= found.largest}
+    shown = [size for size in found.sizes if size.templates in own or str(size.templates).strip("0") == "1"]
+    say_table(arguments, size_table(list(dict.fromkeys([*shown, found.sizes[-1]])), own))
+    for count in counts:
+        if count > found.largest:
+            need = people_needed(count, found.asked)
+            say(arguments, f"{count:,} templates of this store: refused, about {need:,} people are needed")
+
+
+def size_table(sizes: Sequence[GallerySize], own: Container[int]) -> Table:
+    """The table of thresholds by the size of the gallery; `own` are the sizes that the store has itself."""
+    heads = "templates", "threshold", "FPIR, %", "95 % interval", "FNIR at rank 1, %", "95 % interval"
+    return Table(
+        columns=[*numbers(*heads), Words("of this store", least=4)],
+        rows=[
+            (
+                f"{size.templates:,}",
+                fixed(size.threshold, 3),
+                percent(size.fpir, 2),
+                interval(size.fpir_low, size.fpir_high, 2),
+                percent(size.fnir, 2),
+                interval(size.fnir_low, size.fnir_high, 2),
+                "yes" if size.templates in own else "",
+            )
+            for size in sizes
+        ],
+    )

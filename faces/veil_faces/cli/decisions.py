@@ -1,0 +1,131 @@
+"""`veil faces verify | identify`: a face is compared with templates; every kind of no has the same exit code."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from veil.cli.common import say, write_json
+from veil.errors import InputError, NoFace
+from veil.files.pictures import read_rgb
+from veil_faces.cli.calibrate import client_of
+from veil_faces.cli.networks import chosen_network
+from veil_faces.files.face_home import FaceHome
+from veil_faces.files.face_store import FaceStore
+from veil_faces.files.faces import holds_faces, read_faces
+from veil_faces.naming import checked_name
+from veil_faces.template import Client, TemplateScheme, scores
+
+# Faces narrower than this are not enrolled or verified.
+LEAST_PX = 60
+# Exit code of `verify` and `identify` where nobody is accepted, whatever the reason.
+EXIT_NO = 3
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Run `veil faces verify`. Returns the exit code: 0 accepted, 3 any kind of no."""
+    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
+    store, client = opened_store(arguments)
+    if store.threshold is None:
+        raise InputError(f"{store.path} has no threshold; fit one with: veil faces calibrate")
+    record: dict[str, object] = {"accepted": False, "reason": None, "score": None, "threshold": store.threshold.distance}
+    _, templates = store.templates(purpose, person)
+    if templates is None:
+        return _no(arguments, record, "no template", f"{person!r} has no valid template for {purpose!r}")
+    try:
+        vector = face_vector(arguments, store.scheme)
+    except NoFace as error:
+        return _no(arguments, record, "no face", str(error))
+    score = float(scores(client.probe(vector, purpose=purpose, template=templates), templates)[0])
+    record["score"], told = score, f"distance {score:.3f}, threshold {store.threshold.distance:.3f}"
+    if not score <= store.threshold.distance:
+        return _no(arguments, record, "distance", told)
+    write_json(arguments.json, {**record, "accepted": True}, private=True)
+    say(arguments, f"accepted: {told}")
+    return 0
+
+
+def identify(arguments: argparse.Namespace) -> int:
+    """Run `veil faces identify`. Returns the exit code: 0 somebody is accepted, 3 any kind of no."""
+    from veil import distances
+
+    purpose = checked_name(arguments.purpose, "purpose")
+    store, client = opened_store(arguments)
+    if store.scheme.comparison == "parallel":
+        raise InputError(f"{store.path} compares along one template's directions; to identify, create a store --by p2s")
+    if store.open_set is None:
+        raise InputError(f"{store.path} has no thresholds to identify by; fit them with: veil faces calibrate")
+    people, templates = store.templates(purpose)
+    record: dict[str, object] = {"accepted": False, "reason": None, "candidates": [], "templates": len(people)}
+    record |= {"threshold": None, "gallery": None}
+    if templates is None:
+        return _no(arguments, record, "no template", f"nobody has a valid template for {purpose!r}")
+    size = store.open_set.at(len(people))
+    record |= {"threshold": size.threshold, "gallery": {"fpir_asked": store.open_set.asked, **size.as_json()}}
+    try:
+        vector = face_vector(arguments, store.scheme)
+    except NoFace as error:
+        return _no(arguments, record, "no face", str(error))
+    probe = client.probe(vector, purpose=purpose)
+    found = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
+    best = [
+        {"person": people[row], "score": float(score), "accepted": bool(score <= size.threshold)}
+        for row, score in zip(found.index[0].tolist(), found.distance[0].tolist(), strict=True)
+    ]
+    accepted = any(item["accepted"] for item in best)
+    write_json(
+        arguments.json,
+        {**record, "accepted": accepted, "reason": None if accepted else "distance", "candidates": best},
+        private=True,
+    )
+    say(
+        arguments,
+        f"{len(people)} templates: threshold {size.threshold:.3f}, FPIR {size.fpir:.2%} ({size.fpir_low:.2%} to "
+        f"{size.fpir_high:.2%}) by {store.open_set.people} strangers, {store.open_set.asked:.2%} asked",
+    )
+    for item in best:
+        say(arguments, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
+    return 0 if accepted else EXIT_NO
+
+
+def _no(arguments: argparse.Namespace, record: dict[str, object], reason: str, told: str) -> int:
+    """Write and print that nobody was accepted, and why; returns the exit code."""
+    write_json(arguments.json, {**record, "reason": reason}, private=True)
+    say(arguments, f"rejected: {told}")
+    return EXIT_NO
+
+
+def opened_store(arguments: argparse.Namespace) -> tuple[FaceStore, Client]:
+    """The store that the arguments name, sealed by this client's secret, and the client with the store's decoys."""
+    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
+    return store, client_of(store, arguments.decoys)
+
+
+def face_vector(arguments: argparse.Namespace, scheme: TemplateScheme) -> np.ndarray:
+    """The unit-length descriptor of the one face of a photograph or of a file of descriptors, float32 (dim,).
+
+    Raises NoFace where the photograph shows no usable face, or several.
+    """
+    path, name = arguments.face, arguments.face_name
+    if not holds_faces(path):
+        from veil_faces.extraction.face_finder import SECOND_TRY, FoundFace
+        from veil_faces.extraction.faces import describe_face
+
+        def tell(found: FoundFace) -> None:
+            if found.found_by == SECOND_TRY:
+                say(arguments, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
+
+        network = chosen_network(arguments, needed=scheme.space)
+        return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX, on_found=tell)
+    if arguments.model is not None:
+        raise InputError(f"--model describes photographs; {path} holds descriptors already")
+    faces = read_faces(path)
+    if faces.space != scheme.space:
+        raise InputError(f"{path} holds [{faces.space}], the store [{scheme.space}]; describe both with one network")
+    if name is None and len(faces) > 1:
+        raise InputError(f"{path} holds {len(faces)} faces; say which with --face-name")
+    if name is not None and name not in faces.names:
+        raise InputError(f"{path} has no face {name!r}; the first is {faces.names[0]!r}")
+    row: np.ndarray = faces.vectors[faces.names.index(name) if name is not None else 0]
+    return row

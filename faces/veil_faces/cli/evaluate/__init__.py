@@ -1,0 +1,1 @@
+"""The commands `veil evaluate faces` and `attributes`."""

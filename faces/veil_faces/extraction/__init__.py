@@ -1,0 +1,1 @@
+"""Faces in photographs, and their descriptors: *raw side*."""

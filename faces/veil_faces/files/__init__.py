@@ -1,0 +1,1 @@
+"""Files of faces: descriptors, pairs, the store of templates."""

@@ -1,0 +1,236 @@
+"""The store of face templates: one SQLite file, sealed by its client, whole after any crash and shared by processes.
+
+It holds templates and thresholds, no descriptor and no secret. One template of a person and purpose is valid at a time. Nothing
+in it is used before its seal is checked (`veil_faces.seal`); a store older than the client saw it last is refused (`FaceHome`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import FileFormatError, InputError
+from veil.files.atomic import clear_leftovers, replacing
+from veil.forms import Subspaces, lifted_guarantee
+from veil_faces.files.face_facts import (
+    SCHEMA,
+    Contents,
+    Threshold,
+    opened,
+    read_contents,
+    scheme_text,
+    understood,
+    write_facts,
+    write_line,
+)
+from veil_faces.files.face_home import FaceHome
+from veil_faces.identification import OpenSet
+from veil_faces.naming import checked_name
+from veil_faces.seal import Line, Sealer, require_equal
+from veil_faces.template import TemplateScheme
+
+# Number of templates that are read at a time.
+ROWS = 256
+_NUMBERS = "SELECT person, version, origin, basis FROM numbers WHERE purpose = ?"
+
+
+class FaceStore:
+    """A store of face templates on disk, opened by its client.
+
+    `scheme`, `threshold` and `open_set` are as they were when it was last read. Raises InputError where there is no store, or
+    it was made with another secret; FileFormatError where the file is no store, is of a format without seals, was changed by
+    somebody else, or is older than what `home` saw last.
+    """
+
+    def __init__(self, path: Path, home: FaceHome) -> None:
+        if not path.is_file():
+            raise InputError(f"there is no store {path}; make one with: veil faces create")
+        clear_leftovers(path.parent, name=path.name)
+        self.path, self._home, self._sealer = path, home, Sealer.of(home.secret)
+        self.scheme: TemplateScheme
+        self.threshold: Threshold | None = None
+        self.open_set: OpenSet | None = None
+        with self._reading():
+            pass  # sets these
+
+    @staticmethod
+    def create(path: Path, scheme: TemplateScheme, home: FaceHome) -> FaceStore:
+        """Create an empty store, readable by its owner only. Raises InputError if something is at `path` already."""
+        if path.exists():
+            raise InputError(f"{path} exists; enroll into it, or choose another name")
+        contents = Contents.new(scheme_text(scheme), home.secret)
+        with replacing(path, private=True) as temporary:
+            connection = sqlite3.connect(temporary)
+            connection.executescript(SCHEMA)
+            write_facts(connection, contents, Sealer.of(home.secret))
+            connection.commit()
+            connection.close()
+        home.saw(path, contents)
+        return FaceStore(path, home)
+
+    def calibrate(self, threshold: Threshold, open_set: OpenSet | None = None) -> None:
+        """Store thresholds of single comparisons and of identification (None: none) in place of those before."""
+        with self._writing() as (_, contents):
+            contents.set_thresholds(threshold, open_set)
+        self.threshold, self.open_set = threshold, open_set
+
+    def next_version(self, person: str, purpose: str) -> int:
+        """The version number for the next template of this person and purpose: 1, and one more after each template."""
+        whose = _whose(person, purpose)
+        with self._reading() as (_, contents):
+            return 1 + max((version for *who, version in contents.lines if tuple(who) == whose), default=0)
+
+    def enroll(self, person: str, purpose: str, version: int, template: Subspaces, *, renew: bool) -> None:
+        """Store a template; with `renew` it replaces the valid one in the same transaction.
+
+        Raises InputError where a valid one exists and is not to be renewed, where none exists and one is to be renewed, where
+        another process was first, or where the template does not fit the store's scheme.
+        """
+        purpose, person = _whose(person, purpose)
+        self._require_fitting(template)
+        numbers = [np.ascontiguousarray(part[0], dtype="<f4").tobytes() for part in (template.origin, template.basis)]
+        with self._writing() as (connection, contents):
+            valid = contents.of(purpose, person)
+            if valid and not renew:
+                raise InputError(f"{person!r} is enrolled for {purpose!r}; renew the template, or revoke it first")
+            if renew and not valid:
+                raise InputError(f"{person!r} has no valid template for {purpose!r} that could be renewed; enroll first")
+            if (purpose, person, version) in contents.lines:
+                raise InputError(f"another process enrolled {person!r} for {purpose!r} just now; look, and try again")
+            now = time.time()
+            self._erase(connection, contents, valid, now)
+            line = Line(
+                person=person,
+                purpose=purpose,
+                version=version,
+                generation=contents.generation + 1,
+                enrolled_at=now,
+                revoked_at=None,
+            )
+            write_line(connection, contents, line, self._sealer, *numbers)
+
+    def revoke(self, person: str, purpose: str) -> None:
+        """Erase the valid template of a person and purpose. Raises InputError if there is none."""
+        purpose, person = _whose(person, purpose)
+        with self._writing() as (connection, contents):
+            valid = contents.of(purpose, person)
+            if not valid:
+                raise InputError(f"{person!r} has no valid template for {purpose!r}")
+            self._erase(connection, contents, valid, time.time())
+
+    def templates(self, purpose: str, person: str | None = None) -> tuple[list[str], Subspaces | None]:
+        """People and their valid templates for a purpose, in the same order; of one person if named.
+
+        Without templates the list is empty and the form None. Raises FileFormatError where a template is not the one that the
+        client stored for this person and purpose.
+        """
+        query, values = _NUMBERS, [checked_name(purpose, "purpose")]
+        if person is not None:
+            query, values = f"{query} AND person = ?", [*values, checked_name(person, "person")]
+        with self._reading() as (connection, contents):
+            lines = contents.of(*values)
+            rows = connection.execute(f"{query} ORDER BY person, version", values)
+            origin, basis = self._read(rows, contents, lines)
+        return ([line.person for line in lines], self._form(origin, basis)) if lines else ([], None)
+
+    def _read(self, rows: sqlite3.Cursor, contents: Contents, lines: list[Line]) -> tuple[np.ndarray, np.ndarray]:
+        """Origins (lines, dim) and bases (lines, m, dim) of templates, read a few at a time, so that none is held twice."""
+        dim, m, done = self.scheme.space.dim, self.scheme.m, 0
+        origin, basis = np.empty((len(lines), dim), dtype=np.float32), np.empty((len(lines), m, dim), dtype=np.float32)
+        while some := rows.fetchmany(ROWS):
+            expected = lines[done : done + len(some)]
+            if [row[:2] for row in some] != [(line.person, line.version) for line in expected]:
+                raise FileFormatError(f"{self.path}: templates are missing, or too many; restore it from a backup")
+            for line, row in zip(expected, some, strict=True):
+                self._require_own(contents, line, *row[2:])
+            for column, whole in ((2, origin), (3, basis)):
+                place = whole[done : done + len(some)]
+                place[:] = np.frombuffer(b"".join(row[column] for row in some), dtype="<f4").reshape(place.shape)
+                if not np.isfinite(place).all():
+                    raise FileFormatError(f"{self.path}: a template holds NaN or infinity; restore it from a backup")
+            done += len(some)
+        if done < len(lines):
+            raise FileFormatError(f"{self.path}: templates are missing; restore it from a backup")
+        return origin, basis
+
+    def _require_own(self, contents: Contents, line: Line, origin: object, basis: object) -> None:
+        """Raise FileFormatError for numbers of a wrong size, or that the client did not store for this line."""
+        size = 4 * self.scheme.space.dim
+        if not (isinstance(origin, bytes) and isinstance(basis, bytes)) or (len(origin), len(basis)) != (
+            size,
+            size * self.scheme.m,
+        ):
+            raise FileFormatError(f"{self.path}: a template has the wrong size; restore it from a backup")
+        tag = self._sealer.tag(contents.identity, contents.facts["setup"], line, origin, basis)
+        require_equal(line.tag, tag, f"{self.path}: the template of {line.person!r} for {line.purpose!r} is not its own")
+
+    def enrolled(self) -> list[Line]:
+        """All templates as lines, including revoked ones, sorted by purpose, person and version."""
+        with self._reading() as (_, contents):
+            return [contents.lines[key] for key in sorted(contents.lines)]
+
+    def _form(self, origin: np.ndarray, basis: np.ndarray) -> Subspaces:
+        profile = self.scheme.profile.name
+        return Subspaces(
+            origin=origin,
+            basis=basis,
+            space=self.scheme.space,
+            guarantee=lifted_guarantee(profile),
+            profile=profile,
+            releasable=True,
+        )
+
+    def _require_fitting(self, template: Subspaces) -> None:
+        if (len(template), template.m, template.space) != (1, self.scheme.m, self.scheme.space):
+            raise InputError(f"this store holds templates of m = {self.scheme.m} in [{self.scheme.space}], one at a time")
+
+    def _erase(self, connection: sqlite3.Connection, contents: Contents, lines: list[Line], now: float) -> None:
+        for line in lines:
+            gone = replace(line, revoked_at=now, generation=contents.generation + 1)
+            write_line(connection, contents, gone, self._sealer)
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[sqlite3.Connection, Contents]]:
+        """A transaction that reads the store as it is at one moment; its contents are checked."""
+        with opened(self.path) as connection:
+            connection.execute("BEGIN")
+            contents = self._checked(connection)
+            yield connection, contents
+        self._home.saw(self.path, contents)
+
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[sqlite3.Connection, Contents]]:
+        """A transaction that changes the store as a whole or not at all, and seals it anew.
+
+        The client records the new state after the commit. A kill in between leaves a store newer than the recorded one, which
+        is accepted.
+        """
+        with opened(self.path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            contents = self._checked(connection)
+            yield connection, contents
+            contents.facts["generation"] = str(contents.generation + 1)
+            write_facts(connection, contents, self._sealer)
+        self._home.saw(self.path, contents)
+
+    def _checked(self, connection: sqlite3.Connection) -> Contents:
+        """The contents of the file, after its secret, its seal and its age are found right."""
+        with understood(self.path):
+            contents = read_contents(connection, self.path)
+            self._home.require_own_secret(self.path, contents.facts["secret"])
+            seal = self._sealer.seal(contents.facts, contents.lines.values())
+            require_equal(contents.seal, seal, f"{self.path}: its seal does not fit what it holds")
+            self.scheme, self.threshold, self.open_set = contents.scheme, contents.threshold, contents.open_set
+        self._home.require_not_older(self.path, contents)
+        return contents
+
+
+def _whose(person: str, purpose: str) -> tuple[str, str]:
+    """Purpose and person in their one spelling, in the order of the keys of lines."""
+    return checked_name(purpose, "purpose"), checked_name(person, "person")

@@ -1,0 +1,222 @@
+"""Speed and noise of private retrieval: passes over a gigabyte of records beside a plain sum of the same bytes.
+
+    python lab/benchmarks/pir.py                  records of 32 KiB, 1 GiB of them, on one thread
+    python lab/benchmarks/pir.py --noise 100000   the noise of so many random queries to 1,000 records, too
+
+`sum` adds the records' bytes as integers of 64 bits, by a compiled loop: the speed at which one core reads memory. `one query`
+and `16 queries` are passes of SimplePIR's server, `two servers` of theirs (which read the half of the records that a query
+chooses): the bytes of all records times the number of queries in a second. `in cache` is the same kernel on 1 MiB again and
+again, which reads no memory. `hint` is the bytes of records whose hint is computed in a second, with the public matrix.
+
+Records are read in pieces of 4 MiB, all pieces by one kernel and then by the next, several times over; a pass counts the best
+time of each piece, so that what other programs took is left out where they left a piece alone once. `client` is processor time
+of the calls.
+
+The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from veil.compiled import compiled
+from veil.pir import kernels, one_server, public_matrix, two_servers
+from veil.pir.layout import DIMENSION, STEP, Layout
+from veil.pir.matrix import Matrix, add_panel, aligned
+from veil.pir.two_servers import BLOCK_BYTES
+
+PIECE_BYTES = 1 << 22
+BATCH = 16
+CACHED_GROUPS = 256  # words of four rows that are multiplied in the cache: 1 MiB
+HINT_GROUPS, HINT_VECTORS = 128, 64  # words of four rows, and columns of the public matrix, of a piece of the hint
+# GB/s and MB/s a core of the authors' Go code, on an AWS c5n.metal, and what was asked of veil.
+PUBLISHED = {"one query GB/s": (10, 13), "hint MB/s": 3.7}
+WANTED = {"one query of sum": 0.8, "16 queries to one": 4.0, "hint to published": 10.0}
+
+
+Works = list[Callable[[], object]]
+
+
+@compiled
+def total(words: np.ndarray) -> np.uint64:
+    """The sum of integers of 64 bits."""
+    result = np.uint64(0)
+    for index in range(words.shape[0]):
+        result += words[index]
+    return result
+
+
+def processor() -> str:
+    """The processor's name as the system knows it."""
+    info = Path("/proc/cpuinfo")
+    names = (
+        [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
+    )
+    return names[0] if names else platform.processor()
+
+
+def best_passes(works: dict[str, Works], repetitions: int) -> dict[str, float]:
+    """Seconds of a pass of each work: the best time of each of its pieces over all repetitions, added up."""
+    best = {name: np.full(len(pieces), np.inf) for name, pieces in works.items()}
+    for pieces in works.values():
+        pieces[0]()  # compiles
+    for _ in range(repetitions):
+        for name, pieces in works.items():
+            for index, piece in enumerate(pieces):
+                start = time.perf_counter()
+                piece()
+                best[name][index] = min(best[name][index], time.perf_counter() - start)
+    return {name: float(times.sum()) for name, times in best.items()}
+
+
+def passes(matrix: Matrix) -> dict[str, Works]:
+    """Passes over the matrix in pieces: a plain sum, one query, and a batch."""
+    vectors = np.random.default_rng(1).integers(0, 1 << 32, (BATCH, matrix.layout.columns), dtype=np.uint32)
+    out = aligned((BATCH, 4 * matrix.groups))
+    works: dict[str, Works] = {"sum": [], "one": [], "batch": []}
+    for columns, panel in matrix.panels():
+        piece = aligned((BATCH, panel.shape[1]))
+        piece[:] = vectors[:, columns]
+        step = PIECE_BYTES // (4 * panel.shape[1])
+        for first in range(0, matrix.groups, step):
+            some, rows = panel[first : first + step], slice(4 * first, 4 * (first + step))
+            works["sum"].append(partial(total, some.reshape(-1).view(np.uint64)))
+            works["one"].append(partial(add_panel, some, piece[:1], out[:1, rows]))
+            works["batch"].append(partial(add_panel, some, piece, out[:, rows]))
+    return works
+
+
+def in_cache(panel: np.ndarray) -> dict[str, Works]:
+    """A batch, again and again on a piece of a panel that stays in the cache; and some words' hint, a few columns at a time."""
+    random = np.random.default_rng(2)
+    width = panel.shape[1]
+    batch, public = aligned((BATCH, width)), aligned((DIMENSION, width))
+    for vectors in (batch, public):
+        vectors[:] = random.integers(0, 1 << 32, vectors.shape, dtype=np.uint32)
+    out, wide = aligned((BATCH, 4 * CACHED_GROUPS)), aligned((DIMENSION, 4 * HINT_GROUPS))
+    some = [slice(first, first + HINT_VECTORS) for first in range(0, DIMENSION, HINT_VECTORS)]
+    return {
+        "batch in cache": [partial(add_panel, panel[:CACHED_GROUPS], batch, out)] * 100,
+        "hint": [partial(add_panel, panel[:HINT_GROUPS], public[part], wide[part]) for part in some],
+    }
+
+
+def xors(records: np.ndarray) -> dict[str, Works]:
+    """Passes over the records in pieces for two servers' queries, one and a batch."""
+    count, size = records.shape
+    chosen = np.random.default_rng(3).integers(0, 2, (BATCH, count)).astype(bool)
+    out, step, block = np.zeros((BATCH, size), dtype=np.uint8), max(1, PIECE_BYTES // size), max(1, BLOCK_BYTES // size)
+
+    def work(some: slice, queries: int) -> Callable[[], object]:
+        return partial(kernels.xor_chosen, records[some], chosen[:queries, some], block, 0, size, out[:queries])
+
+    pieces = [slice(first, first + step) for first in range(0, count, step)]
+    return {name: [work(some, n) for some in pieces] for name, n in (("xor one", 1), ("xor batch", BATCH))}
+
+
+def server(layout: Layout, words: np.ndarray, repetitions: int) -> dict[str, float]:
+    """Rates of the servers' passes in GB/s, and of the hint in MB/s."""
+    matrix = Matrix(layout=layout, words=words)
+    panel = next(matrix.panels())[1]
+    expand: dict[str, Works] = {"expansion": [lambda: next(public_matrix.blocks(bytes(32), kernels.PANEL))]}
+    works = passes(matrix) | in_cache(panel) | xors(words.view(np.uint8).reshape(layout.records, layout.size)) | expand
+    took, gigabytes = best_passes(works, repetitions), words.nbytes / 1e9
+    hint = took["hint"] * words.nbytes / panel[:HINT_GROUPS].nbytes + took["expansion"] * layout.columns / kernels.PANEL
+    return {
+        "sum GB/s": gigabytes / took["sum"],
+        "one query GB/s": gigabytes / took["one"],
+        "16 queries GB/s": BATCH * gigabytes / took["batch"],
+        "16 queries in cache GB/s": 100 * BATCH * panel[:CACHED_GROUPS].nbytes / took["batch in cache"] / 1e9,
+        "two servers, one query GB/s": gigabytes / took["xor one"],
+        "two servers, 16 queries GB/s": BATCH * gigabytes / took["xor batch"],
+        "hint MB/s": 1e3 * gigabytes / hint,
+    }
+
+
+def client(layout: Layout, words: np.ndarray) -> dict[str, float]:
+    """Processor seconds of a client's calls for one record, and bytes."""
+    matrix = Matrix(layout=layout, words=words)
+    hint = np.ones((layout.rows, DIMENSION), dtype=np.uint32)  # the time does not hang on what it holds
+
+    one_server.queries([0], Layout(records=1, size=1), bytes(32))  # compiles
+    times = [time.process_time()]
+    messages, pending = one_server.queries([5], layout, bytes(32))
+    times.append(time.process_time())
+    answers = one_server.answers(matrix, messages)
+    times.append(time.process_time())
+    one_server.decode(answers, pending, hint)
+    times.append(time.process_time())
+    two_servers.queries(5, layout.records)
+    times.append(time.process_time())
+    asking, _, decoding, asking_two = np.diff(times).tolist()
+    return {
+        "client query s": asking,
+        "client decode s": decoding,
+        "client two-server query s": asking_two,
+        "hint bytes": layout.hint_bytes,
+        "query bytes": layout.parts * layout.query_bytes,
+        "answer bytes": layout.parts * layout.answer_bytes,
+    }
+
+
+def noise(count: int) -> dict[str, float]:
+    """The worst noise of so many random queries to 1,000 records of 32 random bytes, all decoded and compared."""
+    random = np.random.default_rng(2)
+    data = random.integers(0, 256, (1000, 32), dtype=np.uint8)
+    layout = Layout(records=1000, size=32)
+    matrix = one_server.arranged(data, layout)
+    seed = public_matrix.new_seed()
+    hint, worst, wrong, done = one_server.hint(matrix, seed), 0, 0, 0
+    while done < count:
+        indices = random.integers(0, 1000, min(400, count - done)).tolist()
+        messages, pending = one_server.queries(indices, layout, seed)
+        symbols, found = one_server.rounded(one_server.answers(matrix, messages), pending.take(), hint)
+        wrong += int((symbols != data[indices]).sum())
+        worst = max(worst, int(np.abs(found).max()))
+        done += len(indices)
+    return {
+        "queries": count,
+        "wrong bytes": wrong,
+        "worst noise of what decoding bears": worst / (STEP / 2),
+        "worst noise of the bound at 2^-40": worst / layout.noise_bound,
+    }
+
+
+def main() -> None:
+    """Parse, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--records", type=int, default=32_768)
+    parser.add_argument("--size", type=int, default=32_768, help="bytes of a record, a multiple of 4")
+    parser.add_argument("--repetitions", type=int, default=8)
+    parser.add_argument("--noise", type=int, default=0, metavar="QUERIES")
+    arguments = parser.parse_args()
+    layout = Layout(records=arguments.records, size=arguments.size)
+    words = aligned((layout.columns * layout.size // 4,))
+    words[:] = np.random.default_rng(0).integers(0, 1 << 32, len(words), dtype=np.uint32)
+    result: dict[str, object] = {"processor": processor(), "bytes": words.nbytes}
+    rates = server(layout, words, arguments.repetitions)
+    ratios = {
+        "one query of sum": rates["one query GB/s"] / rates["sum GB/s"],
+        "16 queries to one": rates["16 queries GB/s"] / rates["one query GB/s"],
+        "hint to published": rates["hint MB/s"] / float(PUBLISHED["hint MB/s"]),  # type: ignore[arg-type]
+    }
+    result |= rates | ratios | client(layout, words) | (noise(arguments.noise) if arguments.noise else {})
+    for name, value in result.items():
+        wanted = f"   (wanted: {WANTED[name]:g})" if name in WANTED else ""
+        print(f"{name:36} {value:.4g}{wanted}" if isinstance(value, float) else f"{name:36} {value}{wanted}")
+    print(
+        f"published, Go on an AWS c5n.metal: one query {PUBLISHED['one query GB/s']} GB/s, hint {PUBLISHED['hint MB/s']} MB/s"
+    )
+    print(json.dumps(result | {"published": PUBLISHED}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""How many matches of protected photographs are right, and is the true geometry of those that a map leaves out beyond chance?
+
+    python lab/benchmarks/right_matches.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027
+
+Scenes are folders as `lab/benchmarks/weak.py` takes them. All features are released by the hardened default, matched in all
+pairs and mapped as `veil map` does. A row a photograph, those that the map leaves out first, tells of that photograph of the
+map with which its true geometry (of the reference's cameras) is least by chance
+
+- the matches that agree with the true geometry within 4 px, those that would if all were wrong, and all;
+- log10 of the number of geometries as good that are expected among wrong matches (veil.geometry.robust.two_view), the least
+  over all matches and those that pass ratio tests;
+- with how many photographs of the map its true geometry is beyond chance, so that a map would believe the pair if it knew the
+  geometry (veil.mapping.verification); with one alone its distance is not known;
+- the matches of the first kinds, and the number of pairs beyond chance, of raw features.
+
+No geometry is searched for, so no search among these matches can do better.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64
+from tqdm import tqdm
+from weak import lifted, whole_subject
+
+from veil.cli.common import quiet_colmap
+from veil.geometry.camera import as_colmap
+from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
+from veil.mapping.verification import WRONG_PAIRS
+from veil.matching import Matches, match_pairs
+from veil.matching.pairs import all_pairs
+from veil.trials.line_maps import Subject
+from veil_lab.studies.mapping.reconstruction import map_checked
+
+LIMIT_PX = 4.0
+RATIOS = (1.0, 0.95, 0.9, 0.85, 0.8)
+
+
+def main() -> None:
+    """Print a table for each scene."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("scenes", type=Path, nargs="+")
+    parser.add_argument("--max-features", type=int, default=8192)
+    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of a scene without reference cameras")
+    parser.add_argument("--first-octave", type=int, default=-1, help="default -1, as COLMAP")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cache", type=Path, help="a folder that keeps extracted and matched scenes between runs")
+    parser.set_defaults(workers=1, json_to_stdout=False, gravity=None)
+    arguments = parser.parse_args()
+    quiet_colmap()
+    for folder in arguments.scenes:
+        print(table(whole_subject(folder, arguments), arguments.seed))
+
+
+def table(subject: Subject, seed: int) -> str:
+    """The rows of a scene."""
+    forms = lifted(subject, seed)
+    matches = match_pairs(forms, all_pairs(sorted(forms)))
+    run = map_checked(subject, forms=forms, matches=matches, seed=seed)
+    if len(run.cam_from_world) < 2:
+        return f"{subject.name}: no map of the releases ({run.reason})"
+    flat = {name: _flat(subject, name) for name in subject.reference}
+    lines = [
+        f"{subject.name}: {run.registered} of {run.total} photographs in the map",
+        "| photograph | in the map | right, by chance, all | log10 of chance | pairs | raw: right, by chance, all | pairs |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    most = float(np.log10(WRONG_PAIRS / len(matches)))
+    order = sorted(subject.reference, key=lambda name: (name in run.cam_from_world, name))
+    for name in tqdm(order, "photographs", leave=False):
+        others = [other for other in run.cam_from_world if other != name]
+        private, raw = (
+            {other: chance_at_truth(subject, flat, which, name, other) for other in others}
+            for which in (matches, subject.matches)
+        )
+        best = min(others, key=lambda other: private[other])
+        cells = [
+            "{:.0f}, {:.0f}, {}".format(*counted(subject, flat, which, name, best)) for which in (matches, subject.matches)
+        ]
+        pairs = [sum(chance <= most for chance in found.values()) for found in (private, raw)]
+        known = "yes" if name in run.cam_from_world else "no"
+        lines.append(f"| {name} | {known} | {cells[0]} | {private[best]:.1f} | {pairs[0]} | {cells[1]} | {pairs[1]} |")
+    return "\n".join(lines)
+
+
+def chance_at_truth(
+    subject: Subject, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
+) -> float:
+    """log10 of chance of the true geometry of a pair, the least over ratio tests, times their number."""
+    left, right, found, geometry = _pair(subject, flat, matches, name, other)
+    tried = [
+        log10_chance(flat[left][kept[:, 0]], flat[right][kept[:, 1]], geometry)
+        for kept in (found.indices[found.ratios <= ratio] for ratio in RATIOS)
+    ]
+    return min(tried) + float(np.log10(len(RATIOS)))
+
+
+def counted(
+    subject: Subject, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
+) -> tuple[int, float, int]:
+    """Matches that agree with the true geometry, those that would if all were wrong, and all."""
+    left, right, found, geometry = _pair(subject, flat, matches, name, other)
+    agree, chance = agreeing(flat[left][found.indices[:, 0]], flat[right][found.indices[:, 1]], geometry, LIMIT_PX)
+    return int(agree.sum()), chance, len(found)
+
+
+def _pair(
+    subject: Subject, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
+) -> tuple[str, str, Matches, TwoView]:
+    left, right = (name, other) if (name, other) in matches else (other, name)
+    one, two = subject.reference[left], subject.reference[right]
+    rotation = two.rotation @ one.rotation.T
+    x, y, z = two.translation - rotation @ one.translation
+    essential = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]]) @ rotation
+    inverse = [_inverse(subject, each) for each in (left, right)]
+    geometry = TwoView(fundamental=inverse[1].T @ essential @ inverse[0], homography=None, calibrated=True)
+    return left, right, matches[left, right], geometry
+
+
+def _inverse(subject: Subject, name: str) -> Float64[np.ndarray, "3 3"]:
+    """From pixels of the undistorted photograph, its center at the origin, to the normalized plane."""
+    return np.diag([1 / subject.features[name].camera.focal_px] * 2 + [1.0])
+
+
+def _flat(subject: Subject, name: str) -> Float64[np.ndarray, "features 2"]:
+    """Undistorted positions in pixels, the photograph's center at the origin."""
+    features = subject.features[name]
+    xy = np.asarray(as_colmap(features.camera).cam_from_img(features.keypoints.astype(np.float64)))
+    return xy * features.camera.focal_px
+
+
+if __name__ == "__main__":
+    main()

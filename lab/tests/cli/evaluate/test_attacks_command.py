@@ -1,0 +1,132 @@
+"""`veil evaluate attacks`, `defenses` and `inversion`: what they print and write on small photographs, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from veil.cli import _parser, main
+from veil.files.examples import lund_door
+from veil_lab.studies.attacks.defenses import DefenseRow, defense_study
+from worlds.schemas import validate
+
+pytestmark = pytest.mark.usefixtures("unchecked")
+
+STUDY = (
+    "--attacked-features",
+    20,
+    "--per-image",
+    20,
+    "--m",
+    2,
+    "--word-count",
+    64,
+    "--public",
+    512,
+    "--line-photographs",
+    1,
+    "--threads",
+    1,
+)
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def photographs(tmp_path: Path) -> tuple[Path, Path]:
+    """Two folders of four small photographs each, none in both."""
+    folders = tmp_path / "victims", tmp_path / "attacker"
+    for folder in folders:
+        folder.mkdir()
+    with lund_door() as example:
+        for k, name in enumerate(sorted(example.poses)[:8]):
+            with Image.open(example.folder / name) as picture:
+                picture.resize((343, 512)).save(folders[k % 2] / name)
+    return folders
+
+
+@pytest.mark.slow
+def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    victims, attacker = photographs
+    figure, record = tmp_path / "p.png", tmp_path / "a.json"
+    assert run("evaluate", "attacks", victims, "--attacker", attacker, *STUDY, "--figure", figure, "--json", record) == 0
+    printed, found = capsys.readouterr().out, json.loads(record.read_text())
+    validate("evaluate-attacks", found)
+    assert set(found) == {"structural", "distribution", "decoys", "positions"}
+    lattice = next(row for row in found["structural"] if row["attack"] == "lattice" and row["dtype"] == "float32")
+    assert lattice["exact"] >= 0.95 and f"{100 * lattice['exact']:.1f}" in printed
+    assert {"raw", "nearest", "database", "clustering"} <= {row["attack"] for row in found["distribution"]}
+    assert figure.stat().st_size > 10_000
+    assert run("evaluate", "attacks", victims, "--attacker", victims, *STUDY) == 1
+    assert "both the attacker's and attacked" in capsys.readouterr().err
+    assert run("evaluate", "attacks", victims, "--attacker", attacker, *STUDY[:6], "--word-count", 10**6) == 1
+    assert "ask for fewer" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_defense_is_chosen_by_name(
+    photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    victims, attacker = photographs
+    sequence = tmp_path / "sequences" / "still"
+    sequence.mkdir(parents=True)
+    (first, *_) = sorted(attacker.iterdir())
+    for k in (1, 2):
+        (sequence / f"{k}.jpg").write_bytes(first.read_bytes())
+    np.savetxt(sequence / "H_1_2", np.eye(3))
+    options = ("--victims", victims, "--photographs", 2, "--per-image", 10, "--max-features", 100, "--workers", 1)
+    record = tmp_path / "d.json"
+    folder = tmp_path / "sequences"
+    assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) == 0
+    rows = json.loads(record.read_text())["rows"]
+    validate("evaluate-defenses", {"rows": rows})
+    assert [row["defense"] for row in rows] == ["paper", "float16"]
+    assert rows[0]["mma3"]["raw"] == pytest.approx(1) and rows[0]["mma3"]["p2s"] > 0.95
+    assert {item["attack"] for item in rows[0]["attacks"]} >= {"lattice", "vertex"}
+    assert "shares of descriptors that attacks recover" in capsys.readouterr().out
+    assert run("evaluate", "defenses", folder, *options, "--only", "magic") == 1
+    assert "there is no defense magic; there are paper" in capsys.readouterr().err
+
+    def interrupted(*given: object, **options: object) -> Iterator[DefenseRow]:
+        yield next(defense_study(*given, **options))  # type: ignore[arg-type]
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("veil_lab.cli.evaluate.defenses.defense_study", interrupted)
+    assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) != 0
+    assert json.loads(record.read_text())["rows"] == rows[:1]  # what was done is kept
+
+
+def test_pictures_are_made_from_what_an_upload_holds() -> None:
+    """No fewer features than `veil extract` finds unasked: fewer would show less than an upload does."""
+    study = _parser().parse_args(["evaluate", "inversion", "photos"])
+    device = _parser().parse_args(["extract", "photos", "-o", "features.h5"])
+    assert study.first_octave is device.first_octave is None
+    assert study.max_features == device.max_features > 1000
+
+
+@pytest.mark.slow
+def test_pictures_get_worse_with_the_attack(
+    photographs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without torch: the bundled network in NumPy. Raw features show most of these photographs."""
+    victims, _ = photographs
+    figure, drawn, record = tmp_path / "s.png", tmp_path / "p.png", tmp_path / "i.json"
+    options = ("--limit", 2, "--m", 2, "--max-features", 300, "--shown", 1, "--figure", figure, "--reconstructions", drawn)
+    assert run("evaluate", "inversion", victims, *options, "--json", record) == 0
+    found = json.loads(record.read_text())
+    validate("evaluate-inversion", found)
+    ssim = {row["attack"]: row["ssim"] for row in found["rows"]}
+    assert set(ssim) == {"raw", "database", "clustering", "nearest"} and ssim["raw"] > ssim["nearest"]
+    assert found["photographs"] == 2 and found["weights"]["direct"] is None and len(found["pictures"]) == 8
+    assert "photograph by photograph" in capsys.readouterr().out
+    assert figure.stat().st_size > 5_000 and drawn.stat().st_size > 20_000
+    assert run("evaluate", "inversion", victims, "--limit", 1) == 1
+    assert "two photographs" in capsys.readouterr().err
+    assert run("evaluate", "inversion", victims, "--limit", 2, "--m", 2, "--shown-m", 4, "--reconstructions", drawn) == 1

@@ -1,0 +1,1 @@
+"""Planted results of studies, for tests."""

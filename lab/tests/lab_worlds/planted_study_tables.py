@@ -1,0 +1,174 @@
+"""Every table of studies, filled with planted results that are as long as results get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from veil.attacks.on_subspaces import SUBSPACE_ATTACKS
+from veil.audit.finding import Finding, Share
+from veil.files.measured_forms import bundled_measured_forms
+from veil.ldp.planning import planned
+from veil.report.tables import Table
+from veil_lab.cli.evaluate import (
+    attack_tables,
+    descriptor_attacks,
+    homographies,
+    inversion,
+    learned,
+    localization,
+    localization_table,
+    neighborhoods,
+    plans,
+    query_tables,
+    reconstruction,
+    retrieval,
+    tiles,
+    upright,
+)
+from veil_lab.cli.evaluate.descriptors import Descriptors
+from veil_lab.report import measured_forms
+from veil_lab.studies.attacks.by_descriptor import DescriptorRow
+from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
+from veil_lab.studies.attacks.distribution import DecoyRow, EstimateRow
+from veil_lab.studies.attacks.inversion import Gap, InversionRow
+from veil_lab.studies.attacks.learned import LearnedRow
+from veil_lab.studies.attacks.neighborhoods import NeighborhoodRow
+from veil_lab.studies.attacks.positions import PositionRow
+from veil_lab.studies.attacks.structural import StructuralRow
+from veil_lab.studies.localization.acceptance_counts import AcceptanceCount
+from veil_lab.studies.localization.forged_answers import GroupCount
+from veil_lab.studies.localization.retrieval import Recall
+from veil_lab.studies.localization.robustness import ErrorSummary
+from veil_lab.studies.localization.tile_forms import FormRow
+from veil_lab.studies.localization.tile_localization import TileRow
+from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting
+from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow
+from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow
+from worlds.planted_tables import LONG, planted
+
+
+def shares(keys: Any) -> dict:
+    return dict.fromkeys(keys, 0.9987)
+
+
+def defenses() -> list[DefenseRow]:
+    """The row of each defense, with the attacks of the study."""
+    names = "lattice", "vertex", "nearest", "intersection", "database"
+    recoveries = tuple(planted(Recovery, attack=name) for name in names)
+    return [planted(DefenseRow, defense=defense, recoveries=recoveries) for defense in default_defenses(4)]
+
+
+# What `veil evaluate attacks --descriptor` tells of a descriptor's photographs and books.
+MATERIAL: Mapping[str, Any] = {
+    "descriptor": "aliked-n16rot",
+    "dim": 128,
+    "axes": 127,
+    "attacked": 12_345,
+    "others": 12_345,
+    "features": 1234.5,
+    "words": 256_000,
+    "decoys": 262_144,
+    "database": 262_144,
+}
+
+
+def compared_attacks() -> Table:
+    """Every attack on subspaces, run and not run, of four descriptors and one that cannot be extracted."""
+    share = Share(count=4000, total=4000, low=0.999, high=1.0)
+    score: Any = SimpleNamespace(unit="descriptor", shares={"within_0.1": share, "within_0.4": share})
+    plain: dict[str, Any] = {"family": "structural", "assumes": "nothing"}
+    kinds: list[Any] = ["sift", "aliked-n16rot", "xfeat"]
+    rows = [
+        DescriptorRow(descriptor=kind, form="words, eps 10", attack=name, finding=finding)
+        for kind in kinds
+        for name, finding in (
+            *((attack.name, Finding(attack=attack.name, score=score, **plain)) for attack in SUBSPACE_ATTACKS),
+            ("database, pool known", Finding(attack="database", skipped="the reason", **plain)),
+        )
+    ]
+    named = Descriptors(networks=dict.fromkeys(kinds), left_out={"hardtfeat": "it is not here"})
+    return descriptor_attacks.compared_attacks(rows, named, descriptor_attacks.reasons_of(rows, named))
+
+
+def upright_setting() -> UprightSetting:
+    return UprightSetting(features=10_000, epsilon=10.25, m=16, words=256_000, near=10)
+
+
+def run() -> Any:
+    """A run of `veil evaluate reconstruction`."""
+    errors = SimpleNamespace(mean=123.456789)
+    fields = {"scene": LONG, "method": "points", "gravity_noise_deg": 0.25, "registered": 1234, "total": 1234}
+    return SimpleNamespace(**fields, position=errors, rotation_deg=errors, succeeded=True)
+
+
+def study_tables() -> dict[str, Callable[[], Table]]:
+    """Tables of `veil evaluate`."""
+    matching = {"profile": "hardened", "lifting": "sub-adversarial", "m": 16, "distance": "point", "matches": 1234.5}
+    measured = bundled_measured_forms()
+    plan = planned(image_epsilon=200.0, delta=1e-6, features=[2000], words=[256_000], subset_sizes=[16])[0]
+    tried: Any = SimpleNamespace(plan=plan, row=planted(UprightRow, setting=upright_setting()), finished=False)
+    setting = planted(LocalizationRow, localized=shares(METRIC))
+    recalls = [planted(Recall), planted(Recall, epsilon=np.inf)]
+    return {
+        "matching_table": lambda: homographies.matching_table([{**matching, "mma": shares(("1", "3", "5", "10"))}]),
+        "descriptor_table": lambda: homographies.descriptor_table(
+            [
+                {
+                    **matching,
+                    "descriptor": "aliked-n16rot",
+                    "profile": "hardened",
+                    "distance": "s2s",
+                    "features": 2000.0,
+                    "right_matches": 1234.5,
+                    "mma": shares(("1", "3", "5", "10")),
+                }
+            ]
+        ),
+        "compared_table": lambda: localization_table.compared_table(
+            [setting, setting], [("Herz-Jesus-P8", "aliked-n16rot", "too few pairs of photographs match")]
+        ),
+        "structural_table": lambda: attack_tables.structural_table([planted(StructuralRow)]),
+        "distribution_table": lambda: attack_tables.distribution_table([planted(EstimateRow)]),
+        "decoy_table": lambda: attack_tables.decoy_table([planted(DecoyRow)]),
+        "position_table": lambda: attack_tables.position_table([planted(PositionRow, within=shares(("1", "10")))]),
+        "accuracy_table": lambda: attack_tables.accuracy_table(defenses()),
+        "near_table": lambda: attack_tables.near_table(defenses()),
+        "far_table": lambda: attack_tables.far_table(defenses()),
+        "acceptance_table": lambda: query_tables.acceptance_table([planted(AcceptanceCount)]),
+        "robustness_table": lambda: query_tables.robustness_table([planted(ErrorSummary)]),
+        "forged_table": lambda: query_tables.forged_table([planted(GroupCount)], "forged queries"),
+        "neighborhood_table": lambda: neighborhoods.neighborhood_table(
+            [planted(NeighborhoodRow, within=shares(neighborhoods.WITHIN_PX))]
+        ),
+        "learned_table": lambda: learned.learned_table([planted(LearnedRow)]),
+        "scene_table": lambda: localization.scene_table([setting, setting]),
+        "retrieval_table": lambda: localization.retrieval_table(recalls),
+        "material_table": lambda: descriptor_attacks.material_table([MATERIAL]),
+        "compared_attacks": compared_attacks,
+        "recall_table": lambda: retrieval.recall_table(
+            [planted(RecallRow, recall=shares(RETRIEVED))], {"xfeat": "it is not here"}
+        ),
+        "tried_table": lambda: plans.tried_table([tried]),
+        "upright_table": lambda: upright.upright_table([planted(UprightRow, setting=upright_setting())]),
+        "tile_table": lambda: tiles.tile_table([planted(TileRow)]),
+        "form_table": lambda: tiles.form_table([planted(TileRow)], [planted(FormRow)]),
+        "reconstruction.summary_table": lambda: reconstruction.summary_table([run()]),
+        "cost_table": lambda: measured_forms.cost_table(measured),
+        "measured_forms.recovery_table": lambda: _present(measured_forms.recovery_table(measured)),
+        "measured_forms.summary_table": lambda: measured_forms.summary_table(measured),
+        "inversion_table": lambda: inversion.inversion_table([planted(InversionRow)]),
+        "gap_table": lambda: inversion.gap_table([planted(Gap)]),
+    }
+
+
+def _present(table: Table | None) -> Table:
+    assert table is not None
+    return table
+
+
+TABLES = study_tables()
+"""What makes each table, by the name of its function, with its module where two have one name."""

@@ -1,0 +1,1 @@
+"""The laboratory of veil: public protocols, training of what attacks learn, the planted city."""

@@ -1,0 +1,1 @@
+"""The commands `veil evaluate` and `veil lab`."""

@@ -1,0 +1,139 @@
+"""`veil evaluate defenses`: how much accuracy defenses cost, and what is recovered from them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.cli.common import (
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    keep_old_name,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
+from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.pictures import read_picture
+from veil_lab.cli.evaluate.attack_tables import accuracy_table, far_table, near_table
+from veil_lab.cli.evaluate.photographs import extracted
+from veil_lab.files.homographies import find_sequences
+from veil_lab.report.defenses import draw_defenses
+from veil_lab.studies.attacks.defenses import DefenseRow, Effort, Pools, default_defenses, defense_study
+from veil_lab.studies.matching.homographies import ImageSequence
+
+EXAMPLES = """\
+  veil evaluate defenses homography/ --victims strecha/fountain-P11/images --figure defenses.png
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate defenses` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "defenses",
+        "what each defense costs in matching, and what is recovered from it",
+        "For dither, compression, real decoys, precision and their combinations: mean matching accuracy at 3 px, and what the\n"
+        "lattice, vertex, nearest-neighbor, intersection and database attacks recover from photographs.",
+        EXAMPLES,
+    )
+    parser.add_argument("folder", type=Path, help="sequences NAME/1.jpg ... and NAME/H_1_2 ...")
+    parser.add_argument(
+        "--victims", type=Path, nargs="+", required=True, metavar="PHOTOS", help="photographs that are attacked"
+    )
+    parser.add_argument(
+        "--photographs",
+        type=at_least(1),
+        default=8,
+        help="photographs of --victims that are used at most (default %(default)s)",
+    )
+    parser.add_argument(
+        "--per-image", type=at_least(10), default=60, help="features of each photograph that are lifted (default %(default)s)"
+    )
+    parser.add_argument(
+        "--structural",
+        type=at_least(1),
+        default=200,
+        help="of these features, so many for structural attacks behind a PCA (default %(default)s)",
+    )
+    parser.add_argument(
+        "--tours", type=at_least(0), help="tours of the lattice attack behind a PCA (default: its own, minutes each)"
+    )
+    parser.add_argument("--m", type=at_least(2), default=4, help="dimension of the subspaces (default %(default)s)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="defenses to measure (default: all)")
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=600, help="features per image for matching (default %(default)s)"
+    )
+    parser.add_argument(
+        "--codebook", type=Path, metavar="FILE", help="codebook whose words are the centroids (default: the bundled one)"
+    )
+    parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool of real descriptors (default: the bundled one)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching and attacks (default 2)")
+    keep_old_name(parser, "--workers", "--threads")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw recovery against matching (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_defenses)
+
+
+def _defenses(arguments: argparse.Namespace) -> int:
+    """Run `veil evaluate defenses`; exit code 0."""
+    quiet_colmap()
+    known = default_defenses(arguments.m)
+    if arguments.only:
+        unknown = set(arguments.only) - {defense.name for defense in known}
+        if unknown:
+            names = ", ".join(defense.name for defense in known)
+            raise InputError(f"there is no defense {', '.join(sorted(unknown))}; there are {names}")
+        known = [defense for defense in known if defense.name in arguments.only]
+    options = SiftOptions(max_features=arguments.max_features)
+    sequences = [
+        ImageSequence(
+            name=item.name,
+            features=tuple(extract_sift(read_picture(path), options) for path in item.pictures),
+            homographies=item.homographies,
+        )
+        for item in progress(find_sequences(arguments.folder), "extracting")
+    ]
+    victims = _few(extracted(arguments.victims, most=arguments.photographs, least=arguments.per_image), arguments.per_image)
+    if not victims:
+        raise InputError(f"no photograph of --victims has {arguments.per_image} features; ask for fewer with --per-image")
+    pools = Pools.split(
+        read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(),
+        read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys(),
+    )
+    effort = Effort(structural=arguments.structural, tours=arguments.tours, threads=arguments.threads)
+    results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.threads)
+    rows: list[DefenseRow] = []
+    for row in progress(results, "attacking defenses", len(known)):
+        rows.append(row)
+        if str(arguments.json) != "-":  # hours may go into a table: what is done is kept
+            write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    if str(arguments.json) == "-":
+        write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    else:
+        for table in (accuracy_table(rows), near_table(rows), far_table(rows)):
+            say_table(arguments, table)
+            say(arguments, "")
+        explain(arguments, "shares of descriptors that attacks recover; <: the upper end of the 95 % interval")
+    if arguments.figure:
+        draw_defenses(arguments.figure, rows)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _few(images: Sequence[Features], count: int) -> list[Features]:
+    """Random features of each photograph, `count` of each."""
+    return [item.drawn(count, np.random.default_rng(k)) for k, item in enumerate(images)]

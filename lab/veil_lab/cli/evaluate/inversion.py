@@ -1,0 +1,236 @@
+"""`veil evaluate inversion`: pictures from raw descriptors, from attacked subspaces, and by direct inversion."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.attacks.distribution.nearest import entries
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_first_octave,
+    add_json,
+    at_least,
+    keep_old_name,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
+from veil.cli.privacy.inversion import loaded
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
+from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
+from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
+from veil.files.inverters import bundled_inverter, read_weights
+from veil.files.pictures import named_pictures, read_picture, read_rgb
+from veil.mechanisms.profile import paper
+from veil.report.tables import Name, Table, fixed, names, numbers, percent
+from veil_lab.report.inversion import draw_inversions, draw_similarity
+from veil_lab.studies.attacks.inversion import (
+    DIMS,
+    Gap,
+    InversionRow,
+    Inverted,
+    Photograph,
+    gaps,
+    inversion_study,
+    known_attacks,
+    rows,
+)
+
+EXAMPLES = """\
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --photographs 20 --json inversion.json
+  veil evaluate inversion bsds500/ --codebook words.npz --database public.npz --direct direct.npz --reconstructions pictures.png
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate inversion` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "inversion",
+        "pictures from what attacks recover (Pittaluga and Zhuang 2023, Table 1)",
+        "Lift every descriptor of photographs, attack the subspaces, and reconstruct pictures from what is recovered, raw\n"
+        "descriptors, after the database, clustering and nearest-neighbor attacks, and by direct inversion of subspaces.\n"
+        "The photographs must be others than those that networks, decoys and database were made of.",
+        EXAMPLES,
+    )
+    parser.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
+    parser.add_argument("--inverter", type=Path, metavar="FILE", help="network for raw descriptors (default: the bundled one)")
+    keep_old_name(parser, "--weights", "--inverter")
+    parser.add_argument("--direct", type=Path, metavar="FILE", help="network for subspaces (default: no direct inversion)")
+    parser.add_argument(
+        "--codebook", type=Path, metavar="FILE", help="codebook whose words are the decoys (default: the bundled one)"
+    )
+    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors (default: the bundled pool)")
+    parser.add_argument(
+        "--m", type=at_least(2), nargs="+", default=list(DIMS), help="dimensions of the subspaces (default 2 4 8 16)"
+    )
+    parser.add_argument(
+        "--photographs", type=at_least(1), metavar="N", help="photographs to invert, evenly taken (default: all)"
+    )
+    keep_old_name(parser, "--limit", "--photographs")
+    parser.add_argument(
+        "--max-features",
+        type=at_least(10),
+        default=MAX_FEATURES,
+        help="features per image at most (default %(default)s, as of `veil extract`)",
+    )
+    add_first_octave(parser)
+    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of lifting and attacks (default %(default)s)")
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
+    parser.add_argument("--reconstructions", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
+    keep_old_name(parser, "--pictures", "--reconstructions")
+    parser.add_argument("--shown", type=at_least(1), default=4, help="photographs in --reconstructions (default %(default)s)")
+    parser.add_argument("--shown-m", type=at_least(2), help="dimension in --reconstructions (default: the second of --m)")
+    add_json(parser)
+    parser.set_defaults(run=_inversion)
+
+
+def _inversion(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    shown_m = arguments.shown_m or arguments.m[min(1, len(arguments.m) - 1)]
+    if shown_m not in arguments.m:
+        raise InputError(f"--shown-m {shown_m} is not among --m; give one of {', '.join(map(str, arguments.m))}")
+    weights = bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter)
+    direct = None if arguments.direct is None else read_weights(arguments.direct)
+    words = bundled_codebook() if arguments.codebook is None else read_codebook(arguments.codebook)
+    database = bundled_decoys() if arguments.database is None else read_codebook(arguments.database)
+    photographs = _photographs(arguments)
+    _require_other_photographs(photographs, words, database)
+    space = words.raw_space
+    with Bar("inverting") as bar:
+        pictures = inversion_study(
+            photographs,
+            known_attacks(entries(words, space), entries(database, space), seed=arguments.seed),
+            raw=loaded(weights),
+            direct=None if direct is None else loaded(direct),
+            codebook=words,
+            decoys=words,
+            case=f"inversion {arguments.seed}",
+            dims=arguments.m,
+            profile=lambda m: paper(m, "sub-hybrid"),
+            progress=bar,
+        )
+    table, order = rows(pictures), gaps(pictures)
+    write_json(
+        arguments.json,
+        {
+            "photographs": len(photographs),
+            "weights": {"raw": weights.digest, "direct": None if direct is None else direct.digest},
+            "rows": [row.as_json() for row in table],
+            "gaps": [gap.as_json() for gap in order],
+            "pictures": [item.as_json() for item in pictures],
+        },
+    )
+    if str(arguments.json) != "-":
+        say_table(arguments, inversion_table(table))
+        say(arguments, "\nSSIM, photograph by photograph: mean difference, and how often it is above 0")
+        say_table(arguments, gap_table(order))
+    _draw(arguments, photographs, pictures, table, shown_m)
+    return 0
+
+
+def _photographs(arguments: argparse.Namespace) -> list[Photograph]:
+    """Photographs with their features, evenly taken from those that the arguments name; blank ones are left out.
+
+    Raises InputError for fewer than two.
+    """
+    named = named_pictures(arguments.photos)
+    if arguments.photographs and len(named) > arguments.photographs:
+        named = [named[k] for k in np.linspace(0, len(named) - 1, arguments.photographs).round().astype(int)]
+    options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
+    photographs = []
+    for name, path in progress(named, "extracting"):
+        try:
+            features = extract_sift(read_picture(path), options)
+        except InputError:  # a blank photograph shows nothing either way
+            say(arguments, f"{name} has no features and is left out")
+            continue
+        photographs.append(Photograph(name=name, rgb=read_rgb(path), features=features))
+    if len(photographs) < 2:
+        raise InputError("the study needs two photographs with features or more: each is seen beside others; give more")
+    return photographs
+
+
+def _require_other_photographs(photographs: Sequence[Photograph], *books: Codebook) -> None:
+    """Raise InputError if one of the photographs made one of the codebooks."""
+    for book in books:
+        known = sum(item.features.image_digest[:8].hex() in book.provenance.image_digests for item in photographs)
+        if known:
+            raise InputError(
+                f"{known} of these photographs made the codebook {book.digest[:12]}, whose attacks would know them; build "
+                "books of others with `veil codebook build`"
+            )
+
+
+def _draw(
+    arguments: argparse.Namespace,
+    photographs: Sequence[Photograph],
+    pictures: Sequence[Inverted],
+    table: Sequence[InversionRow],
+    shown_m: int,
+) -> None:
+    """Write the figures that the arguments ask for."""
+    if arguments.figure:
+        draw_similarity(arguments.figure, table, title=f"{len(photographs)} photographs that nothing was trained on")
+        report(arguments, arguments.figure, "the figure")
+    if arguments.reconstructions:
+        chosen = [
+            photographs[k]
+            for k in np.linspace(0, len(photographs) - 1, min(arguments.shown, len(photographs))).round().astype(int)
+        ]
+        originals = {item.name: item.frame.crop(item.rgb) for item in chosen}
+        title = f"reconstructed at m = {shown_m}, with SSIM"
+        draw_inversions(arguments.reconstructions, originals, pictures, m=shown_m, title=title)
+        report(arguments, arguments.reconstructions, "the pictures")
+
+
+def inversion_table(rows: Sequence[InversionRow]) -> Table:
+    """The table of mean similarities to the photographs."""
+    return Table(
+        columns=[Name("from"), *numbers("m", "distance", "decided, %", "MAE", "SSIM", "95 % interval", "PSNR, dB")],
+        rows=[
+            (
+                row.attack,
+                str(row.m or ""),
+                fixed(row.distance, 3),
+                percent(row.decided),
+                fixed(row.mae, 3),
+                fixed(row.ssim, 3),
+                f"{row.interval[0]:.3f} to {row.interval[1]:.3f}",
+                fixed(row.psnr, 2),
+            )
+            for row in rows
+        ],
+        labels=2,
+    )
+
+
+def gap_table(gaps: Sequence[Gap]) -> Table:
+    """The table of differences between neighbors in the order of attacks."""
+    return Table(
+        columns=[*names("from", "less"), *numbers("m", "SSIM", "95 % interval", "above 0, %")],
+        rows=[
+            (
+                gap.better,
+                gap.worse,
+                str(gap.m),
+                f"{gap.mean:+.4f}",
+                f"{gap.interval[0]:+.4f} to {gap.interval[1]:+.4f}",
+                percent(gap.wins),
+            )
+            for gap in gaps
+        ],
+        labels=3,
+    )

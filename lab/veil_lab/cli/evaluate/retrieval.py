@@ -1,0 +1,199 @@
+"""`veil evaluate retrieval`: recall of similar images from subspaces and words, beside raw descriptors of the same features."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    progress,
+    quiet_colmap,
+    say_table,
+    write_json,
+)
+from veil.errors import InputError
+from veil.extraction import Extractor, extract
+from veil.features import Features
+from veil.files.pictures import find_pictures, read_picture
+from veil.pairs.candidates import similarities
+from veil.pairs.matching import similarities_by_matches
+from veil.pipelines.descriptor_books import DescriptorBooks
+from veil.randomness import seeded
+from veil.report.tables import Remark, Table, names, numbers, percent
+from veil_lab.cli.evaluate.descriptors import add_descriptors, all_books, extraction_options, usable
+from veil_lab.studies.matching.equal_numbers import with_equal_numbers
+from veil_lab.studies.matching.retrieval_recall import (
+    RETRIEVED,
+    RecallRow,
+    overlapping,
+    recall_rows,
+    released_alike,
+    released_in_words,
+)
+
+SIFT: Extractor = "sift"
+SENT = 1000  # features of an image in subspaces, at most
+EXAMPLES = """\
+  veil evaluate retrieval strecha/fountain-P11 fox --strangers photos/bsds500 --decoys pool.npz
+  veil evaluate retrieval lund_door --json recall.json
+  veil evaluate retrieval strecha/fountain-P11 fox --descriptor sift aliked xfeat --decoys-from photos/
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate retrieval` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "retrieval",
+        "similar images from subspaces and words, beside raw descriptors",
+        "Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that\n"
+        "look most like it: by the words of raw descriptors, by the hardened subspaces of the same features, and by what\n"
+        "`veil map` matches of these by tracks. Right are photographs of its scene whose raw features match. --descriptor: by\n"
+        "raw descriptors, subspaces, and words of an epsilon, with equal numbers of features; right are then photographs that\n"
+        "match by any of the descriptors.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
+    parser.add_argument("--strangers", type=Path, nargs="+", default=[], metavar="FOLDER", help="photographs of other places")
+    parser.add_argument(
+        "--most-strangers",
+        type=at_least(1),
+        metavar="N",
+        help="photographs of each folder of strangers at most, evenly taken (default all)",
+    )
+    add_descriptors(parser, "compare these (default: SIFT alone)")
+    parser.add_argument(
+        "--epsilon", type=float, default=4.0, metavar="E", help="epsilon of a feature in words (default %(default)g)"
+    )
+    parser.add_argument(
+        "--max-features", type=at_least(100), default=2000, help="features per image at most (default %(default)s)"
+    )
+    parser.add_argument("--study", default="retrieval", help="name that seeds all random draws (default %(default)s)")
+    parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching (default 2)")
+    keep_old_name(parser, "--workers", "--threads")
+    add_json(parser)
+    parser.set_defaults(run=_retrieval)
+
+
+def _retrieval(arguments: argparse.Namespace) -> int:
+    quiet_colmap()
+    called = [path.resolve().name for path in arguments.scenes]
+    if len(set(called)) < len(called):
+        raise InputError("two scenes have one name; rename one of the folders")
+    paths = {scene: _pictures(path) for scene, path in zip(called, arguments.scenes, strict=True)}
+    strangers = [path for folder in arguments.strangers for path in _some(find_pictures(folder), arguments.most_strangers)]
+    pictures = {f"{scene}/{path.name}": path for scene, found in paths.items() for path in found}
+    pictures |= {f"/{path.parent.name}/{path.name}": path for path in strangers}
+    named = usable(arguments.descriptor or [SIFT])
+    books = all_books(arguments, named.networks)
+    found: dict[str, dict[str, Features]] = {}
+    for name, network in named.networks.items():
+        found[name] = _features(arguments, name, network, pictures)
+    if arguments.descriptor:
+        found = with_equal_numbers(found)
+        for kind, images in found.items():
+            books[kind].require_others(item.image_digest for item in images.values())
+    found = {kind: {image: item for image, item in images.items() if len(item)} for kind, images in found.items()}
+    scenes = {scene: sorted(image for image in next(iter(found.values())) if image.startswith(f"{scene}/")) for scene in paths}
+    pairs = _overlapping(found, scenes)
+    rows: list[RecallRow] = []
+    for kind, images in found.items():
+        rows += _rows(arguments, kind, images, books[kind], scenes, pairs)
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows], "left_out": named.as_json()})
+    say_table(arguments, recall_table(rows, named.left_out))
+    return 0
+
+
+def _features(
+    arguments: argparse.Namespace, name: Extractor, network: Any, pictures: Mapping[str, Path]
+) -> dict[str, Features]:
+    """Features of one descriptor, by name of the image."""
+    options = extraction_options(name, arguments.max_features)
+    return {
+        image: extract(read_picture(path), name, options, network)
+        for image, path in progress(list(pictures.items()), f"{name}: extracting")
+    }
+
+
+def _overlapping(found: Mapping[str, Mapping[str, Features]], scenes: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
+    """Pairs of images of one scene whose raw features match by any descriptor."""
+    pairs: set[frozenset[str]] = set()
+    for name, images in found.items():
+        for scene, own in scenes.items():
+            with Bar(f"{scene}: matching raw features of {name}") as bar:
+                pairs |= overlapping({image: images[image] for image in own}, bar)
+    return pairs
+
+
+def _rows(
+    arguments: argparse.Namespace,
+    name: str,
+    images: Mapping[str, Features],
+    books: DescriptorBooks,
+    scenes: Mapping[str, list[str]],
+    pairs: set[frozenset[str]],
+) -> list[RecallRow]:
+    """Rows of one descriptor: raw and subspaces, and with --descriptor words, else tracks."""
+    study, book = arguments.study, books.codebook
+    several = arguments.descriptor is not None
+    decoys = books.for_images_of(min(SENT, max(map(len, images.values())))).decoys if several else books.decoys
+    with Bar(f"{name}: privatizing") as bar:
+        forms = released_alike(images, codebook=book, decoys=decoys, randomness=seeded(study), progress=bar)
+    if several:
+        with Bar(f"{name}: words") as bar:
+            forms["words"] = released_in_words(
+                images, dictionary=book, epsilon=arguments.epsilon, randomness=seeded(study), progress=bar
+            )
+    with Bar(f"{name}: finding similar images") as bar:
+        similar = partial(similarities, book=book, threads=arguments.threads, progress=bar)
+        rows = recall_rows(forms, scenes, pairs, similar, name)
+    if not several:
+        by_matches = partial(similarities_by_matches, steps=Bar, codebook=book, workers=arguments.threads)
+        rows += recall_rows({"tracks": forms["subspaces"]}, scenes, pairs, by_matches, name)
+    return rows
+
+
+def _pictures(scene: Path) -> list[Path]:
+    """The photographs of a scene. Raises InputError if there are fewer than two."""
+    found = find_pictures(scene / "images" if (scene / "images").is_dir() else scene)
+    if len(found) < 2:
+        raise InputError(f"{scene} holds {len(found)} photographs; retrieval needs two or more")
+    return found
+
+
+def _some(paths: list[Path], most: int | None) -> list[Path]:
+    return paths[:: -(-len(paths) // most)] if most else paths
+
+
+def recall_table(rows: Sequence[RecallRow], left_out: Mapping[str, str]) -> Table:
+    """The table of the command: recall among the k most similar images, empty without queries.
+
+    `left_out` says of descriptors why they were not measured.
+    """
+    labels = ("descriptor", "scene", "form")
+    return Table(
+        columns=[*names(*labels), *numbers("images", "queries", *(f"recall at {count}, %" for count in RETRIEVED))],
+        rows=[
+            *(
+                (
+                    row.descriptor,
+                    row.scene or "all",
+                    row.form,
+                    f"{row.images:,}",
+                    f"{row.queries:,}",
+                    *(percent(row.recall.get(count)) for count in RETRIEVED),
+                )
+                for row in rows
+            ),
+            *(Remark(labels=(name, "", ""), text=f"not measured: {why}") for name, why in left_out.items()),
+        ],
+        labels=3,
+    )

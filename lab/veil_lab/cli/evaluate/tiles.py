@@ -1,0 +1,240 @@
+"""`veil evaluate tiles`: held-out photographs from tiles of several sizes, beside the whole raw map."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    explain,
+    keep_old_name,
+    picture,
+    progress,
+    quiet_colmap,
+    report,
+    say,
+    say_table,
+    write_json,
+)
+from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.randomness import Secret, memoized
+from veil.report.tables import Name, Number, Table, fixed, numbers
+from veil.tiles.tile_format import BITS
+from veil.trials.form_answers import FormSetup
+from veil_lab.cli.evaluate.queries import extracted_features, other_places, reference_place, stranger_features
+from veil_lab.cli.evaluate.scene_arguments import add_extraction, add_same_place
+from veil_lab.files.scenes import ReferenceScene, read_scene
+from veil_lab.report.tiles import ALLOWED_RATIO, NEEDED_SHARE, draw_tiles
+from veil_lab.studies.localization.against_raw import AgainstRaw
+from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
+from veil_lab.studies.localization.tile_forms import FORMS, FormRow, FormTrial, form_rows, form_trials
+from veil_lab.studies.localization.tile_localization import (
+    TileRow,
+    TileSetting,
+    TileTrial,
+    false_queries,
+    raw_trials,
+    tile_rows,
+    tile_trials,
+)
+
+EXAMPLES = """\
+  veil evaluate tiles lund_door strecha/castle-P19 --json tiles.json --figure tiles.png
+  veil evaluate tiles fox --bytes 65536 --bits 4 --strangers photos/ --false 100
+  veil evaluate tiles lund_door --bytes 131072 --forms subspaces words
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate tiles` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "tiles",
+        "held-out queries from private tiles, beside the whole raw map",
+        "Hold out photographs of each scene in turn, map the others, cut the maps into tiles of several sizes, and localize\n"
+        "the held-out photographs in tiles that sketches choose; also on the whole map, from raw features, and sent to a\n"
+        "server in subspaces, lines and words. Photographs of the other scenes, of a folder of strangers, and noise must be\n"
+        "refused. A minute or two a scene and four settings.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
+    parser.add_argument(
+        "--bytes",
+        type=at_least(1000),
+        nargs="+",
+        default=[65536, 131072, 262144],
+        help="bytes of a tile, to try (default 65536 131072 262144)",
+    )
+    parser.add_argument(
+        "--pca-axes", type=at_least(2), nargs="+", default=[64], help="axes of the descriptors' PCA, to try (default 64)"
+    )
+    keep_old_name(parser, "--axes", "--pca-axes")
+    parser.add_argument(
+        "--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="bits along each axis, to try (default 8 4)"
+    )
+    parser.add_argument(
+        "--asked", type=at_least(1), nargs="+", default=[4], help="tiles that every localization asks for, to try (default 4)"
+    )
+    parser.add_argument(
+        "--word-count",
+        type=at_least(2),
+        nargs="+",
+        default=[None],
+        help="words of the sketches, to try (default: 64 a tile, 1024 to 4096)",
+    )
+    keep_old_name(parser, "--words", "--word-count")
+    parser.add_argument(
+        "--forms",
+        choices=FORMS,
+        nargs="*",
+        default=list(FORMS),
+        help="forms in which the same photographs are sent to a server (default: all; none: --forms alone)",
+    )
+    parser.add_argument(
+        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
+    )
+    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
+    parser.add_argument(
+        "--false", type=at_least(0), default=12, metavar="N", help="photographs of elsewhere for each map (default %(default)s)"
+    )
+    parser.add_argument(
+        "--noise", type=at_least(0), default=3, help="noise queries of either kind for each map (default %(default)s)"
+    )
+    add_same_place(parser)
+    add_extraction(parser)
+    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracy against bytes (.png or .svg)")
+    add_json(parser)
+    parser.set_defaults(run=_tiles)
+
+
+def _tiles(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    settings = [
+        TileSetting(tile_bytes=size, axes=axes, bits=bits, asked=asked, words=words)
+        for words, axes, bits, asked, size in product(
+            arguments.word_count, arguments.pca_axes, arguments.bits, arguments.asked, arguments.bytes
+        )
+    ]
+    for setting in settings:
+        _ = setting.cut  # what cannot be is told before the work begins
+    scenes = [read_scene(folder) for folder in arguments.scenes]
+    others = other_places(scenes, arguments.same_place)
+    features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
+    strangers = stranger_features(arguments, most=max(arguments.false * arguments.folds, 1))
+    trials: list[TileTrial] = []
+    sent: list[FormTrial] = []
+    # A secret of its own: photographs are released in several forms, which a client must never do.
+    setup = FormSetup(codebook=bundled_codebook(), decoys=bundled_decoys(), randomness=memoized(Secret.generate()))
+    for scene in scenes:
+        folds = _folds(scene, features[scene.name], arguments)
+        foreign = {f"{name}/{photo}": item for name in others[scene.name] for photo, item in features[name].items()}
+        false = false_queries(folds, strangers | foreign, most=arguments.false, noise=arguments.noise)
+        jobs = [(fold, own, setting) for fold, own in zip(folds, false, strict=True) for setting in settings]
+        for fold in progress(folds, f"{scene.name}: on the whole map"):
+            trials += raw_trials(fold)
+            sent += form_trials(fold, arguments.forms, setup)
+        for fold, own, setting in progress(jobs, f"{scene.name}: localizing"):
+            trials += tile_trials(fold, setting, own)
+        if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
+            write_json(arguments.json, _record(tile_rows(trials), form_rows(sent, trials)))
+    rows, forms = tile_rows(trials), form_rows(sent, trials)
+    write_json(arguments.json, _record(rows, forms))
+    say_table(arguments, tile_table(rows))
+    explain(arguments, enough(rows))
+    if forms:
+        say(arguments, "")
+        say_table(arguments, form_table(rows, forms))
+    if arguments.figure:
+        draw_tiles(arguments.figure, rows, forms)
+        report(arguments, arguments.figure, "the figure")
+    return 0
+
+
+def _record(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> dict:
+    """The JSON record of the command."""
+    return {"rows": [row.as_json() for row in rows], "forms": [row.as_json() for row in forms]}
+
+
+def _folds(scene: ReferenceScene, features: dict, arguments: argparse.Namespace) -> list[Fold]:
+    """The maps of one scene that together hold out each photograph once."""
+    protocol = QueryProtocol(folds=arguments.folds)
+    with tempfile.TemporaryDirectory(prefix="veil-tiles-") as workdir, Bar(f"{scene.name}: mapping") as bar:
+        return fold_maps(reference_place(scene, features), protocol, workdir=Path(workdir), progress=bar)
+
+
+def tile_table(rows: Sequence[TileRow]) -> Table:
+    """The table of settings: what each costs, and what it localizes beside the whole raw map."""
+    setting = "tile, bytes", "axes", "bits", "asked", "words"
+    cost = "tiles", "manifest, kB", "fetched, kB", "localized", "error to raw's", "false poses", "seconds"
+    return Table(
+        columns=[Number("#"), Name("scene"), *numbers(*setting, *cost)],
+        rows=[
+            (
+                str(number),
+                row.scene,
+                *map(str, (row.setting.tile_bytes, row.setting.axes, row.setting.bits, row.setting.asked)),
+                str(row.setting.words or "usual"),
+                fixed(row.tiles, 1),
+                fixed(row.manifest_bytes / 1000, 0),
+                fixed(row.fetched_bytes / 1000, 0),
+                *_found(row.beside),
+                f"{row.false_poses}/{row.false_queries}",
+                fixed(row.seconds, 2),
+            )
+            for number, row in enumerate(rows, start=1)
+        ],
+        labels=2,
+    )
+
+
+def enough(rows: Sequence[TileRow]) -> str:
+    """Which setting reaches what is needed in all scenes together with the fewest bytes, as a sentence."""
+    last = rows[-1].scene
+    some = [row for row in rows if row.scene == last and is_enough(row.beside) and row.false_poses == 0]
+    needed = f"{100 * NEEDED_SHARE:g} % with at most {ALLOWED_RATIO:g} times the error and no false pose"
+    if not some:
+        return f"no setting localizes {needed}"
+    best = min(some, key=lambda row: row.fetched_bytes)
+    return (
+        f"the fewest bytes that localize {needed}: {best.fetched_bytes / 1000:.0f} kB, tiles of {best.setting.tile_bytes} "
+        f"bytes with {best.setting.axes} axes of {best.setting.bits} bits"
+    )
+
+
+def form_table(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> Table:
+    """The same photographs in the forms that are sent to a server, and in tiles from two servers."""
+    cells: list[tuple[str, ...]] = []
+    for scene in dict.fromkeys(form.scene for form in forms):
+        for form in (item for item in forms if item.scene == scene):
+            size, seconds = fixed(form.upload_bytes / 1000, 1), (fixed(form.device_seconds, 2), fixed(form.server_seconds, 2))
+            cells.append((scene, form.form, size, "", *_found(form.beside), *seconds))
+        for row in (item for item in rows if item.scene == scene):
+            setting = row.setting
+            name = f"tiles {setting.tile_bytes >> 10} KiB, {setting.bits} bits, {setting.asked} asked"
+            sizes = fixed(row.up_bytes / 1000, 3), fixed(row.down_bytes / 1000, 0)
+            cells.append((scene, name, *sizes, *_found(row.beside), fixed(row.seconds, 2), ""))
+    heads = "up, kB", "down, kB (else a pose)", "localized", "error to raw's", "device, s", "server, s"
+    return Table(
+        columns=[Name("scene", least=9), Name("what was asked", least=28), *numbers(*heads)],
+        rows=cells,
+        labels=2,
+    )
+
+
+def _found(beside: AgainstRaw) -> tuple[str, str]:
+    """How many photographs were localized beside the raw map's, and the ratio of errors."""
+    return f"{beside.localized}/{beside.raw_localized}", fixed(beside.error_ratio, 3)
+
+
+def is_enough(beside: AgainstRaw) -> bool:
+    """Whether answers are as many and as exact as needed beside the raw map's."""
+    return beside.localized >= NEEDED_SHARE * beside.raw_localized and (beside.error_ratio or 99.0) <= ALLOWED_RATIO

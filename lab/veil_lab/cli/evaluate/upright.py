@@ -1,0 +1,250 @@
+"""`veil evaluate upright`: queries in words with keypoints and gravity, at small epsilons of the image."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.cli.common import (
+    Bar,
+    add_command,
+    add_json,
+    at_least,
+    keep_old_name,
+    progress,
+    quiet_colmap,
+    say_table,
+    write_json,
+)
+from veil.features import Features
+from veil.report.tables import Name, Number, Table, fixed, interval, numbers
+from veil.statistics import clopper_pearson
+from veil.threads import single_blas
+from veil_lab.cli.evaluate.queries import extracted_features, reference_place, stranger_features
+from veil_lab.cli.evaluate.scene_arguments import add_extraction
+from veil_lab.files.scenes import ReferenceScene, read_scene
+from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
+from veil_lab.studies.localization.upright_localization import (
+    UprightRow,
+    UprightSetting,
+    UprightTrial,
+    run_upright,
+    upright_row,
+)
+
+EXAMPLES = """\
+  veil evaluate upright strecha/fountain-P11 strecha/castle-P19 --json upright.json
+  veil evaluate upright lund_door --strangers photos/bsds500 --mirrored --only-false --operating-points 1000,5,2
+  veil evaluate upright strecha/fountain-P11 --operating-points 1000,3,2 --nearest 3
+"""
+
+
+def register(protocols: Any) -> None:
+    """Add `veil evaluate upright` to the subparsers `protocols`."""
+    parser = add_command(
+        protocols,
+        "upright",
+        "words with positions and gravity, at small epsilons of the image",
+        "Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones from\n"
+        "words, keypoint positions and a gravity that is off by some tenths of a degree; ask about strangers and mirrored\n"
+        "photographs, too, which must be refused. Strangers are spread over the scenes. A query takes one thread, and\n"
+        "some three seconds for each operating point.",
+        EXAMPLES,
+    )
+    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
+    parser.add_argument(
+        "--operating-points",
+        type=_point,
+        nargs="+",
+        default=[(1000, 5.0, 2), (1000, 4.0, 2), (1000, 3.0, 2)],
+        metavar="N,EPS,M",
+        help="features sent, epsilon of each, and words of each (default 1000,5,2 1000,4,2 1000,3,2)",
+    )
+    keep_old_name(parser, "--points", "--operating-points")
+    parser.add_argument(
+        "--word-count",
+        type=at_least(2),
+        default=4096,
+        metavar="K",
+        help="number of words in the dictionary (default %(default)s)",
+    )
+    keep_old_name(parser, "--words", "--word-count")
+    parser.add_argument(
+        "--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation of gravity (default 0.5)"
+    )
+    parser.add_argument(
+        "--nearest", type=at_least(0), default=0, metavar="N", help="images of the map that are known to be near (default 0)"
+    )
+    keep_old_name(parser, "--near", "--nearest")
+    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
+    parser.add_argument(
+        "--most-strangers", type=at_least(1), default=400, help="strangers at most, evenly taken (default %(default)s)"
+    )
+    parser.add_argument("--mirrored", action="store_true", help="ask mirrored photographs of each scene")
+    parser.add_argument("--only-false", action="store_true", help="ask nothing but strangers and mirrored photographs")
+    parser.add_argument(
+        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
+    )
+    add_extraction(parser)
+    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
+    add_json(parser)
+    parser.set_defaults(run=_upright)
+
+
+def _point(text: str) -> tuple[int, float, int]:
+    """The features, epsilon and m that an argument names."""
+    try:
+        features, epsilon, m = text.split(",")
+        return int(features), float(epsilon), int(m)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be N,EPSILON,M as 1000,4,2, got {text!r}") from None
+
+
+def _upright(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    settings = [
+        UprightSetting(
+            features=features,
+            epsilon=epsilon,
+            m=m,
+            words=arguments.word_count,
+            gravity_sigma_deg=arguments.gravity_noise,
+            near=arguments.nearest,
+        )
+        for features, epsilon, m in arguments.operating_points
+    ]
+    scenes = [read_scene(folder) for folder in arguments.scenes]
+    strangers = list(stranger_features(arguments, most=arguments.most_strangers).items())
+    metric = {scene.name: scene.metric for scene in scenes}
+    extent = {scene.name: extent_of(scene) for scene in scenes}
+    trials: list[UprightTrial] = []
+    rows: list[UprightRow] = []
+    for index, scene in enumerate(scenes):
+        own = dict(strangers[index :: len(scenes)])
+        found = list(_trials(scene, settings, own, arguments))
+        trials += found
+        rows += _rows(found, settings, scene.name, metric, extent)
+        say_table(arguments, upright_table(rows[-len(settings) :]))
+        if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
+            write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    if len(scenes) > 1:
+        rows += _rows(trials, settings, "all", metric, extent)
+        say_table(arguments, upright_table(rows[-len(settings) :]))
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    return 0
+
+
+def _rows(
+    trials: Sequence[UprightTrial],
+    settings: Sequence[UprightSetting],
+    scene: str,
+    metric: Mapping[str, bool],
+    extent: Mapping[str, float],
+) -> list[UprightRow]:
+    """A row for each setting that was asked."""
+    own = [[trial for trial in trials if trial.setting == setting] for setting in settings]
+    return [upright_row(group, scene, metric, extent) for group in own if group]
+
+
+def _trials(
+    scene: ReferenceScene, settings: Sequence[UprightSetting], strangers: dict[str, Features], arguments: argparse.Namespace
+) -> Iterator[UprightTrial]:
+    """Trials of one scene, its maps in several processes."""
+    folds = scene_folds(scene, arguments)
+    names = list(strangers)
+    jobs = [
+        Job(
+            fold=fold,
+            settings=settings,
+            strangers={name: strangers[name] for name in names[index :: len(folds)]},
+            true=not arguments.only_false,
+            mirrored=arguments.mirrored,
+        )
+        for index, fold in enumerate(folds)
+    ]
+    for found in run_jobs(jobs, workers=arguments.workers, title=f"{scene.name}: localizing"):
+        yield from found
+
+
+def scene_folds(scene: ReferenceScene, arguments: argparse.Namespace) -> list[Fold]:
+    """Maps of a scene with photographs held out; `arguments` have `folds`, `workers`, `max_features` and `first_octave`."""
+    protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
+    place = reference_place(scene, extracted_features(scene, arguments))
+    with tempfile.TemporaryDirectory(prefix="veil-upright-") as workdir, Bar(f"{scene.name}: mapping") as bar:
+        return fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Job:
+    """What one map is asked: its held-out photographs (`true`), strangers, and mirrored photographs."""
+
+    fold: Fold
+    settings: Sequence[UprightSetting]
+    strangers: Mapping[str, Features] = field(default_factory=dict)
+    true: bool = True
+    mirrored: bool = False
+
+    def run(self) -> list[UprightTrial]:
+        """The trials."""
+        with single_blas():
+            return list(run_upright(self.fold, self.settings, self.strangers, mirrored=self.mirrored, true=self.true))
+
+
+def run_jobs(jobs: Sequence[Job], *, workers: int, title: str) -> Iterator[list[UprightTrial]]:
+    """The trials of each job in turn, in several processes if there are several workers."""
+    if workers == 1:
+        yield from (job.run() for job in progress(jobs, title))
+        return
+    # COLMAP's own threads forbid forking.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
+        yield from progress(pool.map(Job.run, jobs), title, total=len(jobs))
+
+
+def extent_of(scene: ReferenceScene) -> float:
+    """Length of the diagonal of the box around the reference cameras, in units of the reference."""
+    centers = np.array([pose.center for pose in scene.cam_from_world.values()])
+    return float(np.linalg.norm(np.ptp(centers, axis=0)))
+
+
+def upright_table(rows: Sequence[UprightRow]) -> Table:
+    """The table of one scene, or of all: true queries, then false ones, where there are any."""
+    sent = "features", "epsilon", "m", "epsilon of image", "gravity, deg", "near"
+    true = "right", "95 % interval", "accepted", "turned by more than 5 deg"
+    false = "false accepted", "least false log10 NFA", "median, s", "most, s"
+    return Table(
+        columns=[Number("#"), Name("scene"), *numbers(*sent, *true, *false)],
+        rows=[(str(number), *_cells(row)) for number, row in enumerate(rows, start=1)],
+        labels=2,
+    )
+
+
+def _cells(row: UprightRow) -> tuple[str, ...]:
+    """The cells of a row; what was not asked is empty."""
+    setting = row.setting
+    true: tuple[str, ...] = ("",) * 4
+    if row.queries:
+        low, high = clopper_pearson(row.right, row.queries, confidence=0.95)
+        true = f"{row.right} of {row.queries}", interval(low, high, 0), str(row.accepted), str(row.astray)
+    return (
+        row.scene,
+        str(setting.features),
+        f"{setting.epsilon:g}",
+        str(setting.m),
+        fixed(setting.epsilon_image, 0),
+        f"{setting.gravity_sigma_deg:g}",
+        str(setting.near or ""),
+        *true,
+        f"{row.false_accepts} of {row.false_queries}" if row.false_queries else "",
+        fixed(row.least_false_log10_nfa, 1),
+        fixed(row.median_seconds, 1),
+        fixed(row.most_seconds, 1),
+    )

@@ -1,0 +1,136 @@
+"""`veil lab train attacks`: networks for attacks on hardened subspaces, from the attacker's own photographs."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.errors import InputError
+from veil.extraction.sift import SiftOptions, extract_sift
+from veil.features import Features
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.features import holds_features, read_features
+from veil.files.learned_models import write_learned_model
+from veil.files.pictures import named_pictures, read_picture
+from veil_lab.files.training_states import read_training_state, write_training_state
+from veil_lab.training.altered import ALTERATIONS, altered_copies
+from veil_lab.training.density_training import DensityTraining, TrainingState
+from veil_lab.training.learning import train_learned_model
+from veil_lab.training.pair_training import PairTraining
+
+EXAMPLES = """\
+  veil lab train attacks photos/ -o model.npz                          some fifteen minutes on one core
+  veil lab train attacks features.h5 -o model.npz --codebook mine.npz  for releases that name a codebook of your own
+  veil lab train attacks aliked.h5 -o model.npz                        ALIKED's features, for its bundled codebook
+  veil lab train attacks photos/ -o model.npz --resume                 go on after an interruption
+"""
+# Steps between two states on disk.
+KEPT_EVERY = 250
+
+
+def register(actions: Any) -> None:
+    """Add `veil lab train attacks` to the subparsers `actions`."""
+    train = add_command(
+        actions,
+        "attacks",
+        "photographs -> networks of the attacks `modes` and `context`",
+        "Train the networks of the attacks `modes` and `context` on hardened subspaces, from photographs that the attacker\n"
+        "has: what descriptors are likely, and how far apart two features lie. An audit uses the bundled ones for the bundled\n"
+        "codebook; train your own for another codebook, or to attack with photographs like yours. Runs in NumPy.",
+        EXAMPLES,
+    )
+    train.add_argument("photos", type=Path, nargs="+", metavar="PATH", help="photographs, folders of these, or features.h5")
+    train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
+    train.add_argument("--codebook", type=Path, metavar="FILE", help="codebook that releases name (default: the bundled one)")
+    train.add_argument(
+        "--steps", type=at_least(1), default=DensityTraining().steps, help="training steps of the density (default %(default)s)"
+    )
+    train.add_argument(
+        "--pair-steps",
+        type=at_least(1),
+        default=PairTraining().steps,
+        help="training steps of the neighbors' network (default %(default)s)",
+    )
+    train.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
+    train.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")
+    train.add_argument(
+        "--max-features", type=at_least(10), default=2000, help="features of a photograph at most (default %(default)s)"
+    )
+    train.add_argument(
+        "--copies",
+        type=int,
+        default=0,
+        choices=range(len(ALTERATIONS) + 1),
+        help="learn from so many altered copies of each photograph too: mirrored, smaller, larger (default %(default)s)",
+    )
+    train.add_argument("--source", default="", help="where the photographs come from; stored with the networks")
+    train.add_argument("--seed", type=at_least(0), default=0, help="seed of the training (default %(default)s)")
+    train.add_argument("--resume", action="store_true", help="go on from what an interrupted run left beside --output")
+    add_json(train)
+    train.set_defaults(run=_train)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    """Run the command; exit code 0."""
+    quiet_colmap()
+    photographs = _read(arguments)
+    kind = photographs[0].space.descriptor
+    book = read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(kind)
+    options = DensityTraining(steps=arguments.steps, seed=arguments.seed)
+    kept = arguments.output.with_name(f"{arguments.output.name}.part")
+    state = read_training_state(kept, options) if arguments.resume else None
+
+    def keep(found: TrainingState) -> None:
+        if found.step % KEPT_EVERY == 0:
+            write_training_state(kept, options, found)
+
+    with Bar("training the density") as density, Bar("training neighbors") as neighbors:
+        model = train_learned_model(
+            photographs,
+            book,
+            source=arguments.source or f"{len(photographs)} photographs",
+            options=options,
+            pair_options=PairTraining(steps=arguments.pair_steps, seed=arguments.seed),
+            state=state,
+            keep=keep,
+            on_density=density,
+            on_pairs=neighbors,
+        )
+    training = model.training
+    write_learned_model(arguments.output, model)
+    kept.unlink(missing_ok=True)
+    write_json(
+        arguments.json,
+        {
+            "photographs": len(training.image_digests),
+            "features": training.descriptors,
+            "steps": training.steps,
+            "pair_steps": training.pair_steps,
+        },
+    )
+    report(arguments, arguments.output, "the networks")
+    return 0
+
+
+def _read(arguments: argparse.Namespace) -> list[Features]:
+    """Features of every N-th photograph, in the order of their names, and of its altered copies."""
+    files = [path for path in arguments.photos if holds_features(path)]
+    found = [item for file in files for _, item in read_features(file)]
+    folders = [path for path in arguments.photos if path not in files]
+    options = SiftOptions(max_features=arguments.max_features)
+    chosen = list(named_pictures(folders))[arguments.skip :: arguments.every] if folders else []
+    for _, path in progress(chosen, "extracting"):
+        try:
+            shown = read_picture(path)
+            found.append(extract_sift(shown, options))
+        except InputError:  # a blank one teaches nothing
+            continue
+        for copy in altered_copies(shown, arguments.copies):
+            with suppress(InputError):
+                found.append(extract_sift(copy, options))
+    if not found:
+        raise InputError("no features were found in these photographs; give others")
+    return found

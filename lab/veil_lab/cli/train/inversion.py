@@ -1,0 +1,270 @@
+"""`veil lab train inversion`: train networks that turn a server's view into pictures."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
+from veil.codebooks.codebook import Codebook
+from veil.engine import Engine, open_engine
+from veil.errors import InputError, TaskError
+from veil.files.checkpoints import run_key
+from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.pictures import named_pictures, read_rgb
+from veil.inversion.maps import KINDS
+from veil.inversion.weights import Training, Weights
+from veil.threads import cores
+
+if TYPE_CHECKING:
+    from veil_lab.files.workshop import Workshop
+    from veil_lab.training.inversion_training import State, TrainingOptions
+    from veil_lab.training.photos import Example, ServerView
+
+EXAMPLES = """\
+  veil lab train inversion photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0
+  veil lab train inversion photos/ --input subspaces --m 2 4 8 16 -o direct.npz --minutes 60 --steps 20000 --seed 0
+  veil lab train inversion photos/ --input words --m 2 --epsilon 12 -o words.npz --minutes 40 --steps 20000 --seed 0
+  veil lab train inversion photos/ --input raw -o raw.npz --minutes 40 --steps 20000 --seed 0 --resume
+  veil lab train inversion photos/ --input raw --start raw.npz -o better.npz --minutes 90 --steps 40000 --seed 1
+"""
+DIMS = {"raw": [], "subspaces": [2, 4, 8, 16], "words": [2]}
+LOGGED_STEPS = 100
+WORD_EPSILON = 12.0
+
+
+def register(actions: Any) -> None:
+    """Add `veil lab train inversion` to the subparsers `actions`."""
+    train = add_command(
+        actions,
+        "inversion",
+        "photographs -> weights of an inversion network",
+        "Train a network on photographs that you may use for it. Each is varied --variants times (in other light and\n"
+        "size), with few or many features extracted anew, and mirrored at random. The weights carry a hash and the\n"
+        "choices below. An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.",
+        EXAMPLES,
+    )
+    train.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
+    train.add_argument("--input", choices=KINDS, required=True, help="what is known at keypoints")
+    train.add_argument("--m", type=at_least(1), nargs="+", help="of subspaces (default 2 4 8 16), or of words (default 2)")
+    train.add_argument("--epsilon", type=float, default=WORD_EPSILON, help="of words (default %(default)g)")
+    train.add_argument("--codebook", type=Path, metavar="FILE", help="decoys or dictionary (default: the bundled codebook)")
+    train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="weights to write (.npz)")
+    keep_old_name(train, "--out", "--output")
+    train.add_argument("--start", type=Path, metavar="FILE", help="weights to start from (default: random ones)")
+    train.add_argument("--steps", type=at_least(1), required=True, help="at most; the learning rate ends with them")
+    train.add_argument("--minutes", type=float, help="of training at most; the learning rate ends with them")
+    train.add_argument("--seed", type=at_least(0), required=True, help="of variations, weights and order")
+    train.add_argument("--batch", type=at_least(1), default=4, help="pictures a step (default %(default)s)")
+    train.add_argument("--variants", type=at_least(1), default=4, help="of each photograph (default %(default)s)")
+    train.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: a GPU if there is one")
+    train.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help="auto: what is faster here")
+    train.add_argument("--source", default="", help="what the photographs are; kept with the weights")
+    train.add_argument("--license", default="", help="of the photographs; kept with the weights")
+    train.add_argument("--resume", action="store_true", help="go on with an unfinished run of the same options")
+    add_json(train)
+    train.set_defaults(run=_train)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from veil.files.inverters import read_weights, write_weights
+    from veil.inversion.network import torch
+    from veil_lab.files.workshop import Workshop
+    from veil_lab.training.inversion_training import train
+    from veil_lab.training.photos import Ahead, ServerView, Supply
+
+    quiet_colmap()
+    dims = tuple(arguments.m or DIMS[arguments.input])
+    codebook = None if arguments.input == "raw" else _codebook(arguments.codebook)
+    view = ServerView(kind=arguments.input, dims=dims, codebook=codebook, epsilon=arguments.epsilon)
+    options = _options(arguments)
+    photographs = named_pictures(arguments.photos)
+    folder = arguments.output.with_name(arguments.output.name + ".unfinished")
+    start = None if arguments.start is None else read_weights(arguments.start)
+    workshop = Workshop(folder, _key(arguments, photographs, view, start), resume=arguments.resume)
+    with open_engine() as engine, _Log(arguments, workshop) as log:
+        kept = _examples(arguments, photographs, workshop, engine)
+        say(arguments, f"{len(kept)} variations of {len(photographs)} photographs")
+        supply = Supply(
+            load=partial(_stored, workshop, kept), count=len(kept), view=view, batch=arguments.batch, seed=arguments.seed
+        )
+        torch.set_num_threads(cores())  # the work of a step cannot be shared out but inside of its products
+        before = _state(workshop)
+        state = train(
+            arguments.input,
+            # On a GPU a step is soon over, and batches are made by all cores; on these, the network needs them.
+            Ahead(supply, engine, first=0 if before is None else before.step) if options.device == "cuda" else supply,
+            options,
+            state=before,
+            start=start,
+            progress=log.progress,
+            checkpoint=log.checkpoint,
+        )
+    weights = Weights(
+        kind=arguments.input,
+        arrays=state.weights(),
+        training=_provenance(arguments, state, len(photographs), dims, codebook, start),
+    )
+    write_weights(arguments.output, weights)
+    workshop.remove()
+    record = {**weights.header, "sha256": weights.digest, "parameters": sum(a.size for a in weights.arrays.values())}
+    write_json(arguments.json, {**record, "bytes": arguments.output.stat().st_size, "losses": log.means})
+    report(arguments, arguments.output, f"weights after {state.step} steps in {state.seconds / 60:.0f} minutes")
+    return 0
+
+
+def _codebook(path: Path | None) -> Codebook:
+    return bundled_codebook() if path is None else read_codebook(path)
+
+
+def _options(arguments: argparse.Namespace) -> TrainingOptions:
+    from veil.inversion.network import torch
+    from veil_lab.training.inversion_training import TrainingOptions
+
+    device = arguments.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    return TrainingOptions(
+        steps=arguments.steps, minutes=arguments.minutes, seed=arguments.seed, precision=arguments.precision, device=device
+    )
+
+
+def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], view: ServerView, start: Weights | None) -> str:
+    """Digest of everything that changes examples or weights, except limits of time: a resumed run may be given more of it."""
+    choices = (view.kind, view.dims, view.epsilon, arguments.seed, arguments.batch, arguments.variants)
+    digest = ("" if view.codebook is None else view.codebook.digest) + ("" if start is None else start.digest)
+    files = [hashlib.sha256(path.read_bytes()).digest() for _, path in photographs]
+    return run_key([repr(choices).encode(), digest.encode(), *files])
+
+
+def _examples(
+    arguments: argparse.Namespace, photographs: list[tuple[str, Path]], workshop: Workshop, engine: Engine
+) -> list[int]:
+    """Make the examples that are missing, on all cores, and return the numbers of all that have features."""
+    items = [(path, number) for number, (_, path) in enumerate(photographs)]
+    task = partial(_varied, variants=arguments.variants, seed=arguments.seed)
+    try:
+        with Bar("extracting") as bar, engine.scatter(workshop) as shared:
+            kept = sorted(index for _, made in engine.map(task, items, shared=[shared], progress=bar) for index in made)
+    except TaskError as error:
+        raise error.__cause__ or error from None  # it names the photograph
+    if not kept:
+        raise InputError("none of these photographs has features; give others")
+    return kept
+
+
+def _varied(item: tuple[Path, int], workshop: Workshop, *, variants: int, seed: int) -> list[int]:
+    """Make the examples of a photograph that are missing, and return the numbers of all of them: a task of an engine."""
+    from veil_lab.training.photos import varied
+
+    quiet_colmap()
+    (path, number), kept, rgb = item, [], None
+    for variant in range(variants):
+        index = number * variants + variant
+        if workshop.example(index) is None:
+            rgb = read_rgb(path) if rgb is None else rgb
+            try:
+                example = varied(rgb, np.random.default_rng([seed, 0, number, variant]))
+            except InputError:  # a blank photograph
+                continue
+            workshop.save_example(index, example)
+        kept.append(index)
+    return kept
+
+
+def _stored(workshop: Workshop, kept: Sequence[int], place: int) -> Example:
+    """The stored example at this place among those kept. Raises InputError if it was lost."""
+    example = workshop.example(kept[place])
+    if example is None:
+        raise InputError("an example of the unfinished training was lost; start again with --resume")
+    return example
+
+
+def _state(workshop: Workshop) -> State | None:
+    """The state from which a training is resumed; None at its start."""
+    from veil_lab.training.inversion_training import State
+
+    stored = workshop.state()
+    if stored is None:
+        return None
+    arrays, header = stored
+    return State(kind=header["kind"], step=header["step"], seconds=header["seconds"], arrays=arrays)
+
+
+class _Log:
+    """The log of a training: a progress bar, mean losses for machines, and checkpoints with a line for people."""
+
+    def __init__(self, arguments: argparse.Namespace, workshop: Workshop) -> None:
+        self._arguments, self._workshop = arguments, workshop
+        self._bar = Bar("training")
+        self._recent: list[float] = []
+        self.means: list[dict] = []
+
+    def __enter__(self) -> _Log:
+        return self
+
+    def __exit__(self, *rest: object) -> None:
+        self._bar.__exit__(*rest)
+
+    def progress(self, step: int, share: float, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise InputError(f"training diverged at step {step}; train with another seed or --precision float32")
+        self._recent.append(loss)
+        self._bar(round(1000 * share), 1000)
+        if step % LOGGED_STEPS == 0 or share >= 1:
+            self.means.append({"step": step, "loss": float(np.mean(self._recent))})
+            self._recent = []
+
+    def checkpoint(self, state: State) -> None:
+        self._workshop.save_state(state.arrays, {"kind": state.kind, "step": state.step, "seconds": state.seconds})
+        last = f", loss {self.means[-1]['loss']:.4f}" if self.means else ""
+        say(self._arguments, f"{state.step} steps in {state.seconds / 60:.1f} minutes{last}")
+
+
+def _provenance(
+    arguments: argparse.Namespace,
+    state: State,
+    photographs: int,
+    dims: tuple[int, ...],
+    codebook: Codebook | None,
+    start: Weights | None,
+) -> Training:
+    """The record of a training, with the command line that repeats it."""
+    names = ["input", "m", "epsilon", "steps", "minutes", "seed", "batch", "variants"]
+    if arguments.input != "words":
+        names.remove("epsilon")
+    given = [(name, getattr(arguments, name)) for name in names]
+    words = [
+        [f"--{name}", *map(str, value if isinstance(value, list) else [value])] for name, value in given if value is not None
+    ]
+    command = [
+        "veil",
+        "lab",
+        "train",
+        "inversion",
+        "PHOTOS",
+        *(word for part in words for word in part),
+        *([] if start is None else ["--start", arguments.start.name]),
+        "--output",
+        arguments.output.name,
+    ]
+    return Training(
+        photographs=photographs,
+        source=arguments.source,
+        license=arguments.license,
+        command=shlex.join(command),
+        steps=state.step,
+        seconds=round(state.seconds, 1),
+        seed=arguments.seed,
+        dims=dims,
+        codebook="" if codebook is None else codebook.digest,
+        start="" if start is None else start.digest,
+    )

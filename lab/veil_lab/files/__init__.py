@@ -1,0 +1,1 @@
+"""Files that studies and trainings read and write."""

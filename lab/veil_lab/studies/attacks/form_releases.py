@@ -1,0 +1,284 @@
+"""Releases of held-out photographs in each form, for the study of forms: localized in a public map, and attacked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from veil.attacks.attack import Attack
+from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.positions.pair_network import PairNetwork
+from veil.attacks.registry import TIME_SHARES
+from veil.attacks.target import Effort, Knowledge, ReleasedImage
+from veil.attacks.time_budget import TimeBudget
+from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
+from veil.audit.ground_truth import Truth, find_truth
+from veil.audit.run import Examined, examine
+from veil.codebooks.codebook import Codebook
+from veil.codebooks.decoys import in_runs
+from veil.errors import RangeError
+from veil.features import Features
+from veil.forms import Subsets
+from veil.geometry.similarity import pose_error
+from veil.ldp.mechanism import SubsetMechanism
+from veil.localization.by_distance import localize
+from veil.localization.by_words import localize_words
+from veil.localization.judge import Localization, NoPose
+from veil.localization.upright import localize_positions
+from veil.matching.inverted_index import InvertedIndex, index_map
+from veil.mechanisms.profile import hardened
+from veil.mechanisms.public import publish
+from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.randomness import Secure, fresh
+from veil.scene import Scene, mean_down
+from veil.wire import decode, encode
+from veil.wire.message import LineUpload, Message, Upload
+from veil_lab.studies.localization.false_acceptance import LEVEL_DOWN, Fold
+from veil_lab.studies.localization.map_dictionaries import dictionary_of, mapped, most_words
+from veil_lab.studies.localization.upright_localization import tilted
+
+DELTA = 1e-6
+WORDS_SENT, DICTIONARY_SIZE = 1000, 4096
+# Standard deviation of the tilt of the gravity that is sent beside words with positions.
+GRAVITY_SIGMA_DEG = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormSetting:
+    """One form of a photograph.
+
+    `name` is its name in tables. `descriptors` says what takes their place: "raw" ones (nothing is protected), "subspaces" of
+    the hardened profile, or "words". `selection` says which features leave in subspaces, `epsilon` is that of each feature in
+    words, of which `WORDS_SENT` leave; 0 means positions alone, which are localized near two known images. `lines` hides
+    positions. Raises RangeError for words without an epsilon.
+    """
+
+    name: str
+    descriptors: Literal["raw", "subspaces", "words"]
+    selection: Selection = EVERYTHING
+    epsilon: float | None = None
+    lines: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.descriptors == "words") != (self.epsilon is not None):
+            raise RangeError(f"{self.name}: words need an epsilon, and nothing else has one; got {self.epsilon!r}")
+
+
+FORMS = (
+    FormSetting(name="raw", descriptors="raw"),
+    FormSetting(name="subspaces of all features", descriptors="subspaces"),
+    FormSetting(name="subspaces", descriptors="subspaces", selection=Selection()),
+    FormSetting(name="subspaces, lines", descriptors="subspaces", selection=Selection(), lines=True),
+    FormSetting(name="words, epsilon 5", descriptors="words", epsilon=5.0),
+    FormSetting(name="words, epsilon 4", descriptors="words", epsilon=4.0),
+    FormSetting(name="words, epsilon 3", descriptors="words", epsilon=3.0),
+    FormSetting(name="positions alone", descriptors="words", epsilon=0.0),
+    FormSetting(name="words, epsilon 10, lines", descriptors="words", epsilon=10.0, lines=True),
+)
+"""Forms of the table in docs/choose.md."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormOptions:
+    """Options of the study.
+
+    `photographs` of each scene are attacked, evenly spread over those held out (None: all), with `others` uploads beside each
+    in the second run. `features` of each photograph are attacked, for `seconds` of processor time a photograph and run.
+    `seed` draws them.
+    """
+
+    photographs: int | None = 2
+    others: int = 4
+    features: int = 200
+    seconds: float = 60.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.others, self.features) < 1 or (self.photographs is not None and self.photographs < 1):
+            raise RangeError("photographs, others and features must be at least 1")
+        if not self.seconds > 0:
+            raise RangeError(f"seconds must be positive, got {self.seconds!r}")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FormPools:
+    """Codebooks of a study: `codebook` with the PCA, the client's secret pool `decoys`, and the attacker's `database`.
+
+    Pool and database are disjoint. `learned` and `pairs` are networks of the attacker, None for attacks without.
+    """
+
+    codebook: Codebook
+    decoys: Codebook
+    database: Codebook
+    learned: LearnedModel | None = None
+    pairs: PairNetwork | None = None
+
+    @staticmethod
+    def split(codebook: Codebook, pool: Codebook) -> FormPools:
+        """Pools from one of real descriptors: the client's decoys are its first half, the attacker has the second."""
+        half = len(pool) // 2
+        return FormPools(
+            codebook=codebook,
+            decoys=replace(pool, stored=pool.stored[:half], slices=max(1, pool.slices // 2)),
+            database=replace(pool, stored=pool.stored[half:], slices=1),
+        )
+
+
+@dataclass(eq=False, kw_only=True)
+class FormScene:
+    """A map with held-out photographs, and their releases in each form, each made once."""
+
+    fold: Fold
+    pools: FormPools
+    options: FormOptions
+    metric: bool
+
+    def __post_init__(self) -> None:
+        down = mean_down(dict(self.fold.place.down), self.fold.scene.images)
+        self.scene: Scene = replace(self.fold.scene, measured_down=down)
+        self._released: dict[tuple[str, str], tuple[Message, int]] = {}
+        self._secret: Secure = fresh()
+
+    @property
+    def victims(self) -> list[str]:
+        """The held-out photographs that are attacked, evenly spread."""
+        names = list(self.fold.held_out)
+        count = min(self.options.photographs or len(names), len(names))
+        return [names[place] for place in np.unique(np.linspace(0, len(names) - 1, count).round().astype(int))]
+
+    @cached_property
+    def dictionary(self) -> Codebook:
+        """Dictionary of the mapped photographs' descriptors, which are public."""
+        photographs = mapped(self.fold)
+        size = min(DICTIONARY_SIZE, most_words(photographs))
+        return dictionary_of(photographs, size, source=f"the map of {self.fold.place.name}")
+
+    @cached_property
+    def neighbor_words(self) -> NeighborModel:
+        """Words that lie side by side in the mapped photographs, which are public."""
+        photographs = [
+            Photograph(
+                keypoints=features.keypoints.astype(np.float64), words=self.dictionary.nearest(publish(features).vectors)
+            )
+            for features in mapped(self.fold)
+        ]
+        return learn_neighbors(photographs, self.dictionary, seed=self.options.seed)
+
+    @cached_property
+    def index(self) -> InvertedIndex:
+        """The map's index for the dictionary."""
+        return index_map(self.scene, self.dictionary)
+
+    def public(self, setting: FormSetting) -> Codebook:
+        """The codebook that a form names: the dictionary of words, or the one with the PCA of subspaces."""
+        return self.dictionary if setting.descriptors == "words" else self.pools.codebook
+
+    def neighbors(self, name: str) -> list[str]:
+        """The photographs nearest to `name`, by the reference, of which the attacker has uploads."""
+        centers = {other: pose.center for other, pose in self.fold.place.cam_from_world.items()}
+        others = sorted(set(centers) - {name}, key=lambda other: float(np.linalg.norm(centers[other] - centers[name])))
+        return others[: self.options.others]
+
+    def scene_neighbors(self, name: str) -> list[str]:
+        """The two mapped photographs nearest to `name`, by the reference."""
+        centers = {other: pose.center for other, pose in self.fold.place.cam_from_world.items() if other in self.scene.images}
+        center = self.fold.place.cam_from_world[name].center
+        return sorted(centers, key=lambda other: float(np.linalg.norm(centers[other] - center)))[:2]
+
+    def released(self, setting: FormSetting, name: str) -> tuple[Message, int]:
+        """The release of a photograph as the server decodes it, and its size in bytes."""
+        key = (setting.name, name)
+        if key not in self._released:
+            made = self._made(setting, self.fold.place.features[name], name)
+            dtype: Literal["float16", "float32"] = "float16" if setting.descriptors == "subspaces" else "float32"
+            data = encode(made, dtype=dtype)
+            self._released[key] = decode(data), len(data)
+        return self._released[key]
+
+    def size(self, setting: FormSetting, name: str) -> tuple[int, int]:
+        """Bytes and features that a photograph sends; of raw features, descriptors and positions."""
+        if setting.descriptors == "raw":
+            features = self.fold.place.features[name]
+            return len(features) * (features.descriptors.itemsize * features.space.dim + 8), len(features)
+        message, size = self.released(setting, name)
+        return size, len(message)
+
+    def _made(self, setting: FormSetting, features: Features, name: str) -> Message:
+        lines = HideInLines(gravity=self.fold.place.down.get(name, LEVEL_DOWN)) if setting.lines else None
+        if setting.epsilon is not None:
+            law = SubsetMechanism(dictionary_size=len(self.dictionary), epsilon=setting.epsilon, m=2)
+            made = privatize_words(
+                features,
+                mechanism=law,
+                dictionary=self.dictionary,
+                randomness=self._secret,
+                lines=lines,
+                features_sent=WORDS_SENT,
+            ).upload
+            down = self.fold.place.down.get(name, LEVEL_DOWN)
+            return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name)) if isinstance(made, Upload) else made
+        profile, selection = hardened(quantized=features.is_quantized), setting.selection
+        return privatize(
+            features,
+            profile=profile,
+            compression=self.pools.codebook.compression,
+            decoys=in_runs(self.pools.decoys, (selection.features or len(features)) * profile.decoy_count),
+            randomness=self._secret,
+            lines=lines,
+            selection=selection,
+        ).upload
+
+    def localized(self, setting: FormSetting, name: str) -> tuple[float, float] | None:
+        """Position error in parts of 0.25 m (or 1 % of the extent) and rotation error in degrees; None if refused."""
+        answer = self._answer(setting, name)
+        if isinstance(answer, NoPose):
+            return None
+        reference = self.fold.place.cam_from_world[name]
+        position, rotation = pose_error(answer.cam_from_world, reference, self.fold.reference_from_map)
+        centers = np.array([pose.center for pose in self.fold.place.cam_from_world.values()])
+        limit = 0.25 if self.metric else 0.01 * float(np.linalg.norm(np.ptp(centers, axis=0)))
+        return position / limit, rotation
+
+    def _answer(self, setting: FormSetting, name: str) -> Localization | NoPose:
+        if setting.descriptors == "raw":
+            features = self.fold.place.features[name]
+            return localize(features.camera, features.keypoints, publish(features), self.scene)
+        message, _ = self.released(setting, name)
+        seen = message.lines if isinstance(message, LineUpload) else message.keypoints
+        if isinstance(message.form, Subsets):
+            gravity = message.gravity if isinstance(message, Upload) else None
+            if setting.epsilon == 0 and isinstance(message, Upload):
+                near = self.scene_neighbors(name)
+                return localize_positions(message.camera, message.keypoints, self.scene, gravity=gravity, near=near)
+            return localize_words(message.camera, seen, message.form, self.scene, self.index, gravity=gravity)
+        return localize(message.camera, seen, message.form, self.scene, codebook=self.pools.codebook)
+
+    def attacked(self, setting: FormSetting, name: str, with_others: bool, attacks: Sequence[Attack]) -> list[Examined]:
+        """Every attack on one photograph's release, with or without the uploads of its neighbors."""
+        message, _ = self.released(setting, name)
+        public = self.public(setting)
+        others = self.neighbors(name) if with_others else []
+        knowledge = Knowledge(
+            codebook=public,
+            decoys=None,
+            database=self.pools.database,
+            others={other: ReleasedImage.of(self.released(setting, other)[0]) for other in others},
+            neighbors=self.neighbor_words if setting.descriptors == "words" else None,
+            pairs=self.pools.pairs,
+            learned=self.pools.learned,
+            scene=self.scene,
+        )
+        truth: Truth = find_truth(message, {name: self.fold.place.features[name]}, public)
+        return examine(
+            {name: message},
+            {name: truth},
+            knowledge,
+            effort=Effort(features=self.options.features, seed=self.options.seed),
+            attacks=attacks,
+            time=TimeBudget(self.options.seconds, turns=1, shares=TIME_SHARES),
+        )

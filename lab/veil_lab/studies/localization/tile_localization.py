@@ -1,0 +1,230 @@
+"""Held-out photographs localized from tiles, beside the whole raw map: the protocol of `veil evaluate tiles`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from veil.features import Features
+from veil.geometry.similarity import pose_error
+from veil.localization.by_distance import localize_matches
+from veil.localization.judge import Localization
+from veil.localization.options import LocalizeOptions
+from veil.pir import two_servers
+from veil.tiles.cutting import CutMap, CutOptions, cut
+from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
+from veil.tiles.fetching import proved_tile
+from veil.tiles.manifest import encode_manifest
+from veil_lab.studies.localization.against_raw import AgainstRaw, against_raw
+from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, random_features, shuffled_features, true_queries
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileSetting:
+    """How maps are cut and asked: bytes of a tile, axes and bits of a descriptor, tiles that a localization asks for, words.
+
+    `words` of the sketches are None for as many as `veil tiles cut` gives them.
+    """
+
+    tile_bytes: int
+    axes: int
+    bits: int
+    asked: int
+    words: int | None = None
+
+    @property
+    def cut(self) -> CutOptions:
+        """The options with which maps are cut."""
+        return CutOptions(tile_bytes=self.tile_bytes, axes=self.axes, bits=self.bits, asked=self.asked, words=self.words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileTrial:
+    """One photograph asked of one map: from tiles, or of the whole raw map (`setting` None).
+
+    Errors are in units of the reference and in degrees; None without a pose or a reference. `fetched_bytes` is the size of the
+    records that were asked for, `up_bytes` that of the queries for them to two servers, `tiles` the number in the map.
+    """
+
+    scene: str
+    query: str
+    true: bool
+    setting: TileSetting | None
+    accepted: bool
+    position_error: float | None
+    rotation_error_deg: float | None
+    tiles: int
+    manifest_bytes: int
+    fetched_bytes: int
+    up_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileRow:
+    """A setting in one scene, or in all of them (`scene` "all").
+
+    - `tiles`, `manifest_bytes`: of a map, on average over the maps.
+    - `fetched_bytes`: of the records that a localization asks for, at the median. `up_bytes`, `down_bytes`: what travels for
+      them with the two-server exit, to and from both.
+    - `beside`: the true queries, beside the whole raw map.
+    - `false_queries`, `false_poses`: photographs of other places and noise, and how many of them got a pose.
+    - `seconds`: median time of a localization on this machine, fetching left out.
+    """
+
+    scene: str
+    setting: TileSetting
+    tiles: float
+    manifest_bytes: float
+    fetched_bytes: float
+    up_bytes: float
+    down_bytes: float
+    beside: AgainstRaw
+    false_queries: int
+    false_poses: int
+    seconds: float
+
+    def as_json(self) -> dict:
+        """The stable record of docs/reference/json.md."""
+        return {
+            "scene": self.scene,
+            "tile_bytes": self.setting.tile_bytes,
+            "axes": self.setting.axes,
+            "bits": self.setting.bits,
+            "asked": self.setting.asked,
+            "words": self.setting.words,
+            "tiles": self.tiles,
+            "manifest_bytes": self.manifest_bytes,
+            "fetched_bytes": self.fetched_bytes,
+            "up_bytes": self.up_bytes,
+            "down_bytes": self.down_bytes,
+            **self.beside.as_json(),
+            "false_queries": self.false_queries,
+            "false_poses": self.false_poses,
+            "seconds": self.seconds,
+        }
+
+
+def raw_trials(fold: Fold, options: LocalizeOptions | None = None) -> Iterator[TileTrial]:
+    """The held-out photographs of a fold, localized on its whole map from raw features."""
+    protocol = QueryProtocol(workers=1, localize=options or LocalizeOptions(workers=1))
+    for query in true_queries(fold, protocol):
+        start = time.perf_counter()
+        found = localize_matches(
+            query.features.camera,
+            query.features.keypoints,
+            query.keypoint_rows,
+            query.point_rows,
+            query.points,
+            views=query.views,
+            options=protocol.localize,
+        )
+        yield _trial(fold, query.name, True, None, None, found, query.errors(found), time.perf_counter() - start)
+
+
+def tile_trials(
+    fold: Fold, setting: TileSetting, false: Mapping[str, Features], options: LocalizeOptions | None = None
+) -> Iterator[TileTrial]:
+    """The held-out photographs of a fold and false queries, localized in tiles of its map that sketches choose."""
+    made = cut(fold.scene, setting.cut)
+    tile_options = TileOptions(localize=options or LocalizeOptions())
+    queries = [(name, True, fold.place.features[name]) for name in fold.held_out]
+    for name, true, features in [*queries, *((name, False, item) for name, item in false.items())]:
+        start = time.perf_counter()
+        wanted = wanted_tiles(made.manifest, features, options=tile_options)
+        tiles = [proved_tile(made.manifest, index, made.records[index].tobytes()) for index in wanted]
+        found = localize_in_tiles(features, made.manifest, tiles, tile_options)
+        seconds = time.perf_counter() - start
+        errors = None
+        if true and isinstance(found, Localization):
+            errors = _errors(fold, name, found)
+        yield _trial(fold, name, true, setting, made, found, errors, seconds)
+
+
+def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], *, most: int, noise: int) -> list[dict[str, Features]]:
+    """False queries for each fold of a place: at most `most` photographs `others` of other places, and noise.
+
+    The photographs are taken evenly, each for one fold. `noise` queries for each fold are random, and as many are a held-out
+    photograph's features at each other's positions.
+    """
+    found: list[dict[str, Features]] = [{} for _ in folds]
+    names = sorted(others)
+    asked = min(most * len(folds), len(names))
+    for number in range(asked):
+        name = names[number * len(names) // asked]
+        found[number % len(folds)][name] = others[name]
+    for fold, false in zip(folds, found, strict=True):
+        for number in range(noise):
+            name = fold.held_out[number % len(fold.held_out)]
+            random = np.random.default_rng([number, *fold.place.name.encode()])
+            false[f"random {name} #{number}"] = random_features(random, fold.place.features[name])
+            false[f"shuffled {name} #{number}"] = shuffled_features(random, fold.place.features[name])
+    return found
+
+
+def tile_rows(trials: Sequence[TileTrial]) -> list[TileRow]:
+    """A row for each setting and scene, and one for all scenes together where there are several."""
+    scenes = list(dict.fromkeys(trial.scene for trial in trials))
+    settings = list(dict.fromkeys(trial.setting for trial in trials if trial.setting is not None))
+    groups = [[name] for name in scenes] + ([scenes] if len(scenes) > 1 else [])
+    return [tile_row(trials, setting, names) for names in groups for setting in settings]
+
+
+def tile_row(trials: Sequence[TileTrial], setting: TileSetting, scenes: Sequence[str]) -> TileRow:
+    """The row of a setting in some scenes."""
+    raw = {(item.scene, item.query): item for item in trials if item.setting is None and item.scene in scenes}
+    own = [item for item in trials if item.setting == setting and item.scene in scenes]
+    false = [item for item in own if not item.true]
+    return TileRow(
+        scene=scenes[0] if len(scenes) == 1 else "all",
+        setting=setting,
+        tiles=float(np.mean([item.tiles for item in own])),
+        manifest_bytes=float(np.mean([item.manifest_bytes for item in own])),
+        fetched_bytes=float(np.median([item.fetched_bytes for item in own])),
+        up_bytes=float(np.median([item.up_bytes for item in own])),
+        down_bytes=float(np.median([2 * item.fetched_bytes for item in own])),
+        beside=against_raw({(item.scene, item.query): item for item in own if item.true}, raw, scenes),
+        false_queries=len(false),
+        false_poses=sum(item.accepted for item in false),
+        seconds=float(np.median([item.seconds for item in own])),
+    )
+
+
+def _errors(fold: Fold, name: str, found: Localization) -> tuple[float, float]:
+    return pose_error(found.cam_from_world, fold.place.cam_from_world[name], fold.reference_from_map)
+
+
+def _trial(
+    fold: Fold,
+    name: str,
+    true: bool,
+    setting: TileSetting | None,
+    made: CutMap | None,
+    found: object,
+    errors: tuple[float, float] | None,
+    seconds: float,
+) -> TileTrial:
+    position, rotation = errors or (None, None)
+    return TileTrial(
+        scene=fold.place.name,
+        query=name,
+        true=true,
+        setting=setting,
+        accepted=isinstance(found, Localization),
+        position_error=None if position is None or not math.isfinite(position) else position,
+        rotation_error_deg=rotation,
+        tiles=0 if made is None else len(made.manifest),
+        manifest_bytes=0 if made is None else _manifest_bytes(made),
+        fetched_bytes=0 if made is None else made.manifest.asked * made.manifest.record_bytes,
+        up_bytes=0 if made is None else 2 * made.manifest.asked * two_servers.query_bytes(len(made.manifest)),
+        seconds=seconds,
+    )
+
+
+def _manifest_bytes(made: CutMap) -> int:
+    text, binary, _ = encode_manifest(made.manifest)
+    return len(text) + len(binary)

@@ -1,0 +1,101 @@
+"""Maps from raw keypoints, against reference cameras, beside the maps from lines of `veil.trials.line_maps`.
+
+Both start from the same features and the same matches in the same run.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from veil.forms import Form
+from veil.geometry.camera import as_colmap
+from veil.mapping import MapImage, MapOptions, NoMap, build_map
+from veil.matching import Matches
+from veil.mechanisms.public import publish
+from veil.progress import Progress
+from veil.scene import Scene
+from veil.trials.line_maps import MAX_RATIO, Subject, judged
+from veil.trials.position_leakage import leakage_of_points
+from veil.trials.reconstruction_run import Run
+from veil_lab.studies.mapping.plain_colmap import plain_map
+
+
+def map_points(subject: Subject, *, seed: int = 0, progress: Progress | None = None) -> Run:
+    """The run of plain COLMAP on the raw keypoints.
+
+    Verification counts as matching; `seconds["map"]` is incremental mapping alone.
+    """
+    images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=publish(f)) for n, f in subject.features.items()}
+    with tempfile.TemporaryDirectory(prefix="veil-") as folder:
+        scene, verifying, mapping = plain_map(
+            images, _distinctive(subject.matches), workdir=Path(folder), seed=seed, progress=progress
+        )
+    seconds = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verifying, "map": mapping}
+    return _of_points(subject, scene, method="points", seed=seed, seconds=seconds)
+
+
+def map_checked(
+    subject: Subject,
+    *,
+    forms: Mapping[str, Form] | None = None,
+    matches: Mapping[tuple[str, str], Matches] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Run:
+    """The run of `veil map` on the positions: verified by evidence, checked, and refused where it contradicts itself.
+
+    `forms`, with their `matches`, stand in for the raw descriptors: other forms of the same features, by image name.
+    `seconds["map"]` holds verification too.
+    """
+    forms = forms or {name: publish(item) for name, item in subject.features.items()}
+    images = {n: MapImage(camera=f.camera, keypoints=f.keypoints, form=forms[n]) for n, f in subject.features.items()}
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="veil-") as folder:
+        scene = build_map(
+            images,
+            subject.matches if matches is None else matches,
+            workdir=Path(folder),
+            options=MapOptions(seed=seed),
+            gravity=subject.gravity if subject.gravity_is_measured else None,
+            progress=progress,
+        )
+    seconds = {**subject.seconds, "map": time.perf_counter() - start}
+    return _of_points(subject, scene, method="checked", seed=seed, seconds=seconds)
+
+
+def _of_points(subject: Subject, scene: Scene | NoMap, *, method: str, seed: int, seconds: Mapping[str, float]) -> Run:
+    """The run of a map from points, with its errors, or of none with the reason."""
+    total = len(subject.features)
+    base = Run(scene=subject.name, method=method, seed=seed, gravity_noise_deg=0.0, total=total, seconds=seconds)
+    if isinstance(scene, NoMap):
+        return replace(base, reason=scene.reason, refused=scene.left_out, check=scene.check)
+    poses = {name: image.cam_from_world for name, image in scene.images.items()}
+    errors = np.concatenate([_reprojection(scene, name) for name in scene.images])
+    run = replace(
+        base,
+        observations=scene.observation_count,
+        point_reprojection_px=float(np.median(errors)),
+        leakage=leakage_of_points(),
+        refused={} if scene.check is None else scene.check.left_out,
+        check=scene.check,
+    )
+    return judged(run, subject.reference or poses, poses, scene.points)
+
+
+def _distinctive(matches: Mapping[tuple[str, str], Matches]) -> dict[tuple[str, str], Matches]:
+    """The matches of each pair whose ratio is below `MAX_RATIO`."""
+    return {pair: found.take(found.ratios < MAX_RATIO) for pair, found in matches.items()}
+
+
+def _reprojection(scene: Scene, name: str) -> np.ndarray:
+    """Distances in pixels between the keypoints of an image and the projections of their points."""
+    image = scene.images[name]
+    in_camera = image.cam_from_world.apply(scene.points[image.point_rows])
+    projected = np.asarray(as_colmap(image.camera).img_from_cam(in_camera))
+    return np.linalg.norm(projected - image.keypoints, axis=1)

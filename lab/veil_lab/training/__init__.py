@@ -1,0 +1,1 @@
+"""Training of networks that attacks and audits use."""

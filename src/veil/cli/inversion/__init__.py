@@ -1,1 +1,0 @@
-"""The commands of `veil inversion`."""
