@@ -33,8 +33,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from veil.files.scenes import read_scene
-
 from veil import Localization, LocalizeOptions, NoPose, WordOptions
 from veil.cli.common import quiet_colmap
 from veil.features import Features
@@ -59,6 +57,7 @@ from veil.wire import LineUpload
 from veil.wire.message import Message
 from veil_lab.cli.evaluate.forged import strange_pictures
 from veil_lab.cli.evaluate.queries import extracted_features, reference_place
+from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.forged_answers import EPSILON, FormLocalizer, M, form_localizer
 from veil_lab.studies.localization.forged_queries import ForgedOptions, ForgedQuery, forged_queries, true_counterparts
 from worlds import World, generator, project, unit, world
