@@ -29,7 +29,7 @@ from veil.features import Features
 from veil.files.pictures import read_picture
 from veil.files.weights import load_aliked, load_lightglue
 from veil.geometry.similarity import align_poses, pose_error
-from veil.localization.by_distance import Localization
+from veil.localization.judge import Localization
 from veil.mapping import NoMap
 from veil.matching import match
 from veil.matching.lightglue import LightGlue, LightGlueOptions

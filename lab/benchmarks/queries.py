@@ -48,9 +48,9 @@ from veil.forms import Form, Points, Subsets
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import Localization, LocalizeOptions
 from veil.localization.by_words import localize_candidates
-from veil.localization.word_options import WordOptions
+from veil.localization.judge import Localization
+from veil.localization.options import LocalizeOptions, WordOptions
 from veil.mechanisms.words import to_words
 from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import WORD_SECONDS, localize

@@ -34,7 +34,7 @@ from veil.client.connection import Connection
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
-from veil.localization.by_distance import LocalizeOptions
+from veil.localization.options import LocalizeOptions
 from veil.pipelines.demo import HELD_OUT
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize

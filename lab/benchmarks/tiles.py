@@ -33,7 +33,9 @@ from tqdm import tqdm
 
 from veil.forms import Points
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.localization.by_distance import Localization, LocalizeOptions, localize
+from veil.localization.by_distance import localize
+from veil.localization.judge import Localization
+from veil.localization.options import LocalizeOptions
 from veil.mechanisms.public import publish
 from veil.scene import MappedImage, Scene
 from veil.threads import settle

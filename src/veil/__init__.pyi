@@ -106,12 +106,12 @@ from veil.scene import Scene as Scene
 # Localization
 from veil.files.weights import load_lightglue as load_lightglue
 from veil.geometry.robust.grouped import GroupedOptions as GroupedOptions
-from veil.localization.by_distance import Localization as Localization
-from veil.localization.by_distance import LocalizeOptions as LocalizeOptions
-from veil.localization.by_distance import NoPose as NoPose
-from veil.localization.by_positions import PositionOptions as PositionOptions
-from veil.localization.upright_options import UprightOptions as UprightOptions
-from veil.localization.word_options import WordOptions as WordOptions
+from veil.localization.judge import Localization as Localization
+from veil.localization.options import LocalizeOptions as LocalizeOptions
+from veil.localization.judge import NoPose as NoPose
+from veil.localization.options import PositionOptions as PositionOptions
+from veil.localization.options import UprightOptions as UprightOptions
+from veil.localization.options import WordOptions as WordOptions
 from veil.matching.lightglue import LightGlue as LightGlue
 from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
 from veil.matching.neighbors import MatchOptions as MatchOptions

@@ -14,7 +14,7 @@ from veil.features import Features
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.inversion.maps import SIDE, Frame, Inverts, Kind, SparseMap
-from veil.localization.by_distance import Localization, NoPose
+from veil.localization.judge import Localization, NoPose
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.tiles.cutting import CutMap, CutOptions, cut

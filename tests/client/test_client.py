@@ -17,7 +17,7 @@ from veil.client.connection import Connection
 from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localization.by_distance import NoPose
+from veil.localization.judge import NoPose
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map

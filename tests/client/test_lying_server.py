@@ -18,7 +18,7 @@ from veil.errors import WireError
 from veil.features import Features
 from veil.files.blobs import FolderBlobs
 from veil.files.outbox import Sending
-from veil.localization.by_distance import NoPose
+from veil.localization.judge import NoPose
 from veil.pipelines.device import Device
 from veil.wire.receipts import BEGIN, Receipt
 from worlds.certificates import write_certificate

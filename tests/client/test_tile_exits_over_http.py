@@ -20,7 +20,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.served_tiles import FACTS, HINT, add_served, remove_served
 from veil.files.tiles import BINARY, JSON, FolderCache, write_tiles
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
-from veil.localization.by_distance import Localization
+from veil.localization.judge import Localization
 from veil.pipelines.device import Device
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

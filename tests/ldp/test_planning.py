@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veil.errors import RangeError
+from veil.geometry.robust.significance import pose_log10_nfa
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.planning import STEP, PlannedPlace, candidates_by_chance, curve, most_telling, needed_inliers, plan_release
-from veil.localization.by_distance import LocalizeOptions, pose_log10_nfa
+from veil.localization.options import LocalizeOptions
 
 
 @pytest.mark.slow

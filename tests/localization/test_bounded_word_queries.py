@@ -11,8 +11,9 @@ from veil.forms import Subsets
 from veil.geometry.robust.grouped import BATCH, STREAMS, GroupedOptions, candidates_searched
 from veil.geometry.robust.grouped_search import FIRST_GROUPS, search
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import NoPose
-from veil.localization.by_words import WordOptions, localize_candidates, localize_words
+from veil.localization.by_words import localize_candidates, localize_words
+from veil.localization.judge import NoPose
+from veil.localization.options import WordOptions
 from veil.matching.inverted_index import index_map, vocabulary_candidates
 from worlds import generator, world
 from worlds.grouped_problems import LIMIT, planted_groups

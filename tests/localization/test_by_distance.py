@@ -15,18 +15,10 @@ from veil.files.codebooks import bundled_codebook
 from veil.forms import Form, Lines, Points
 from veil.geometry.anchors import pencil_of
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localization.by_distance import (
-    P6L,
-    Localization,
-    LocalizeOptions,
-    NoPose,
-    correspondences,
-    line_agreement,
-    localize,
-    localize_matches,
-    point_agreement,
-    pose_log10_nfa,
-)
+from veil.geometry.robust.significance import P6L, line_agreement, point_agreement, pose_log10_nfa
+from veil.localization.by_distance import correspondences, localize, localize_matches
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, lift_to_lines
 from veil.randomness import seeded
 from veil.scene import MappedImage, Scene

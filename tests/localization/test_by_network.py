@@ -8,7 +8,8 @@ import pytest
 from veil.errors import InputError, SpaceError
 from veil.forms import Lines
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localization.by_distance import Localization, NoPose, localize
+from veil.localization.by_distance import localize
+from veil.localization.judge import Localization, NoPose
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import localize as localize_any

@@ -16,10 +16,11 @@ from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, line_agreement, point_agreement, pose_log10_nfa
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import Localization, NoPose
-from veil.localization.by_words import WordOptions, localize_candidates, localize_words
-from veil.localization.word_poses import word_problem
-from veil.localization.word_problem import WordProblem
+from veil.localization.by_words import localize_candidates, localize_words
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import WordOptions
+from veil.localization.word_lines import word_problem
+from veil.localization.word_points import WordProblem
 from veil.matching.inverted_index import Candidates, index_map, vocabulary_candidates
 from worlds import generator, world
 from worlds.word_uploads import random_ids

@@ -11,11 +11,14 @@ import pytest
 
 from veil.errors import RangeError
 from veil.forms import Points
-from veil.localization import ranked_search, rival_poses
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
-from veil.localization.matched_images import MatchedImages
-from veil.localization.pose_evidence import Evidence
-from veil.localization.rival_poses import Shown
+from veil.localization import rivals as rival_poses
+from veil.localization import search as ranked_search
+from veil.localization.by_distance import localize
+from veil.localization.evidence import PoseEvidence
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions
+from veil.localization.rivals import ShownPoints
+from veil.localization.search import MatchedImages
 from veil.matching.point_index import RankedImages, ranked_images
 from veil.matching.point_indexing import index_points
 from veil.progress import Progress
@@ -142,7 +145,11 @@ def test_a_place_of_which_the_first_image_shows_little_is_asked_for(monkeypatch:
 
     assert isinstance(answer(), NoPose)
     rivals = ranked_search.rivals
-    monkeypatch.setattr(ranked_search, "rivals", lambda *given, **more: rivals(*given, **{**more, "min_inliers": 40}))
+
+    def of_forty(contest: Any, pose: Any, limits: LocalizeOptions, **more: Any) -> rival_poses.Rivals:
+        return rivals(contest, pose, replace(limits, min_inliers=40), **more)
+
+    monkeypatch.setattr(ranked_search, "rivals", of_forty)
     assert off(answer()) == pytest.approx(40, abs=0.1)
 
 
@@ -193,9 +200,9 @@ def test_features_that_two_poses_explain_say_nothing() -> None:
     matched: Any = SimpleNamespace(
         keypoint_rows=np.r_[np.arange(34), np.arange(20)], point_rows=np.r_[np.arange(34), 100 + np.arange(20)]
     )
-    first, second = Evidence(rows=np.arange(34), log10_nfa=-9.0), Evidence(rows=np.arange(34, 54), log10_nfa=-9.0)
+    first, second = PoseEvidence(rows=np.arange(34), log10_nfa=-9.0), PoseEvidence(rows=np.arange(34, 54), log10_nfa=-9.0)
     places = np.column_stack([np.r_[np.arange(20.0), 500 + np.arange(14.0)], np.zeros(34)])
-    here, there = (Shown(point_rows=start + np.arange(34), xy=places) for start in (0, 100))
+    here, there = (ShownPoints(point_rows=start + np.arange(34), xy=places) for start in (0, 100))
     assert rival_poses.clearly_better(matched, first, second, here, there)
     assert not rival_poses.clearly_better(matched, second, first, there, here)
     assert rival_poses.coin(14, 0) < rival_poses.COIN < rival_poses.coin(34, 20)

@@ -13,10 +13,11 @@ from veil.forms import Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.rigid import Rigid
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize, localize_matches
-from veil.localization.matched_features import matched_features
-from veil.localization.matched_pairs import Estimate
-from veil.localization.pose_evidence import PRINT_LEAST, PRINT_MOST, _gathered
+from veil.localization.by_distance import localize, localize_matches
+from veil.localization.evidence import PRINT_LEAST, PRINT_MOST, _gathered
+from veil.localization.judge import Localization, NoPose
+from veil.localization.matches import Estimate, matched_features
+from veil.localization.options import LocalizeOptions
 from veil.scene import MappedImage, Scene
 from worlds import World, generator, project, unit, world
 from worlds.word_worlds import lines_of

@@ -12,8 +12,9 @@ from veil.errors import RangeError
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid, covariance_from_colmap
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize_matches
-from veil.localization.word_options import WordOptions
+from veil.localization.by_distance import localize_matches
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions, WordOptions
 from worlds import generator, project
 
 FOCAL = 600.0

@@ -12,10 +12,10 @@ import pytest
 from veil.errors import RangeError
 from veil.forms import Lines
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization import by_words, word_comparison
-from veil.localization.by_distance import Localization, NoPose
-from veil.localization.by_words import WordOptions, localize_words
-from veil.localization.upright_options import UprightOptions
+from veil.localization import by_words
+from veil.localization.by_words import localize_words
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import UprightOptions, WordOptions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from worlds.copied_places import COUNT, LEFT_TO_RIGHT, QUERY, WORLD, City
 from worlds.word_worlds import dictionary_of, lines_of, with_down, words_of
@@ -73,7 +73,7 @@ def test_images_of_elsewhere_that_look_more_alike_do_not_end_the_comparison(sent
 
     monkeypatch.setattr(by_words, "most_similar", ranked)
     assert isinstance(answer_of(city, compared=5, sent=sent), NoPose)
-    monkeypatch.setattr(word_comparison, "EMPTY", 1)
+    monkeypatch.setattr(by_words, "EMPTY", 1)
     assert off(answer_of(city, compared=5, sent=sent)) == pytest.approx(40, abs=0.1)
 
 

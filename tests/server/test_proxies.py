@@ -19,7 +19,7 @@ import pytest
 
 from veil.client import Client, ServerError
 from veil.features import Features
-from veil.localization.by_distance import NoPose
+from veil.localization.judge import NoPose
 from veil.pipelines.device import Device
 from veil.server import connections
 from veil.server.bodies import BoundedBodies

@@ -14,7 +14,7 @@ from veil.geometry.earth import EarthFrame
 from veil.geometry.georeference import Georeference
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.similarity import Similarity
-from veil.localization.by_distance import Localization, NoPose
+from veil.localization.judge import Localization, NoPose
 from veil.pipelines.tiles import TileAnswer, localize_with_tiles
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles

@@ -10,7 +10,7 @@ import pytest
 import veil.trials.held_out as localization
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.localization.by_distance import NoPose
+from veil.localization.judge import NoPose
 from veil.mapping import NoMap
 from veil.mechanisms.profile import paper
 from veil.randomness import Secret, memoized

@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from veil.errors import WireError, remedies_of
 from veil.geometry.rigid import Rigid, center_covariance
-from veil.localization.by_distance import NoPose
+from veil.localization.judge import NoPose
 from veil.one_line import line, one_line
 
 

@@ -15,7 +15,7 @@ from veil.client.tile_use import TileUse
 from veil.errors import InputError, WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
-from veil.localization.by_distance import NoPose
+from veil.localization.judge import NoPose
 from veil.names import chosen
 from veil.pipelines.device import Device
 from veil.pipelines.protection import Protection

@@ -6,27 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
 from veil.codebooks.codebook import Codebook
 from veil.forms import Form, Lines
 from veil.geometry.camera import Camera
-from veil.geometry.robust.significance import P3P as P3P
-from veil.geometry.robust.significance import P6L as P6L
-from veil.geometry.robust.significance import Sampling as Sampling
-from veil.geometry.robust.significance import line_agreement as line_agreement
-from veil.geometry.robust.significance import point_agreement as point_agreement
-from veil.geometry.robust.significance import pose_log10_nfa as pose_log10_nfa
-from veil.localization.judged_pose import AMBIGUOUS as AMBIGUOUS
-from veil.localization.judged_pose import IMPOSSIBLE as IMPOSSIBLE
-from veil.localization.judged_pose import RETRIEVED as RETRIEVED
-from veil.localization.judged_pose import VAGUE as VAGUE
-from veil.localization.judged_pose import Localization as Localization
-from veil.localization.judged_pose import LocalizeOptions as LocalizeOptions
-from veil.localization.judged_pose import NoPose as NoPose
-from veil.localization.judged_pose import localize_matches as localize_matches
-from veil.localization.matched_images import MatchedImages
-from veil.localization.ranked_search import RankedSearch
+from veil.geometry.views import MapViews
+from veil.localization.judge import Localization, NoPose, judge_pairs
+from veil.localization.matches import features_of
+from veil.localization.options import LocalizeOptions
+from veil.localization.search import MatchedImages, RankedSearch
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.matching.point_index import RankedImages
@@ -81,6 +70,32 @@ def localize(
         return localize_matches(camera, observations, *matched.pairs(), scene.points, views=scene.views, options=options)
     search = RankedSearch(camera=camera, observations=observations, matched=matched, ranked=ranked, options=options)
     return search.answer(progress)
+
+
+def localize_matches(
+    camera: Camera,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
+    keypoint_rows: Int64[np.ndarray, "pairs"],
+    point_rows: Int64[np.ndarray, "pairs"],
+    points: Float64[np.ndarray, "points 3"],
+    *,
+    views: MapViews | None = None,
+    options: LocalizeOptions | None = None,
+) -> Localization | NoPose:
+    """Estimate the pose of a query from its matches with points of a map, or say why no pose is better than chance.
+
+    This is the second half of `veil.localization.by_distance.localize`, which names `camera` and `observations`.
+
+    - `keypoint_rows`, `point_rows`, int64 (pairs,): pair i joins row `keypoint_rows[i]` of `observations` with row
+      `point_rows[i]` of `points`. The most trusted pairs come first; neither column needs to be distinct.
+    - `points`, float64 (points, 3): the map's points in world coordinates, in units of the map.
+    - `views`: how the map's images saw the points. Without them no pose is refused for the directions and sizes at which it
+      sees its points.
+    - `options`: thresholds and seed.
+    """
+    options = options or LocalizeOptions()
+    matched = features_of(camera, observations, keypoint_rows, point_rows, points, options)
+    return judge_pairs(matched, views, options)
 
 
 def correspondences(

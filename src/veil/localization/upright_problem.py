@@ -1,4 +1,8 @@
-"""A query in words with gravity as a search problem: candidates by mapped image, tables, and poses (words_upright.md)."""
+"""Keypoints with gravity as a search problem: candidates by mapped image, poses, and the table that tests them.
+
+Theory: docs/theory/words_upright.md. The table says how much likelier a point of the map is shown at a place of the picture by
+a right pose than by a wrong one.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,15 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
+from scipy.ndimage import gaussian_filter
+from scipy.spatial import cKDTree
 
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.upright_refinement import refine_by_steps
 from veil.geometry.robust.upright_search import Kept, Limits, PoseTest, Sampled
-from veil.localization.keypoint_table import keypoint_table
-from veil.localization.upright_options import UprightOptions
+from veil.localization.options import UprightOptions
 from veil.matching.inverted_index import Candidates
 from veil.scene import Scene
 
@@ -228,7 +233,6 @@ def guesses(problem: UprightProblem, name: str) -> Draws:
     Of more than this image's part of `MOST_GUESSES`, or of so many points that their pairs would be too many, a random part is
     kept.
     """
-    from scipy.spatial import cKDTree
 
     most = MOST_GUESSES // len(problem.names)
     random = np.random.default_rng([problem.seed, problem.names.index(name)])
@@ -278,3 +282,49 @@ def _same(pose: Rigid, other: Rigid, near: float) -> bool:
         float(np.linalg.norm(pose.center - other.center)) < near
         and rotation_angle_deg(pose.rotation @ other.rotation.T) < SAME_TURN_DEG
     )
+
+
+# Width and height of a cell in pixels, and the most cells along the longer side.
+CELL_PX, MOST_CELLS = 2.0, 2048
+# The density that keypoints have around a place is taken over so many pixels, and is at least this share of its mean.
+LOCAL_PX, LEAST_DENSITY = 60.0, 0.1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeypointTable:
+    """Log likelihood ratios in the cells of the undistorted normalized plane, 0 outside of the picture.
+
+    `values[row, column]` belongs to x = column / scale - origin[0], y = row / scale - origin[1].
+    """
+
+    values: Float32[np.ndarray, "rows columns"]
+    scale: float
+    origin: Float64[np.ndarray, "2"]
+
+
+def keypoint_table(
+    camera: Camera, seen: Float64[np.ndarray, "features 2"], *, spread_px: float, shown_share: float
+) -> KeypointTable:
+    """Table of log(1 - d + d k / b) at every place of the picture (docs/theory/words_upright.md, Eq. 7).
+
+    k is the density of the keypoints `seen` (normalized plane), each spread by a Gaussian of `spread_px`; b that of the
+    keypoints around, spread by `LOCAL_PX`; d = `shown_share` the share of the points in view that keypoints show.
+    """
+
+    half = half_extent(camera)
+    cell_px = max(CELL_PX, 2 * FRAME_SLACK * float(half.max()) * camera.focal_px / MOST_CELLS)
+    scale = camera.focal_px / cell_px
+    origin = FRAME_SLACK * half
+    columns, rows = np.ceil(2 * origin * scale).astype(np.int64)
+    cells = np.floor((seen + origin) * scale).astype(np.int64)
+    cells = cells[((cells >= 0) & (cells < [columns, rows])).all(axis=1)]
+    occupied = np.zeros((int(rows), int(columns)), dtype=np.float32)
+    occupied[cells[:, 1], cells[:, 0]] = 1  # repeats of a keypoint count once
+    near = gaussian_filter(occupied, spread_px / cell_px, mode="constant")
+    around = gaussian_filter(occupied, LOCAL_PX / cell_px, mode="constant")
+    around += LEAST_DENSITY * FRAME_SLACK**2 * float(occupied.mean()) + 1e-12
+    values = np.log(1 - shown_share + shown_share * near / around)
+    left, top = np.ceil((FRAME_SLACK - 1) * half * scale).astype(np.int64)
+    inside = np.zeros_like(values)
+    inside[top : int(rows) - top, left : int(columns) - left] = values[top : int(rows) - top, left : int(columns) - left]
+    return KeypointTable(values=inside.astype(np.float32), scale=scale, origin=origin)

@@ -24,7 +24,7 @@ from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.files.vocabularies import write_vocabulary
 from veil.geometry.vanishing_point import Vertical
-from veil.localization.by_distance import Localization, NoPose
+from veil.localization.judge import Localization, NoPose
 from veil.mapping import NoMap
 from veil.matching import match_pairs
 from veil.matching.inverted_index import index_map

@@ -19,7 +19,7 @@ from veil.files.inverters import bundled_inverter
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import points_map
 from veil.inversion.whole import whole
-from veil.localization.by_distance import Localization
+from veil.localization.judge import Localization
 from veil.pipelines.attacker import Attacker
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded

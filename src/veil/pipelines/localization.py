@@ -12,11 +12,11 @@ from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.forms import Lines, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
 from veil.localization.by_distance import localize as by_distance
-from veil.localization.by_positions import PositionOptions, localize_positions
 from veil.localization.by_words import localize_words
-from veil.localization.word_options import WordOptions
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions, PositionOptions, WordOptions
+from veil.localization.upright import localize_positions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.pairs.images import LoadedImage

@@ -16,7 +16,8 @@ from jaxtyping import Int64
 
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
-from veil.localization.by_distance import Localization, LocalizeOptions
+from veil.localization.judge import Localization
+from veil.localization.options import LocalizeOptions
 from veil.map_check import MIN_NECK
 from veil.mapping import MapImage, MapOptions
 from veil.mapping.check import TOO_FEW

@@ -12,7 +12,7 @@ from veil.features import Features
 from veil.files.maps import read_map
 from veil.files.tiles import read_manifest, read_records, write_tiles
 from veil.geometry.georeference import Georeference
-from veil.localization.by_distance import Localization, NoPose
+from veil.localization.judge import Localization, NoPose
 from veil.one_line import one_line
 from veil.progress import Progress
 from veil.tiles.cutting import CutMap, CutOptions, cut

@@ -21,7 +21,7 @@ from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
-from veil.localization.by_distance import Localization, NoPose
+from veil.localization.judge import Localization, NoPose
 from veil.one_line import one_line
 from veil.pairs.images import LoadedImage
 from veil.pipelines.device_views import known_images

@@ -13,7 +13,7 @@ import numpy as np
 from veil.geometry.rigid import Rigid
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
-from veil.localization.by_distance import Localization
+from veil.localization.judge import Localization
 from veil.mapping.lines import LineView
 from veil.report import pictures
 from veil.report.demo_forms import four_ways

@@ -20,8 +20,8 @@ from veil.files.codebooks import bundled_codebook
 from veil.files.map_folders import model_folders, write_models
 from veil.files.maps import read_map
 from veil.forms import Lines, Subsets
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose
-from veil.localization.word_options import WordOptions
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions, WordOptions
 from veil.mapping import NoMap
 from veil.mapping.removal import named_in
 from veil.pairs.blocks import KIND

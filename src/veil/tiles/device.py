@@ -15,7 +15,9 @@ from veil import distances
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.geometry.earth import require_places
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize_matches
+from veil.localization.by_distance import localize_matches
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
 from veil.tiles.cells import distances_to_boxes

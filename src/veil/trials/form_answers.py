@@ -19,8 +19,10 @@ from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, localize
-from veil.localization.by_words import WordOptions, localize_words
+from veil.localization.by_distance import localize
+from veil.localization.by_words import localize_words
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions, WordOptions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish

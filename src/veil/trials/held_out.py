@@ -16,7 +16,7 @@ from veil.features import Features
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
 from veil.ldp.composition import composed_epsilon
-from veil.localization.by_distance import Localization, NoPose
+from veil.localization.judge import Localization, NoPose
 from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs

@@ -11,7 +11,8 @@ from veil.errors import FileFormatError, InputError
 from veil.files.checkpoints import Checkpoints, remove_unfinished, run_key
 from veil.files.maps import read_map, write_map
 from veil.geometry.similarity import align_poses, pose_error
-from veil.localization.by_distance import Localization, localize
+from veil.localization.by_distance import localize
+from veil.localization.judge import Localization
 from veil.mapping.lines import LineMap, LineMapOptions, map_from_lines
 from veil.mapping.lines.incremental import extend_map, further_maps
 from veil.mapping.lines.quad import SeedOptions

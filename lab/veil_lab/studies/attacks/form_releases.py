@@ -25,9 +25,10 @@ from veil.features import Features
 from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import Localization, NoPose, localize
-from veil.localization.by_positions import localize_positions
+from veil.localization.by_distance import localize
 from veil.localization.by_words import localize_words
+from veil.localization.judge import Localization, NoPose
+from veil.localization.upright import localize_positions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish

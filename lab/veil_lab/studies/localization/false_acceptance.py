@@ -21,7 +21,9 @@ from veil.forms import Lines
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.geometry.views import MapViews
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
+from veil.localization.by_distance import correspondences, localize_matches
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions
 from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs

@@ -17,8 +17,10 @@ from veil.forms import Lines, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import Localization, LocalizeOptions, NoPose, correspondences, localize_matches
-from veil.localization.by_words import WordOptions, localize_words
+from veil.localization.by_distance import correspondences, localize_matches
+from veil.localization.by_words import localize_words
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import LocalizeOptions, WordOptions
 from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import match_pairs
 from veil.matching.inverted_index import InvertedIndex, index_map

@@ -14,7 +14,8 @@ import numpy as np
 
 from veil.codebooks.codebook import Codebook
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import Localization, localize
+from veil.localization.by_distance import localize
+from veil.localization.judge import Localization
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.retrieval import most_similar
 from veil.mechanisms.public import publish

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from veil.geometry.similarity import pose_error
-from veil.localization.by_distance import Localization
+from veil.localization.judge import Localization
 from veil.matching.inverted_index import index_map
 from veil.mechanisms.profile import hardened
 from veil.trials.form_answers import FormSetup, Variant, answered, in_words

@@ -11,7 +11,9 @@ import numpy as np
 
 from veil.features import Features
 from veil.geometry.similarity import pose_error
-from veil.localization.by_distance import Localization, LocalizeOptions, localize_matches
+from veil.localization.by_distance import localize_matches
+from veil.localization.judge import Localization
+from veil.localization.options import LocalizeOptions
 from veil.pir import two_servers
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles

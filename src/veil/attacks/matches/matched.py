@@ -11,7 +11,9 @@ from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import Target
 from veil.errors import Remedy
 from veil.forms import Points, Subspaces
-from veil.localization.by_distance import LocalizeOptions, NoPose, localize
+from veil.localization.by_distance import localize
+from veil.localization.judge import NoPose
+from veil.localization.options import LocalizeOptions
 from veil.scene import Scene
 
 

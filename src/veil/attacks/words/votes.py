@@ -26,8 +26,9 @@ from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import NoPose
-from veil.localization.by_words import WordOptions, localize_words
+from veil.localization.by_words import localize_words
+from veil.localization.judge import NoPose
+from veil.localization.options import WordOptions
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
 from veil.scene import Scene
 

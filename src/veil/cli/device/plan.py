@@ -19,7 +19,7 @@ from veil.cli.common import (
 )
 from veil.ldp.budget import outward
 from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
-from veil.localization.by_distance import LocalizeOptions
+from veil.localization.options import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
 from veil.report.tables import Table, fixed, numbers
 

@@ -33,10 +33,8 @@ from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.by_distance import RETRIEVED, Localization, LocalizeOptions, NoPose
-from veil.localization.by_positions import PositionOptions
-from veil.localization.by_words import WordOptions
-from veil.localization.upright_options import UprightOptions
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import RETRIEVED, LocalizeOptions, PositionOptions, UprightOptions, WordOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
 from veil.pairs.images import LoadedImage

@@ -18,10 +18,10 @@ from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust, 
 from veil.geometry.bundle.upright import upright_of
 from veil.geometry.gravity import aligned_from_cam, gravity_spread_px
 from veil.geometry.rigid import Rigid
+from veil.geometry.robust.significance import Sampling, pose_log10_nfa
 from veil.geometry.solvers.out_of_plane import MINIMAL_TRACKS, determinant_rows, solve_out_of_plane
 from veil.geometry.solvers.planes import triangulate_planes
 from veil.geometry.solvers.trifocal import MINIMAL_POINTS
-from veil.localization.by_distance import Sampling, pose_log10_nfa
 from veil.mapping.lines.planar_poses import MANY_COMPLETE, PlanarPoses, PlanarTracks, flat_share, lifted, planar_poses
 
 MAX_TRACKS = 600  # tracks of a quad in the spatial step

@@ -22,7 +22,7 @@ from veil.geometry.robust.grouped import grouped
 from veil.geometry.robust.grouped_search import search
 from veil.geometry.robust.ransac import RansacOptions
 from veil.geometry.robust.resection_lines import LineResection, mirrored, relief, resect_from_lines
-from veil.localization.by_distance import P6L, line_agreement, pose_log10_nfa
+from veil.geometry.robust.significance import P6L, line_agreement, pose_log10_nfa
 from veil.mapping.lines.problem import MappingProblem
 from veil.mapping.lines.quad import SeedOptions
 from veil.mapping.lines.reconstruction import Reconstruction, adjusted, line_distances, mapped_tracks, triangulated, upright

@@ -1,4 +1,4 @@
-"""The search for the pose of words with lines (words.md#search-among-lines).
+"""The pose problem of words with lines, and its search (words.md#search-among-lines).
 
 Samples of candidates of one mapped image are tested by that image's candidates, and the best poses refined by all of them.
 """
@@ -9,19 +9,35 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
-from veil.geometry.camera import FRAME_SLACK, half_extent
+from veil.errors import InputError, Remedy
+from veil.forms import Lines
+from veil.geometry.anchors import are_of_halves
+from veil.geometry.camera import FRAME_SLACK, Camera, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of
 from veil.geometry.robust.line_search import SAMPLE, LineSamples, LineTest, search_lines
 from veil.geometry.robust.ransac import samples_needed
+from veil.geometry.robust.resection_lines import LOSS_PX, MIN_OTHER_LINES, LineResection
+from veil.geometry.robust.significance import (
+    ALONG_ONE_WAY,
+    LINE_FLOOR,
+    SAME_PX,
+    UPRIGHT_LINES,
+    Background,
+    LineBackground,
+    apart_lines,
+    line_agreement,
+)
 from veil.geometry.robust.upright_search import Kept, nothing_kept
+from veil.localization.options import WordOptions
 from veil.localization.upright_problem import MOST_LOG_ODDS, limits_of
-from veil.localization.word_problem import WordProblem
+from veil.localization.word_points import PointWords, WordProblem
 from veil.matching.inverted_index import Candidates
 from veil.progress import Progress
 from veil.scene import Scene
@@ -232,3 +248,124 @@ def _believed(
     belief = np.minimum(odds / (1 - SHARE_OF_FEATURES + total[candidates.keypoint_rows[own]]), MOST_BELIEF)
     order = np.argsort(-belief, kind="stable")[:MOST_CANDIDATES]
     return own[order], belief[order]
+
+
+class LineWords(WordProblem):
+    """Words with lines in place of keypoints: samples of four lines, upright by the gravity of query and map."""
+
+    sampling, floor = UPRIGHT_LINES, LINE_FLOOR
+
+    def __init__(
+        self, camera: Camera, lines: Lines, candidates: Candidates, scene: Scene, names: list[str], options: WordOptions
+    ) -> None:
+        if lines.gravity is None or scene.down is None:
+            side = "the query" if lines.gravity is None else "the map"
+            raise InputError(
+                f"words with lines are localized upright, and {side} has no gravity",
+                remedy=Remedy("give", "HideInLines.gravity") if lines.gravity is None else Remedy("give", "map_images.gravity"),
+            )
+        if are_of_halves(lines.coefficients.astype(np.float64), lines.aligned, camera):
+            # Samples of four such lines mostly leave a way open (docs/theory/lines.md#lines-of-two-halves).
+            raise InputError("words with convergent or parallel lines are not localized; release them with random lines")
+        self.aligned, self.candidates, self.names = lines.aligned, candidates, names
+        super().__init__(
+            camera,
+            lines,
+            lines.coefficients.astype(np.float64),
+            candidates,
+            scene,
+            names,
+            options,
+            limit_px=options.line_error_px,
+            # Gravity off by one sigma moves a projection by f tan(sigma) near the image's center.
+            search_px=options.line_error_px + camera.focal_px * math.tan(math.radians(options.gravity_sigma_deg)),
+            down_cam=lines.gravity,
+            down_world=scene.down,
+        )
+
+    def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+        """The best pose of samples of one mapped image each; where words tell no candidate from another, of uniform ones."""
+        assert isinstance(self.observations, Lines) and self.observations.gravity is not None and self.scene.down is not None
+        lines = line_search(self, self.candidates, self.names, self.observations.gravity, self.scene.down, self.weighted)
+        return super().found(search, progress) if lines is None else lines.best(search, progress)
+
+    def agreement(self, limit_px: float) -> float:
+        """Probability that a point at random in the picture lies within `limit_px` of a line."""
+        return line_agreement(self.camera, limit_px)
+
+    def refine(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid | None:
+        """The pose of robust least squares over inlier candidates, or None if their lines do not determine one."""
+        return self.weighted(pose, rows, np.ones(len(rows)), LOSS_PX)
+
+    def weighted(
+        self, pose: Rigid, rows: Int64[np.ndarray, "used"], weights: Float64[np.ndarray, "used"], loss_px: float
+    ) -> Rigid | None:
+        """The pose of weighted least squares over candidates, with a Cauchy loss; None if their lines do not determine one."""
+        keypoints = self.keypoints[rows]
+        resection = LineResection(
+            lines=self.shown[keypoints] * np.sqrt(weights)[:, None],
+            points=self.groups.points[rows],
+            aligned=self.aligned[keypoints],
+            focal_px=self.camera.focal_px,
+            half_extent=self.groups.half_extent,
+        )
+        return resection.refine(pose, np.ones(len(rows), dtype=bool), loss_px)
+
+    def open_way(self, pose: Rigid, inliers: Int64[np.ndarray, "inliers"]) -> float:
+        """log10 of the number of accidents that place the camera as well as inliers do, along gravity.
+
+        Lines along gravity leave the height open. The other lines alone tell it: one of them places the camera, and those that
+        agree are weighed against chance (docs/theory/lines.md, Eq. 29). `inliers` are rows of the candidates. It is -infinity
+        where fewer than `MIN_OTHER_LINES` lines follow gravity.
+        """
+        aligned = self.aligned[self.candidates.keypoint_rows]
+        if len(np.unique(self.candidates.keypoint_rows[aligned])) < MIN_OTHER_LINES:
+            return -math.inf
+        others = np.flatnonzero(~aligned)
+        kept = np.searchsorted(others, np.sort(inliers[~aligned[inliers]]))
+        if not len(kept):
+            return math.inf
+        assert isinstance(self.observations, Lines)
+        alone = LinesBesideGravity(
+            self.camera, self.observations, self.candidates.take(others), self.scene, self.names, self.options
+        )
+        rows = np.flatnonzero(np.isin(alone.order, kept))
+        return alone.weighed(rows, pose, anyhow=True)
+
+    def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> None:
+        """None: the covariance of a pose from lines is not computed."""
+
+    def distances(
+        self, xy: Float64[np.ndarray, "candidates 2"], seen: Float64[np.ndarray, "candidates 3"]
+    ) -> Float64[np.ndarray, "candidates"]:
+        """Distances of projections to lines in the normalized plane; NaN where there is no projection."""
+        return np.abs((seen[:, :2] * xy).sum(axis=1) + seen[:, 2])
+
+    def distinct(self, seen: Float64[np.ndarray, "features 3"]) -> Bool[np.ndarray, "features"]:
+        """Whether each line counts, if those that coincide in the picture count once."""
+        return apart_lines(seen, float(np.linalg.norm(self.groups.half_extent)), SAME_PX / self.camera.focal_px)
+
+    @cached_property
+    def background(self) -> Background:
+        """The query's lines, as the background of wrong matches."""
+        return LineBackground(lines=self.groups.seen, limit=1.0)
+
+
+class LinesBesideGravity(LineWords):
+    """Words whose lines do not follow gravity, where the pose is known but for the height: one line tells it."""
+
+    sampling = ALONG_ONE_WAY
+
+
+def word_problem(
+    camera: Camera,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
+    candidates: Candidates,
+    scene: Scene,
+    names: list[str],
+    options: WordOptions,
+) -> PointWords | LineWords:
+    """The pose problem of a query in words, by what it shows of its features. Raises InputError for lines without gravity."""
+    if isinstance(observations, Lines):
+        return LineWords(camera, observations, candidates, scene, names, options)
+    return PointWords(camera, observations, candidates, scene, names, options)

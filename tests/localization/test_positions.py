@@ -10,9 +10,9 @@ from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError, RangeError
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localization.by_distance import Localization, NoPose
-from veil.localization.by_positions import NO_CANDIDATES, PositionOptions, PositionProblem, localize_positions
-from veil.localization.upright_options import UprightOptions
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import PositionOptions, UprightOptions
+from veil.localization.upright import NO_CANDIDATES, PositionProblem, localize_positions
 from veil.localization.upright_problem import MOST_GUESSES
 from worlds import generator, world
 from worlds.word_worlds import scene_of, with_down

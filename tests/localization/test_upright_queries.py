@@ -13,10 +13,10 @@ from veil.errors import InputError, RangeError
 from veil.forms import Subsets
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.by_distance import AMBIGUOUS, Localization, NoPose
-from veil.localization.by_words import WordOptions, localize_words
-from veil.localization.upright_evidence import UprightWeighing
-from veil.localization.upright_options import UprightOptions
+from veil.localization.by_words import localize_words
+from veil.localization.judge import AMBIGUOUS, Localization, NoPose
+from veil.localization.options import UprightOptions, WordOptions
+from veil.localization.upright import UprightWeighing
 from veil.localization.upright_problem import UprightProblem
 from veil.matching.inverted_index import index_map, unshared_log_odds, vocabulary_candidates
 from worlds import generator, world
@@ -86,7 +86,7 @@ def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPat
     guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=2_000_000, reach=0.25))
     found = asked(form, near=["01", "03"], options=guessed)
     assert isinstance(found, NoPose) and "their words speak against it" in found.reason
-    monkeypatch.setattr("veil.localization.upright_words.AGAINST", -math.inf)
+    monkeypatch.setattr("veil.localization.upright.AGAINST", -math.inf)
     check(asked(form, near=["01", "03"], options=guessed))
 
 

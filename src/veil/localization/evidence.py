@@ -11,11 +11,10 @@ from jaxtyping import Float64, Int64
 from veil.geometry.camera import as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
+from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.significance import pose_log10_nfa
 from veil.geometry.views import MapViews
-from veil.localization.matched_features import Matched
-from veil.localization.matched_pairs import Estimate
-from veil.localization.matched_points import MatchedPoints
+from veil.localization.matches import Estimate, Matched, MatchedPoints
 
 # The evidence is counted within these parts of the inlier threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
@@ -53,17 +52,29 @@ MOST_FITTED, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
+class PoseEvidence:
     """Inliers of a pose, and log10 of the number of poses with as good inliers that chance gives.
 
-    `rows` are rows of the pairs. No two share a keypoint, a point of the map or a place in the picture.
+    `rows` are rows of the pairs. No two share a keypoint, a point of the map or a place in the picture. `expected` is the
+    number of inliers that chance gives, where pairs are gathered around each pose.
     """
 
     rows: Int64[np.ndarray, "inliers"]
     log10_nfa: float
+    expected: float = 0.0
+
+    @property
+    def above_chance(self) -> int:
+        """Number of inliers beyond those that chance gives."""
+        return max(0, round(len(self.rows) - self.expected))
 
 
-def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> Evidence:
+def beyond_chance(evidence: PoseEvidence, limits: Acceptance) -> bool:
+    """Whether a pose has enough inliers, and chance gives few enough poses as good."""
+    return len(evidence.rows) >= limits.min_inliers and evidence.log10_nfa <= limits.max_log10_nfa
+
+
+def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseEvidence:
     """Evidence for a pose: the pairs that agree with it and that its camera could have seen, weighed against chance.
 
     Right matches agree far within the threshold and gather among the most trusted pairs, wrong ones do neither. So the number
@@ -87,7 +98,7 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> Evide
             inliers = int(np.count_nonzero(near < first))
             tried.append(_chance(matched, shares[:first], distinct, inliers, matched.floor(part)))
         projected[shares == 0] = np.nan  # where no other feature is near, none is within the next threshold, which is less
-    return Evidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)))
+    return PoseEvidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)))
 
 
 def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, floor: float) -> float:
@@ -106,7 +117,7 @@ def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, flo
     return pose_log10_nfa(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
 
 
-def pictured(matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None) -> bool:
+def pictured(matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None) -> bool:
     """Whether the camera more likely saw a photograph of the place, on a wall or a screen, than the place itself.
 
     That is so in each of four cases (docs/theory/localization.md#what-a-camera-could-have-seen):
@@ -261,7 +272,7 @@ def turn_deviation_deg(matched: Matched, estimate: Estimate, rows: Int64[np.ndar
     return math.degrees(observed.turn_deviation(FreeCamera(pose=estimate.pose), least_noise=least, free_focal=fitted))
 
 
-def too_few(matched: Matched, evidence: Evidence, max_log10_nfa: float) -> bool:
+def too_few(matched: Matched, evidence: PoseEvidence, max_log10_nfa: float) -> bool:
     """Whether the evidence is within the margin that a few right matches and accidents can give a wrong pose.
 
     The margin holds for keypoints only; lines show no such poses.

@@ -1,4 +1,4 @@
-"""A query's words as a pose problem: what the search needs, and what weighs its poses (docs/theory/words.md)."""
+"""A query's words as a pose problem, and its search where they come with keypoints (docs/theory/words.md)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
+from veil.colmap import pycolmap
 from veil.forms import Lines
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
-from veil.geometry.rigid import Rigid
+from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
 from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped, resect_grouped
-from veil.geometry.robust.significance import Background, Sampling, pose_log10_nfa
-from veil.localization.pose_evidence import THRESHOLDS
-from veil.localization.word_options import WordOptions
+from veil.geometry.robust.significance import (
+    P3P,
+    SAME_PX,
+    Background,
+    PointBackground,
+    Sampling,
+    apart,
+    point_agreement,
+    pose_log10_nfa,
+)
+from veil.localization.evidence import THRESHOLDS
+from veil.localization.options import WordOptions
 from veil.matching.inverted_index import Candidates
 from veil.progress import Progress
 from veil.scene import Scene
@@ -205,7 +215,7 @@ class WordProblem(ABC):
         return min(tried) + math.log10(len(tried))
 
     def weighed(self, rows: Int64[np.ndarray, "inliers"], pose: Rigid, *, anyhow: bool = False) -> float:
-        """The least chance over nested thresholds, times their number (`veil.localization.pose_evidence.weigh`).
+        """The least chance over nested thresholds, times their number (`veil.localization.evidence.weigh`).
 
         With `anyhow`, inliers that the camera could not have seen count as well.
         """
@@ -234,3 +244,74 @@ def _lists(candidates: Candidates, scene: Scene, names: list[str]) -> list[np.nd
         lists.append(np.flatnonzero(visible[candidates.point_rows]))
         visible[seen] = False
     return lists
+
+
+class PointWords(WordProblem):
+    """Words at keypoints: samples of three points, poses refined by COLMAP."""
+
+    sampling, floor = P3P, 1.0
+
+    def __init__(
+        self,
+        camera: Camera,
+        keypoints: Float32[np.ndarray, "features 2"],
+        candidates: Candidates,
+        scene: Scene,
+        names: list[str],
+        options: WordOptions,
+    ) -> None:
+        self.pixels = keypoints.astype(np.float64)
+        xy = np.asarray(as_colmap(camera).cam_from_img(self.pixels))
+        shown = np.hstack([xy, np.ones((len(xy), 1))])
+        limit = options.max_error_px
+        super().__init__(camera, keypoints, shown, candidates, scene, names, options, limit_px=limit, search_px=limit)
+
+    def agreement(self, limit_px: float) -> float:
+        """Probability that a point at random in the picture lies within `limit_px` of a keypoint."""
+        return point_agreement(self.camera, limit_px)
+
+    def refine(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid | None:
+        """The pose of least squares over inlier candidates, or None for fewer than four."""
+        refined = self._refined(pose, rows)
+        return None if refined is None else rigid_from_colmap(refined["cam_from_world"])
+
+    def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Float64[np.ndarray, "6 6"] | None:
+        """Covariance of (rotation, translation) in the camera frame, or None for fewer than four inliers."""
+        refined = self._refined(pose, rows)
+        return None if refined is None else covariance_from_colmap(refined)
+
+    def with_focal(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid:
+        """The pose after its focal length was refined with it; the pose itself where that fails."""
+
+        start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
+        refinement = pycolmap.AbsolutePoseRefinementOptions()
+        refinement.refine_focal_length = True
+        pixels, points = self.pixels[self.keypoints[rows]], self.groups.points[rows]
+        inlier = np.ones(len(rows), dtype=bool)
+        refined = pycolmap.refine_absolute_pose(start, pixels, points, inlier, as_colmap(self.camera), refinement)
+        return pose if refined is None else rigid_from_colmap(refined["cam_from_world"])
+
+    def _refined(self, pose: Rigid, rows: np.ndarray) -> dict | None:
+        """COLMAP's record of the refined pose, or None for fewer than four inliers."""
+
+        if len(rows) < 4:
+            return None
+        start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
+        pixels, points = self.pixels[self.keypoints[rows]], self.groups.points[rows]
+        inlier = np.ones(len(rows), dtype=bool)
+        return pycolmap.refine_absolute_pose(start, pixels, points, inlier, self.colmap, return_covariance=True)
+
+    def distances(
+        self, xy: Float64[np.ndarray, "candidates 2"], seen: Float64[np.ndarray, "candidates 3"]
+    ) -> Float64[np.ndarray, "candidates"]:
+        """Distances of projections to keypoints in the normalized plane; NaN where there is no projection."""
+        return np.linalg.norm(xy - seen[:, :2], axis=1)
+
+    def distinct(self, seen: Float64[np.ndarray, "features 3"]) -> Bool[np.ndarray, "features"]:
+        """Whether each keypoint counts, if those at one place count once."""
+        return apart(seen[:, :2], SAME_PX / self.camera.focal_px)
+
+    @cached_property
+    def background(self) -> Background:
+        """The query's keypoints, as the background of wrong matches."""
+        return PointBackground(xy=self.groups.seen[:, :2], limit=1.0, same=SAME_PX / self.camera.focal_px)

@@ -6,7 +6,8 @@ Theory: docs/theory/scale.md#queries, localization.md#a-place-and-its-copies.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
@@ -14,16 +15,122 @@ from itertools import islice
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from veil.forms import Lines
+from veil.codebooks.codebook import Codebook
+from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
-from veil.localization.judged_pose import Localization, LocalizeOptions, NoPose, features_of, judged
-from veil.localization.matched_features import Matched
-from veil.localization.matched_images import ImageMatches
-from veil.localization.matched_pairs import Estimate
-from veil.localization.pose_evidence import Evidence, weigh
-from veil.localization.rival_poses import MOST_RIVALS, Rival, Shown, covisible, rivals
+from veil.localization.evidence import weigh
+from veil.localization.judge import Localization, NoPose, claim_of, judge
+from veil.localization.matches import Estimate, Matched, features_of
+from veil.localization.options import LocalizeOptions
+from veil.localization.rivals import MOST_RIVALS, PairContest, Rival, ShownPoints, WeighedPose, covisible, rivals
+from veil.matching import Matches, MatchOptions, match_pairs
+from veil.matching.lightglue import LightGlue
+from veil.matching.pairs import match_pairs_by_network
+from veil.matching.placed_points import PlacedPoints, placed
 from veil.matching.point_index import RankedImages
 from veil.progress import Progress
+from veil.scene import Scene
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class ImageMatches(ABC):
+    """Pairs of a query's features and points of the map `scene`, from more and more of its images, which `found` names."""
+
+    scene: Scene
+    found: Collection[str]
+
+    @property
+    def observed(self) -> list[Int64[np.ndarray, "observed"]]:
+        """Rows of the points that each of the matched images observes."""
+        return [self.scene.images[name].point_rows for name in self.found]
+
+    @abstractmethod
+    def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
+        """Match the images that are not matched yet."""
+
+    @abstractmethod
+    def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+        """Rows (query features, map points) of the pairs in some of the matched images, or in all, the most trusted first."""
+
+
+@dataclass(kw_only=True, eq=False)
+class MatchedImages(ImageMatches):
+    """Matches of a query with more and more images of a map.
+
+    `form` is the query's, `codebook` brings the descriptors of a public map into its space (None: they are in it), `workers`
+    images are matched at a time. `found` holds the matches by name of the image.
+
+    With a `network` and the query as it reads it (`query`), LightGlue matches in place of nearest neighbors.
+    """
+
+    form: Form
+    scene: Scene
+    codebook: Codebook | None
+    options: MatchOptions
+    workers: int
+    network: LightGlue | None = None
+    query: PlacedPoints | None = None
+    found: dict[str, Matches] = field(default_factory=dict)
+
+    def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
+        """Match the images that are not matched yet; `progress` is called with the number of them and of all.
+
+        Raises what `veil.matching.match` raises.
+        """
+        new = [name for name in names if name not in self.found]
+        if self.network is not None and self.query is not None:
+            self.found |= self._matched_by_network(self.network, self.query, new, progress)
+            return
+        forms: dict[str, Form] = {"": self.form}
+        for name in new:
+            forms[name] = _comparable(self.scene.images[name].form, self.form, self.codebook)
+        pairs = [("", name) for name in new]
+        matched = match_pairs(forms, pairs, options=self.options, workers=self.workers, progress=progress)
+        self.found |= {name: matches for (_, name), matches in matched.items()}
+
+    def _matched_by_network(
+        self, network: LightGlue, query: PlacedPoints, names: Sequence[str], progress: Progress | None
+    ) -> dict[str, Matches]:
+        images = {"": query}
+        for name in names:
+            image = self.scene.images[name]
+            positions = image.keypoints if image.lines is None else image.lines
+            images[name] = placed(image.form, positions, image.camera, what=f"the map's image {name}")
+        pairs = [("", name) for name in names]
+        matched = match_pairs_by_network(images, pairs, network, workers=self.workers, progress=progress)
+        return {name: matches for (_, name), matches in matched.items()}
+
+    def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+        """Rows (query features, map points) of the distinct pairs that match in at least one image, most distinctive first.
+
+        The images are those of `names` that are matched; None: all that are.
+
+        A pair is as distinctive as its distance is small beside that to the second neighbor (Lowe 2004), or as LightGlue is
+        sure of it, in the map image where it is most so. Right matches gather at the front; which matches there are does not
+        depend on the order.
+        """
+        found = {name: self.found[name] for name in (self.found if names is None else names) if name in self.found}
+        if not found:
+            return _NONE, _NONE
+        images, points = self.scene.images, len(self.scene.points)
+        rows = np.concatenate([matches.indices[:, 0] for matches in found.values()])
+        seen = np.concatenate([images[name].point_rows[matches.indices[:, 1]] for name, matches in found.items()])
+        # One integer for each pair sorts faster than two columns.
+        keys = rows * points + seen
+        ratios = np.concatenate([matches.ratios for matches in found.values()])
+        keys = keys[np.argsort(ratios, kind="stable")]
+        _, first = np.unique(keys, return_index=True)
+        keypoint_rows, point_rows = np.divmod(keys[np.sort(first)], points)
+        return keypoint_rows.astype(np.int64), point_rows.astype(np.int64)
+
+
+def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
+    """A map image's form, taken by the codebook into the query's space where it holds public descriptors of another one."""
+    if isinstance(map_form, Points) and map_form.space != query.space and codebook is not None:
+        return codebook.compression.into_space(map_form, query.space)
+    return map_form
+
 
 # Of a place that has a copy, images are asked for further ones until so many times in a row they show none.
 EMPTY = 2
@@ -43,7 +150,7 @@ MANY = (
 class RankedSearch:
     """The search for the pose of a query in the images that it looks like.
 
-    - `features`: makes what poses are estimated from of pairs (query features, map points); None: matched features as they are.
+    - `features`: makes what poses are estimated from of all pairs so far; None: matched features as they are.
     - `empty`: so many times in a row further images must show no other place before a pose counts as compared.
     """
 
@@ -52,7 +159,7 @@ class RankedSearch:
     matched: ImageMatches
     ranked: RankedImages | Sequence[str]
     options: LocalizeOptions
-    features: Callable[[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]], Matched] | None = None
+    features: Callable[[], Matched] | None = None
     empty: int = 1
     _others: list[Rival] = field(default_factory=list, init=False)
     _compared_with: int = field(default=0, init=False)
@@ -98,22 +205,25 @@ class RankedSearch:
         """
         best, views = None, self.matched.scene.views
         while True:
+            claim = claim_of(self._pairs, views, self._strict, best=best)
+            if isinstance(claim, NoPose):
+                return claim, None
             better: list[Estimate] = []
 
-            def rival(estimate: Estimate, _: Evidence, better: list[Estimate] = better) -> Evidence | None:
+            def rival(estimate: Estimate = claim.estimate, better: list[Estimate] = better) -> Rival | None:
                 other = self._equal(estimate, None, progress)
                 if other is not None and other.is_better:
                     better.append(other.estimate)
-                return None if other is None else other.evidence
+                return other
 
-            answer = judged(self._pairs, views, self._strict, best=best, rival=rival)
+            answer = judge(claim, rival, self._strict)
             if not better or best is not None:
-                return answer
+                return answer, claim.estimate if isinstance(answer, Localization) else None
             matched = self._pairs
             refined = matched.estimate(np.flatnonzero(matched.agrees(matched.projected(better[0]))))
             if refined is None:
-                return answer
-            best = refined, weigh(matched, refined, views)
+                return answer, None
+            best = WeighedPose(estimate=refined, evidence=weigh(matched, refined, views))
 
     def compared(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
         """A pose after its comparison with places that look like the query, too (localization.md#a-place-and-its-copies).
@@ -183,22 +293,14 @@ class RankedSearch:
         views = self.matched.scene.views
         while True:
             matched, known = self._pairs, [other.estimate for other in self._others]
-            evidence = weigh(matched, estimate, views)
-            others = rivals(
-                matched,
-                estimate,
-                evidence,
-                views,
-                min_inliers=self._strict.min_inliers,
-                max_log10_nfa=self._strict.max_log10_nfa,
-                observed=self.matched.observed,
-                among=None if names is None else self._rows(matched, names),
-                known=known,
-            )
+            pose = WeighedPose(estimate=estimate, evidence=weigh(matched, estimate, views))
+            contest = PairContest(matched=matched, views=views, observed=self.matched.observed)
+            among = None if names is None else self._rows(matched, names)
+            others = rivals(contest, pose, self._strict, among=among, known=known)
             self._others += [other for other in others.all if not any(other.estimate is one for one in known)]
             if others.equal is None:
                 return None
-            both = (Rival(estimate=estimate, evidence=evidence), others.equal)
+            both = (pose, others.equal)
             new = [name for one in both for name in self._around(matched, one) if not self._is_spent]
             if not new:
                 return others.equal
@@ -209,7 +311,7 @@ class RankedSearch:
         among, points = self.matched.pairs(names), len(self.matched.scene.points)
         return np.flatnonzero(np.isin(matched.keypoint_rows * points + matched.point_rows, among[0] * points + among[1]))
 
-    def _around(self, matched: Matched, one: Rival) -> list[str]:
+    def _around(self, matched: Matched, one: WeighedPose) -> list[str]:
         """Names of images that are not matched yet and know what the camera of a pose would see, most of it first."""
         if not self.options.compared:
             return []
@@ -217,7 +319,7 @@ class RankedSearch:
         names = [
             name for name, together in zip(images, covisible(inliers, self._seen, len(matched.points)), strict=True) if together
         ]
-        shown = Shown.by(
+        shown = ShownPoints.by(
             matched, one.estimate, one.evidence, self.matched.scene.views, [images[name].point_rows for name in names]
         )
         left = np.zeros(len(matched.points), dtype=bool)
@@ -266,13 +368,11 @@ class RankedSearch:
         """The pairs with all images that are matched so far."""
         count = len(self.matched.found)
         if count not in self._paired:
-            self._paired = {count: self._features(*self.matched.pairs())}
+            self._paired = {count: self.features() if self.features else self._features(*self.matched.pairs())}
         return self._paired[count]
 
     def _features(self, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]) -> Matched:
         scene, options = self.matched.scene, self.options
-        if self.features is not None:
-            return self.features(keypoint_rows, point_rows)
         return features_of(self.camera, self.observations, keypoint_rows, point_rows, scene.points, options)
 
 

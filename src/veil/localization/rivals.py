@@ -6,18 +6,20 @@ Theory: docs/theory/localization.md#one-camera-one-pose, localization.md#a-place
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float64, Int64
+from scipy.spatial import cKDTree
+from scipy.special import bdtrc
 
 from veil.geometry.camera import as_colmap
+from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
-from veil.localization.matched_features import Matched
-from veil.localization.matched_pairs import Estimate
-from veil.localization.pose_evidence import Evidence, weigh
+from veil.localization.evidence import PoseEvidence, beyond_chance, weigh
+from veil.localization.matches import Estimate, Matched
 
 # Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
 COIN = 1e-3
@@ -26,7 +28,7 @@ COIN = 1e-3
 AROUND = 6
 # A rival pose is sought among at least so many pairs for each inlier that it needs.
 RIVAL_ROOM = 4
-# At most so many other poses are compared with one; a query that has more is not told from them.
+# Number of other poses with which one is compared at most. If a query has as many, the last one counts as nearly as strong.
 MOST_RIVALS = 32
 # An image shows what the camera of a pose sees if it observes this share of the pose's inliers.
 COVISIBLE = 0.1
@@ -36,11 +38,17 @@ Observed = Sequence[Int64[np.ndarray, "_"]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Rival:
-    """Another pose of a query than the one that is judged, its evidence, and whether it is clearly better or worse."""
+class WeighedPose:
+    """An estimated pose of a query and its evidence."""
 
     estimate: Estimate
-    evidence: Evidence
+    evidence: PoseEvidence
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rival(WeighedPose):
+    """Another pose of a query than the one that is judged, and whether it is clearly better or worse."""
+
     is_better: bool = False
     is_worse: bool = False
 
@@ -58,65 +66,128 @@ class Rivals:
         return self.worse if self.equal is None else [*self.worse, self.equal]
 
 
+class Contest(ABC):
+    """What other poses of one query are sought and weighed by, and compared with the pose that is judged."""
+
+    @abstractmethod
+    def others(
+        self, pose: WeighedPose, needed: int, *, among: Int64[np.ndarray, "_"] | None, known: Sequence[Estimate]
+    ) -> Iterator[Estimate]:
+        """Poses beside `pose` and the `known` ones, the strongest first, that may have `needed` inliers (see `rivals`)."""
+
+    @abstractmethod
+    def weighed(self, other: Estimate) -> PoseEvidence:
+        """Evidence for another pose."""
+
+    @abstractmethod
+    def clearly_better(self, first: WeighedPose, second: WeighedPose) -> bool:
+        """Whether the first of two poses explains clearly more (`coin`)."""
+
+    def is_same(self, pose: WeighedPose, other: WeighedPose) -> bool:
+        """Whether another pose shares more than half of its inliers with `pose`."""
+        shared = np.isin(other.evidence.rows, pose.evidence.rows).sum()
+        return bool(2 * shared > len(other.evidence.rows))
+
+
 def rivals(
-    matched: Matched,
-    estimate: Estimate,
-    evidence: Evidence,
-    views: MapViews | None,
+    contest: Contest,
+    pose: WeighedPose,
+    limits: Acceptance,
     *,
-    min_inliers: int,
-    max_log10_nfa: float,
-    observed: Observed | None = None,
     among: Int64[np.ndarray, "_"] | None = None,
     known: Sequence[Estimate] = (),
 ) -> Rivals:
     """Other poses that are beyond chance as well, the strongest first, up to the first one that is nearly as strong.
 
-    Of `MOST_RIVALS` the last one is taken for as strong: nobody looked for what comes after it.
+    If there are `MOST_RIVALS` of them, the last one counts as nearly as strong: what comes after it is not looked for.
 
-    Each is sought among the most trusted pairs that the given pose and the others before it leave, as one that shares at most
-    half of the given pose's inliers. A place may have several copies: that one of them is clearly worse says nothing about
-    the others. `clearly_better` tells which is stronger.
+    Each is sought among what the given pose and the others before it leave. A place may have several copies: that one of them
+    is clearly worse says nothing about the others.
 
-    - `observed`: rows of the points that each of the matched images observes; None: any image may observe all points.
+    - `contest`: seeks, weighs and compares poses.
+    - `limits`: the thresholds that other poses must pass to count.
     - `among`: rows of the pairs that other poses are sought among, of whatever strength: the map may know more of them. None:
       all pairs, and poses that may be as strong.
     - `known`: poses that are compared before others are sought.
     """
-    needed = min_inliers if among is not None else max(min_inliers, weakest_rival(len(evidence.rows) // 2))
-    rest = np.arange(len(matched.keypoint_rows)) if among is None else among
-    rest = _unexplained(matched, rest, estimate)
-    shown_here = cache(lambda: Shown.by(matched, estimate, evidence, views, observed))
+    count = len(pose.evidence.rows)
+    needed = limits.min_inliers if among is not None else max(limits.min_inliers, weakest_rival(count // 2))
     worse: list[Rival] = []
 
-    def compared(other: Estimate, *, is_known: bool) -> Rival | None:
-        """The other pose, if it is one and beyond chance."""
-        second = weigh(matched, other, views)
-        shared = np.isin(second.rows, evidence.rows).sum()
-        if len(second.rows) < min_inliers or second.log10_nfa > max_log10_nfa or (is_known and 2 * shared > len(second.rows)):
+    def compared(other: Estimate) -> Rival | None:
+        """The other pose, if it is beyond chance."""
+        second = WeighedPose(estimate=other, evidence=contest.weighed(other))
+        if not beyond_chance(second.evidence, limits):
             return None
-        shown_there = Shown.by(matched, other, second, views, observed)
-        if clearly_better(matched, evidence, second, shown_here(), shown_there):
-            return Rival(estimate=other, evidence=second, is_worse=True)
-        is_better = clearly_better(matched, second, evidence, shown_there, shown_here())
-        return Rival(estimate=other, evidence=second, is_better=is_better)
+        is_worse = contest.clearly_better(pose, second)
+        is_better = not is_worse and contest.clearly_better(second, pose)
+        return Rival(estimate=other, evidence=second.evidence, is_better=is_better, is_worse=is_worse)
 
-    left = list(known)
-    while len(worse) < MOST_RIVALS and (left or _may_hold(matched, rest, needed)):
-        is_known = bool(left)
-        other = left.pop(0) if left else _sought(matched, rest, needed)
-        one = None if other is None else compared(other, is_known=is_known)
-        if one is not None and not one.is_worse:
+    for other in known:
+        one = compared(other)
+        if one is None or contest.is_same(pose, one):
+            continue
+        if not one.is_worse or len(worse) + 1 == MOST_RIVALS:
             return Rivals(equal=one, worse=worse)
-        if one is not None:
-            worse.append(one)
-        before = len(rest)
-        rest = rest if other is None else _unexplained(matched, rest, other)
-        if not is_known and (one is None or len(rest) == before):
+        worse.append(one)
+    for other in contest.others(pose, needed, among=among, known=known):
+        one = compared(other)
+        if one is None:
             break
-    if len(worse) == MOST_RIVALS:
-        return Rivals(equal=worse[-1], worse=worse[:-1])
+        if not one.is_worse or len(worse) + 1 == MOST_RIVALS:
+            return Rivals(equal=one, worse=worse)
+        worse.append(one)
     return Rivals(equal=None, worse=worse)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairContest(Contest):
+    """The contest of poses from the same pairs of features and points.
+
+    - `views`: how the map's images saw the points; None: a camera may have seen every point from everywhere.
+    - `observed`: rows of the points that each of the matched images observes; None: any image may observe all points.
+    """
+
+    matched: Matched
+    views: MapViews | None
+    observed: Observed | None = None
+    _shown: dict[int, tuple[WeighedPose, ShownPoints]] = field(default_factory=dict, init=False)
+
+    def others(
+        self,
+        pose: WeighedPose,
+        needed: int,
+        *,
+        among: Int64[np.ndarray, "_"] | None,
+        known: Sequence[Estimate],
+    ) -> Iterator[Estimate]:
+        """Poses among the most trusted pairs that `pose`, the `known` ones and the others before it leave."""
+        matched = self.matched
+        rest = np.arange(len(matched.keypoint_rows)) if among is None else among
+        for explained in (pose.estimate, *known):
+            rest = _unexplained(matched, rest, explained)
+        while _may_hold(matched, rest, needed):
+            other = _sought(matched, rest, needed)
+            if other is None:
+                return
+            yield other
+            before, rest = len(rest), _unexplained(matched, rest, other)
+            if len(rest) == before:
+                return
+
+    def weighed(self, other: Estimate) -> PoseEvidence:
+        """Evidence among all pairs."""
+        return weigh(self.matched, other, self.views)
+
+    def clearly_better(self, first: WeighedPose, second: WeighedPose) -> bool:
+        """Whether the first pose has clearly more inliers that count against the second."""
+        return clearly_better(self.matched, first.evidence, second.evidence, self.shown(first), self.shown(second))
+
+    def shown(self, pose: WeighedPose) -> ShownPoints:
+        """Points that the camera of a pose shows."""
+        if id(pose) not in self._shown:
+            self._shown[id(pose)] = pose, ShownPoints.by(self.matched, pose.estimate, pose.evidence, self.views, self.observed)
+        return self._shown[id(pose)][1]
 
 
 def _unexplained(matched: Matched, rest: Int64[np.ndarray, "_"], estimate: Estimate) -> Int64[np.ndarray, "_"]:
@@ -136,7 +207,7 @@ def _sought(matched: Matched, rest: Int64[np.ndarray, "_"], needed: int) -> Esti
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shown:
+class ShownPoints:
     """Points of the map that a camera shows: rows of the map's points, and their places in the picture in pixels."""
 
     point_rows: Int64[np.ndarray, "shown"]
@@ -144,8 +215,8 @@ class Shown:
 
     @staticmethod
     def by(
-        matched: Matched, estimate: Estimate, evidence: Evidence, views: MapViews | None, observed: Observed | None
-    ) -> Shown:
+        matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None, observed: Observed | None
+    ) -> ShownPoints:
         """Points that the camera of an estimated pose could see, as far as images tell that observe its inliers, too.
 
         What stands behind the inliers, or looks away, no image shows together with them. `observed` holds the rows of the
@@ -165,7 +236,7 @@ class Shown:
         rows, camera = rows[ahead], estimate.camera
         xy = np.asarray(as_colmap(camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
         inside = ((xy >= 0) & (xy <= [camera.width_px, camera.height_px])).all(axis=1)
-        return Shown(point_rows=rows[inside], xy=xy[inside])
+        return ShownPoints(point_rows=rows[inside], xy=xy[inside])
 
 
 def covisible(inliers: Int64[np.ndarray, "inliers"], observed: Observed, points: int) -> list[bool]:
@@ -175,7 +246,9 @@ def covisible(inliers: Int64[np.ndarray, "inliers"], observed: Observed, points:
     return [bool(mask[rows].sum() >= max(1.0, COVISIBLE * len(inliers))) for rows in observed]
 
 
-def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_first: Shown, shown_second: Shown) -> bool:
+def clearly_better(
+    matched: Matched, first: PoseEvidence, second: PoseEvidence, shown_first: ShownPoints, shown_second: ShownPoints
+) -> bool:
     """Whether the first of two poses has clearly more inliers that count against the second (McNemar 1947).
 
     Features that both poses explain say nothing. One that the other pose does not explain counts against it only if the
@@ -189,9 +262,8 @@ def clearly_better(matched: Matched, first: Evidence, second: Evidence, shown_fi
     return coin(*counted) <= COIN
 
 
-def _counted(matched: Matched, own: Evidence, other: Evidence, own_shown: Shown, other_shown: Shown) -> int:
+def _counted(matched: Matched, own: PoseEvidence, other: PoseEvidence, own_shown: ShownPoints, other_shown: ShownPoints) -> int:
     """Number of inliers of one pose, of features that the other does not explain, that count for it when both are compared."""
-    from scipy.spatial import cKDTree
 
     asked = own.rows[~np.isin(matched.keypoint_rows[own.rows], matched.keypoint_rows[other.rows])]
     asked = asked[np.isin(matched.point_rows[asked], own_shown.point_rows)]
@@ -207,7 +279,6 @@ def _counted(matched: Matched, own: Evidence, other: Evidence, own_shown: Shown,
 
 def coin(more: int, less: int) -> float:
     """Probability of at least `more` heads in `more` + `less` throws of a fair coin."""
-    from scipy.special import bdtrc
 
     return float(bdtrc(more - 1, more + less, 0.5)) if more > 0 else 1.0
 

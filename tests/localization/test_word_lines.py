@@ -12,11 +12,10 @@ from scipy.spatial.transform import Rotation
 from veil.forms import Subsets
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.by_distance import Localization, NoPose
 from veil.localization.by_words import localize_words
-from veil.localization.line_words import MOST_BELIEF, SHARE_OF_FEATURES, LineSearch, line_search
-from veil.localization.word_options import WordOptions
-from veil.localization.word_poses import LineWords
+from veil.localization.judge import Localization, NoPose
+from veil.localization.options import WordOptions
+from veil.localization.word_lines import MOST_BELIEF, SHARE_OF_FEATURES, LineSearch, LineWords, line_search
 from veil.matching.inverted_index import index_map, vocabulary_candidates
 from worlds import generator, world
 from worlds.word_uploads import random_ids
