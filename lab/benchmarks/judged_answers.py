@@ -181,7 +181,7 @@ def in_forms(
         ("words", keypoints, None, camera),
         ("words, focal guessed", keypoints, None, guessed),
         ("words with gravity", keypoints, gravity, camera),
-        ("words with lines", lines, None, camera),
+        *([("words with lines", lines, None, camera)] if lines is not None else []),
     ):
         if seen is None or (name == "words with gravity" and gravity is None):
             continue
