@@ -138,7 +138,7 @@ def spawned(main: Callable[..., None], *arguments: Any, daemon: bool, name: str 
     return Process(process, ours)
 
 
-def scripted(path: Path, log: Callable[[str], None]) -> Process[Lines]:
+def scripted(path: Path, log: Callable[[str], None]) -> Process[LinePipe]:
     """A process that runs a Python file, which reads a JSON value a line and answers in such lines.
 
     `log` is called with each line of its standard error, from another thread. Raises OSError if it cannot be started.
@@ -152,7 +152,7 @@ def scripted(path: Path, log: Callable[[str], None]) -> Process[Lines]:
         errors="replace",  # a log that cannot be decoded must still be read, or the program waits for its reader
         bufsize=1,
     )
-    return Process(program, Lines(program, log))
+    return Process(program, LinePipe(program, log))
 
 
 class _Program(subprocess.Popen[str]):
@@ -167,7 +167,7 @@ class _Program(subprocess.Popen[str]):
             self.wait(timeout)
 
 
-class Lines:
+class LinePipe:
     """The standard streams of a program as a pipe of JSON values."""
 
     def __init__(self, program: subprocess.Popen[str], log: Callable[[str], None]) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from veil.errors import RangeError, VeilError
-from veil.processes import DeadlineExceeded, Lines, Process, WorkerDied, scripted
+from veil.processes import DeadlineExceeded, LinePipe, Process, WorkerDied, scripted
 
 WORKER = Path(__file__).with_name("worker.py")
 # COLMAP's log says which image it is about to register.
@@ -58,7 +58,7 @@ class Colmap:
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._process: Process[Lines] | None = None
+        self._process: Process[LinePipe] | None = None
         self._log: deque[str] = deque(maxlen=20)
         self._at_image: int | None = None
 
@@ -96,7 +96,7 @@ class Colmap:
             raise
 
     def _answer(
-        self, process: Process[Lines], request: dict[str, Any], progress: Callable[[int], None] | None
+        self, process: Process[LinePipe], request: dict[str, Any], progress: Callable[[int], None] | None
     ) -> dict[str, Any]:
         messages = process.asked(request, deadline_s=self._limits.max_seconds)
         while True:
@@ -114,7 +114,7 @@ class Colmap:
         self._process = None
         return Stopped(reason=reason, image_id=self._at_image, out_of_time=out_of_time)
 
-    def _start(self) -> Process[Lines]:
+    def _start(self) -> Process[LinePipe]:
         try:
             self._process = scripted(WORKER, self._read)
         except OSError as error:
