@@ -44,7 +44,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert run("map", folder / "mapped-up", "-o", folder / "map") == 0
         build = ("codebook", "build", folder / "mapped", "--word-count", 64, "--slices", 2)
         assert run(*build, "-o", folder / "book.npz", "--iterations", 2) == 0
-        assert run(*build, "-o", folder / "pool.npz", "--decoys") == 0
+        assert run(*build, "-o", folder / "pool.npz", "--decoy-pool") == 0
     return folder
 
 

@@ -41,14 +41,13 @@ def test_documents_give_commands_the_options_that_they_have() -> None:
 
 
 def test_messages_name_options_that_there_are() -> None:
-    """Not those of an earlier version, which still work and which no help shows."""
+    """Not those of an earlier version."""
     found: dict[str, set[str]] = {}
     packages = (ROOT / "src" / "veil", ROOT / "lab" / "veil_lab", ROOT / "faces" / "veil_faces")
     if not all(find_spec(package.name) for package in packages):
         pytest.skip("messages of veil name options of veil-lab, too")
     for path in sorted(path for package in packages for path in package.rglob("*.py")):
-        text = re.sub(r"keep_old_name\([^)]*\)", "", path.read_text())
-        if missing := set(_OPTION.findall(text)) - ALL - OTHERS:
+        if missing := set(_OPTION.findall(path.read_text())) - ALL - OTHERS:
             found[str(path.relative_to(ROOT))] = missing
     assert found == {}
 

@@ -1,7 +1,8 @@
 """Moves of code change nothing: messages, maps, queries and an audit of the bundled photographs are what they were.
 
-Oracle: `corpus.json`, as `worlds/golden.py` wrote it. On the kind of machine where it was written, all of it holds to the
-last bit. Elsewhere, with other kernels or versions, drawn words still do, and poses and maps hold within a stated tolerance.
+Oracle: `corpus.json`, as `worlds/golden.py` wrote it. Two commits are compared to the last bit by that program, on one quiet
+machine. Here, beside other tests, messages hold to the last bit on the kind of machine where the corpus was written; elsewhere
+drawn words do. Maps and poses hold within a stated tolerance.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def now() -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_is_what_it_was(part: str, kept: dict[str, Any], now: dict[str, Any]) -> None:
-    if kept["machine"] == machine():
+    if part == "messages" and kept["machine"] == machine():
         assert differences(kept[part], now[part]) == []
     else:
         assert far(part, kept[part], now[part]) == []

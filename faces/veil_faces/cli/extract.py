@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name, progress, report, say, write_json
+from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
 from veil.errors import InputError
 from veil.files.pictures import named_pictures, read_rgb
 from veil_faces.cli import templates
@@ -41,10 +41,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("photographs", type=Path, nargs="+", help="files, or folders of them")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="the .npz to write")
-    keep_old_name(parser, "--out", "--output")
     parser.add_argument("--labels", type=Path, metavar="FILE", help="CSV with a column `file` and one for each label")
     parser.add_argument("--single-face", action="store_true", help="refuse photographs with several faces")
-    keep_old_name(parser, "--only", "--single-face")
     parser.add_argument("--least-px", type=at_least(0), default=0, help="refuse narrower faces (default %(default)s)")
     add_json(parser)
     add_model(parser)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name
+from veil.cli.common import add_command, add_json, at_least
 from veil.mechanisms.profile import STRATEGIES
 from veil_faces.cli.calibrate import PAIRS_HELP, calibrate
 from veil_faces.cli.decisions import identify, verify
@@ -176,7 +176,6 @@ def _register_calibrate(actions: Any) -> None:
     )
     parser.add_argument("faces", type=Path, help="descriptors of the pairs' faces")
     parser.add_argument("--face-pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
-    keep_old_name(parser, "--pairs", "--face-pairs")
     _with_decoys(parser)
     parser.add_argument("--far", type=float, metavar="SHARE", help="verify: false accepts at most, for example 0.001")
     parser.add_argument(
@@ -235,7 +234,6 @@ def _with_person(parser: argparse.ArgumentParser) -> None:
 def _with_face(parser: argparse.ArgumentParser, *, person: bool = True) -> None:
     parser.add_argument("face", type=Path, help=FACE_HELP)
     parser.add_argument("--face-name", metavar="NAME", help="which face of a file of descriptors")
-    keep_old_name(parser, "--name", "--face-name")
     _with_decoys(parser)
     if person:
         _with_person(parser)

@@ -52,11 +52,6 @@ def add_json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON ('-': standard output)")
 
 
-def keep_old_name(parser: argparse.ArgumentParser, old: str, new: str) -> None:
-    """Let an option that was renamed be given by its old name, too, which no help shows."""
-    parser._option_string_actions[old] = parser._option_string_actions[new]
-
-
 def add_strict(parser: argparse.ArgumentParser, what: str = "upload") -> None:
     """Add the option --strict, of which `what` names the things that are read."""
     parser.add_argument(

@@ -13,7 +13,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     quiet_colmap,
     report,
     say,
@@ -77,7 +76,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--images", type=Path, nargs="+", default=[], metavar="PATH", help="photographs and features.h5: they enter the page"
     )
-    keep_old_name(parser, "--device", "--images")
     parser.add_argument("--report", type=Path, metavar="HTML", help="page of `veil audit`, for the pictures that attacks drew")
     parser.add_argument(
         "--invert",

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from veil.cli.common import at_least, keep_old_name
+from veil.cli.common import at_least
 from veil.mechanisms.profile import Strategy
 from veil_faces.cli.calibrate import PAIRS_HELP
 from veil_faces.studies.face_study import DIMENSIONS, LIFTINGS
@@ -17,7 +17,6 @@ def add_files(parser: argparse.ArgumentParser, *, pairs: bool = False) -> None:
     parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
     if pairs:
         parser.add_argument("--face-pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
-        keep_old_name(parser, "--pairs", "--face-pairs")
     parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
 
 

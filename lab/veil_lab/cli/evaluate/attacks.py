@@ -15,7 +15,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -75,7 +74,6 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--attacked-features", type=at_least(10), default=400, help="features that are attacked (default %(default)s)"
     )
-    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument(
         "--per-image", type=at_least(10), help="features of each photograph that are lifted (default 120; --descriptor: 1000)"
     )
@@ -85,7 +83,6 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--word-count", type=at_least(64), default=16384, help="number of words that decoys come from (default %(default)s)"
     )
-    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument(
         "--public", type=at_least(64), default=65536, help="descriptors in the attacker's database (default %(default)s)"
     )

@@ -14,7 +14,6 @@ from veil.cli.common import (
     add_json,
     at_least,
     explain,
-    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -82,7 +81,6 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool of real descriptors (default: the bundled one)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching and attacks (default 2)")
-    keep_old_name(parser, "--workers", "--threads")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw recovery against matching (.png or .svg)")
     add_json(parser)
     parser.set_defaults(run=_defenses)

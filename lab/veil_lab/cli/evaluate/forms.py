@@ -15,7 +15,6 @@ from veil.cli.common import (
     add_json,
     at_least,
     explain,
-    keep_old_name,
     quiet_colmap,
     report,
     say,
@@ -67,7 +66,6 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--decoys", type=Path, metavar="FILE", help="pool for decoys and the attacker's database (default: the bundled one)"
     )
-    keep_old_name(parser, "--pool", "--decoys")
     parser.add_argument(
         "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
     )
@@ -87,17 +85,14 @@ def register(protocols: Any) -> None:
         default=200,
         help="features of each photograph that are attacked (default %(default)s)",
     )
-    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument(
         "--max-seconds",
         type=float,
         default=60.0,
         help="processor time of each run of all attacks on a photograph (default %(default)g)",
     )
-    keep_old_name(parser, "--seconds", "--max-seconds")
     add_extraction(parser)
     parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching (default 2)")
-    keep_old_name(parser, "--workers", "--threads")
     parser.add_argument(
         "--seed", type=at_least(0), default=0, help="seed by which attacked features are chosen (default %(default)s)"
     )

@@ -16,7 +16,6 @@ from veil.cli.common import (
     add_first_octave,
     add_json,
     at_least,
-    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -66,7 +65,6 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
     parser.add_argument("--inverter", type=Path, metavar="FILE", help="network for raw descriptors (default: the bundled one)")
-    keep_old_name(parser, "--weights", "--inverter")
     parser.add_argument("--direct", type=Path, metavar="FILE", help="network for subspaces (default: no direct inversion)")
     parser.add_argument(
         "--codebook", type=Path, metavar="FILE", help="codebook whose words are the decoys (default: the bundled one)"
@@ -78,7 +76,6 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--photographs", type=at_least(1), metavar="N", help="photographs to invert, evenly taken (default: all)"
     )
-    keep_old_name(parser, "--limit", "--photographs")
     parser.add_argument(
         "--max-features",
         type=at_least(10),
@@ -89,7 +86,6 @@ def register(protocols: Any) -> None:
     parser.add_argument("--seed", type=at_least(0), default=0, help="seed of lifting and attacks (default %(default)s)")
     parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
     parser.add_argument("--reconstructions", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
-    keep_old_name(parser, "--pictures", "--reconstructions")
     parser.add_argument("--shown", type=at_least(1), default=4, help="photographs in --reconstructions (default %(default)s)")
     parser.add_argument("--shown-m", type=at_least(2), help="dimension in --reconstructions (default: the second of --m)")
     add_json(parser)

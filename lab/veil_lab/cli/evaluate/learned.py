@@ -14,7 +14,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     progress,
     quiet_colmap,
     say,
@@ -53,14 +52,11 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--attack-model", type=Path, metavar="FILE", help="networks of `veil lab train attacks` (default: the bundled ones)"
     )
-    keep_old_name(parser, "--model", "--attack-model")
     parser.add_argument("--decoys", type=Path, metavar="FILE", help="the client's pool (default: one half of the bundled one)")
-    keep_old_name(parser, "--pool", "--decoys")
     parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors (default: the other half)")
     parser.add_argument(
         "--as-privatize", action="store_true", help="send the features that `veil privatize` sends (default: all)"
     )
-    keep_old_name(parser, "--default", "--as-privatize")
     parser.add_argument(
         "--runs", type=at_least(1), metavar="S", help="use the pool in S runs (default: as `veil privatize` does)"
     )
@@ -76,7 +72,6 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--attacked-features", type=at_least(1), metavar="N", help="features of each photograph that are attacked (default all)"
     )
-    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument("--photographs", type=at_least(1), default=8, help="photographs attacked at most (default %(default)s)")
     parser.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
     parser.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")

@@ -13,7 +13,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     picture,
     quiet_colmap,
     report,
@@ -69,7 +68,6 @@ def register(protocols: Any) -> None:
         metavar="K",
         help="values of K, the number of words, to try",
     )
-    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--epsilon", type=float, nargs="+", default=list(DEFAULTS.epsilons), help="values of epsilon to try")
     parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="values of m to try")
     parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what queries send (default: all)")
@@ -87,14 +85,12 @@ def register(protocols: Any) -> None:
         help="dictionaries made from other photographs, to try (default of SIFT: bundled)",
     )
     parser.add_argument("--word-samples", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
-    keep_old_name(parser, "--iterations", "--word-samples")
     parser.add_argument(
         "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
     )
     parser.add_argument(
         "--false", type=at_least(0), default=3, metavar="N", help="photographs of elsewhere in each turn (default %(default)s)"
     )
-    keep_old_name(parser, "--strangers", "--false")
     add_same_place(parser)
     add_extraction(parser)
     add_descriptors(parser, "default sift; several are compared, networks without a least score")

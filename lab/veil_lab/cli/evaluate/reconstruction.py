@@ -18,7 +18,6 @@ from veil.cli.common import (
     add_json,
     at_least,
     explain,
-    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -66,7 +65,6 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of scenes")
     parser.add_argument("--draws", type=at_least(1), default=5, help="draws of lines (default %(default)s)")
-    keep_old_name(parser, "--seeds", "--draws")
     parser.add_argument(
         "--gravity-noise",
         type=float,

@@ -13,7 +13,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     progress,
     quiet_colmap,
     say_table,
@@ -78,7 +77,6 @@ def register(protocols: Any) -> None:
     )
     parser.add_argument("--study", default="retrieval", help="name that seeds all random draws (default %(default)s)")
     parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching (default 2)")
-    keep_old_name(parser, "--workers", "--threads")
     add_json(parser)
     parser.set_defaults(run=_retrieval)
 

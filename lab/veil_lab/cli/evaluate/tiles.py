@@ -15,7 +15,6 @@ from veil.cli.common import (
     add_json,
     at_least,
     explain,
-    keep_old_name,
     picture,
     progress,
     quiet_colmap,
@@ -76,7 +75,6 @@ def register(protocols: Any) -> None:
     parser.add_argument(
         "--pca-axes", type=at_least(2), nargs="+", default=[64], help="axes of the descriptors' PCA, to try (default 64)"
     )
-    keep_old_name(parser, "--axes", "--pca-axes")
     parser.add_argument(
         "--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="bits along each axis, to try (default 8 4)"
     )
@@ -90,7 +88,6 @@ def register(protocols: Any) -> None:
         default=[None],
         help="words of the sketches, to try (default: 64 a tile, 1024 to 4096)",
     )
-    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument(
         "--forms",
         choices=FORMS,

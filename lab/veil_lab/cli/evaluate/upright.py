@@ -18,7 +18,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     progress,
     quiet_colmap,
     say_table,
@@ -68,7 +67,6 @@ def register(protocols: Any) -> None:
         metavar="N,EPS,M",
         help="features sent, epsilon of each, and words of each (default 1000,5,2 1000,4,2 1000,3,2)",
     )
-    keep_old_name(parser, "--points", "--operating-points")
     parser.add_argument(
         "--word-count",
         type=at_least(2),
@@ -76,14 +74,12 @@ def register(protocols: Any) -> None:
         metavar="K",
         help="number of words in the dictionary (default %(default)s)",
     )
-    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument(
         "--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation of gravity (default 0.5)"
     )
     parser.add_argument(
         "--nearest", type=at_least(0), default=0, metavar="N", help="images of the map that are known to be near (default 0)"
     )
-    keep_old_name(parser, "--near", "--nearest")
     parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
     parser.add_argument(
         "--most-strangers", type=at_least(1), default=400, help="strangers at most, evenly taken (default %(default)s)"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine, open_engine
 from veil.errors import InputError, TaskError
@@ -58,7 +58,6 @@ def register(actions: Any) -> None:
     train.add_argument("--epsilon", type=float, default=WORD_EPSILON, help="of words (default %(default)g)")
     train.add_argument("--codebook", type=Path, metavar="FILE", help="decoys or dictionary (default: the bundled codebook)")
     train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="weights to write (.npz)")
-    keep_old_name(train, "--out", "--output")
     train.add_argument("--start", type=Path, metavar="FILE", help="weights to start from (default: random ones)")
     train.add_argument("--steps", type=at_least(1), required=True, help="at most; the learning rate ends with them")
     train.add_argument("--minutes", type=float, help="of training at most; the learning rate ends with them")

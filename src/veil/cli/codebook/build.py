@@ -24,7 +24,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     quiet_colmap,
     report,
     say,
@@ -94,14 +93,12 @@ def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
     )
     build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
     build.add_argument("--decoy-pool", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
-    keep_old_name(build, "--decoys", "--decoy-pool")
     build.add_argument(
         "--word-count",
         type=at_least(2),
         help=f"number of words (default {CENTROIDS}; for --decoy-pool {DECOYS} or as many as there are; the "
         "paper's 256k are 256000)",
     )
-    keep_old_name(build, "--words", "--word-count")
     build.add_argument(
         "--slices",
         type=at_least(1),

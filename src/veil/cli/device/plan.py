@@ -11,7 +11,6 @@ from veil.cli.common import (
     add_json,
     at_least,
     explain,
-    keep_old_name,
     picture,
     report,
     say_table,
@@ -62,7 +61,6 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--word-count", type=at_least(2), nargs="+", metavar="K", help="numbers of words in the dictionary, to try"
     )
-    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--m", type=at_least(1), nargs="+", metavar="M", help="numbers of words that a feature sends, to try")
     parser.add_argument(
         "--map-features",

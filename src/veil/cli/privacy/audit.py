@@ -22,7 +22,6 @@ from veil.cli.common import (
     add_json,
     add_strict,
     at_least,
-    keep_old_name,
     progress,
     quiet_colmap,
     report,
@@ -119,7 +118,6 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
         metavar="PATH",
         help="raw photographs of the place that the server has",
     )
-    keep_old_name(parser, "--place", "--place-photographs")
     parser.add_argument("--map", type=Path, metavar="FOLDER", help="a map of the place, for what its holder learns by matching")
     parser.add_argument(
         "--codebook", type=Path, metavar="FILE", help="codebook or dictionary of the release (default: the bundled one)"
@@ -130,7 +128,6 @@ def _add_attacker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--attack-model", type=Path, metavar="FILE", help="networks of `veil lab train attacks` (default: the bundled ones)"
     )
-    keep_old_name(parser, "--model", "--attack-model")
     parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
 
 
@@ -144,14 +141,12 @@ def _add_effort(parser: argparse.ArgumentParser) -> None:
         type=at_least(1),
         help="features attacked at most, over all releases (default 400, or as many as the rules need)",
     )
-    keep_old_name(parser, "--features", "--attacked-features")
     parser.add_argument(
         "--max-seconds",
         type=at_least(0),
         default=AUDIT_SECONDS,
         help="processor time that the attacks share; what is cut short is said (default %(default)s; 0: no limit)",
     )
-    keep_old_name(parser, "--seconds", "--max-seconds")
     parser.add_argument(
         "--seed", type=at_least(0), default=0, help="seed by which attacked features are chosen (default %(default)s)"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, keep_old_name, quiet_colmap, report, say, write_json
+from veil.cli.common import add_command, add_json, quiet_colmap, report, say, write_json
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, replacing
@@ -58,7 +58,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="FILE",
         help="what `veil lab train inversion` wrote (default: the bundled network for raw descriptors)",
     )
-    keep_old_name(invert, "--weights", "--inverter")
     invert.add_argument("--dictionary", type=Path, metavar="FILE", help="of the words (default: the bundled codebook)")
     invert.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the pictures")
     add_json(invert)

@@ -6,7 +6,7 @@ import argparse
 from functools import cache
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, report, say, write_json
 from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
@@ -55,9 +55,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         default=NEAREST,
         help="nearest words that a descriptor is entered under (default %(default)s)",
     )
-    keep_old_name(parser, "--nearest", "--nearest-words")
     parser.add_argument("--threads", type=at_least(1), default=2, help="threads that index points (default 2)")
-    keep_old_name(parser, "--workers", "--threads")
     add_json(parser)
     parser.set_defaults(run=_index)
 

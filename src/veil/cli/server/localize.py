@@ -17,7 +17,6 @@ from veil.cli.common import (
     add_json,
     add_strict,
     at_least,
-    keep_old_name,
     quiet_colmap,
     say,
     tell_skipped,
@@ -79,7 +78,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--word-samples", type=at_least(1), default=200_000, help="words: samples of a search (default %(default)s)"
     )
-    keep_old_name(parser, "--iterations", "--word-samples")
     parser.add_argument(
         "--max-seconds",
         type=float,
@@ -93,7 +91,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help="words with gravity, positions: pairs of candidates that are drawn (default "
         f"{UprightOptions().samples}, positions alone {PositionOptions().upright.samples})",
     )
-    keep_old_name(parser, "--pairs", "--pair-samples")
     parser.add_argument(
         "--near",
         type=float,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from veil.cli.common import add_command, add_json, at_least, keep_old_name, say_table, write_json
+from veil.cli.common import add_command, add_json, at_least, say_table, write_json
 from veil.errors import InputError
 from veil.mapping.plans import MapPlan
 from veil.pairs.candidates import BY_TRACKS, RETRIEVED
@@ -29,7 +29,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         EXAMPLES,
     )
     parser.add_argument("--image-count", type=at_least(2), required=True, metavar="N", help="number of images")
-    keep_old_name(parser, "--images", "--image-count")
     parser.add_argument(
         "--features", type=at_least(1), default=1000, metavar="F", help="features that each image sends (default 1000)"
     )

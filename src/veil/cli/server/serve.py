@@ -14,7 +14,6 @@ from veil.cli.common import (
     add_command,
     add_json,
     at_least,
-    keep_old_name,
     quiet_colmap,
     report,
     say,
@@ -68,7 +67,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--add-map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
     )
-    keep_old_name(parser, "--map", "--add-map")
     parser.add_argument(
         "--demo",
         action="store_true",

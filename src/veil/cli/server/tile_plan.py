@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, at_least, explain, keep_old_name, quiet_colmap, say_table, write_json
+from veil.cli.common import add_command, add_json, at_least, explain, quiet_colmap, say_table, write_json
 from veil.cli.server.plan import sized
 from veil.cli.server.tiles import DEFAULT
 from veil.errors import InputError
@@ -38,7 +38,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "--bytes", type=at_least(1), metavar="N", help=f"bytes of a tile of a map (default {DEFAULT.tile_bytes})"
     )
     parser.add_argument("--pca-axes", type=at_least(2), help=f"axes of the descriptors' PCA (default {DEFAULT.axes})")
-    keep_old_name(parser, "--axes", "--pca-axes")
     parser.add_argument("--bits", type=int, choices=(4, 8), help=f"bits along each axis (default {DEFAULT.bits})")
     parser.add_argument(
         "--asked", type=at_least(1), metavar="N", help=f"tiles that every localization asks for (default {DEFAULT.asked})"

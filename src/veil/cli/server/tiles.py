@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, keep_old_name, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.files.places import read_place
 from veil.pipelines.tiles import cut_map
 from veil.tiles.cutting import CutMap, CutOptions
@@ -40,7 +40,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--pca-axes", type=at_least(2), default=DEFAULT.axes, help="axes of the descriptors' PCA (default %(default)s)"
     )
-    keep_old_name(parser, "--axes", "--pca-axes")
     parser.add_argument(
         "--bits", type=int, choices=BITS, default=DEFAULT.bits, help="bits along each axis (default %(default)s)"
     )
@@ -71,7 +70,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="N",
         help="words of the manifest's sketches, by which devices choose tiles (default: 64 a tile, between 1024 and 4096)",
     )
-    keep_old_name(parser, "--words", "--word-count")
     parser.add_argument("--place", type=Path, metavar="FILE", help="where on Earth the map is (`veil map align`)")
     parser.add_argument("--seed", type=at_least(0), default=0, help="seed of samples and sketches (default 0)")
     add_json(parser)
