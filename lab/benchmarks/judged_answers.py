@@ -177,12 +177,13 @@ def in_forms(
         return
     sent, index, options = words
     guessed = replace(camera, focal_is_known=False)
-    for name, seen, down, by in (
+    forms: list[tuple[str, np.ndarray | Lines, np.ndarray | None, Camera]] = [
         ("words", keypoints, None, camera),
         ("words, focal guessed", keypoints, None, guessed),
         ("words with gravity", keypoints, gravity, camera),
         *([("words with lines", lines, None, camera)] if lines is not None else []),
-    ):
+    ]
+    for name, seen, down, by in forms:
         if seen is None or (name == "words with gravity" and gravity is None):
             continue
         for how, count in (("alone", 0), ("compared", options.compared)):
