@@ -62,6 +62,8 @@ def exists(name: str) -> bool:
     for count in range(len(parts), 0, -1):
         place = ROOT.joinpath({"veil": "src"}.get(parts[0], parts[0].removeprefix("veil_")), *parts[:count])
         module = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+        stub = module.with_suffix(".pyi")  # the public names
+        module = stub if stub.is_file() else module
         if module.is_file():
             return count == len(parts) or re.search(rf"\b{parts[count]}\b", module.read_text()) is not None
     return False
