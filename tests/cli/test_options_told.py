@@ -22,10 +22,12 @@ OTHERS = {"--no-deps", "--compare", "--version", "--user", "--help", "--nthreads
 
 
 def documents() -> list[Path]:
-    """Pages and programs that name commands."""
+    """Pages and programs that name commands, but the page of old names."""
     rooms = [path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")]
     pages = [ROOT / "README.md", *rooms, *(ROOT / "deploy").rglob("*"), *(ROOT / "examples").rglob("*")]
-    return sorted(path for path in pages if path.suffix in (".md", ".sh", ".py", ".service", ".toml"))
+    return sorted(
+        path for path in pages if path.suffix in (".md", ".sh", ".py", ".service", ".toml") and path.stem != "renamed"
+    )
 
 
 def unknown(text: str) -> Iterator[str]:
