@@ -49,6 +49,8 @@ CASES = [
     (["map", "re"], {"remove"}, {"align"}),
     (["map", "remove", "--ma"], {"--matches"}, {"--mapper"}),
     (["map", "--mapper", ""], {"incremental", "global"}, {"remove"}),
+    (["tiles", ""], {"cut", "plan"}, {"tiles", "remove"}),
+    (["tiles", "cut", "--by"], {"--bytes"}, {"--mbit"}),
     (["budget", ""], {"plan", "set", "show"}, {"extract"}),
     (["budget", "set", "--cl"], {"--clear"}, {"--camera"}),
     (["privatize", "--profile", "h"], {"hardened"}, {"paper"}),
