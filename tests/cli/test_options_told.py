@@ -12,6 +12,8 @@ from test_cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 SHOWN = {name: {word for action in parser._actions for word in action.option_strings} for name, parser in COMMANDS.items()}
+for name in SHOWN.keys() - {"veil client"}:
+    SHOWN[name] |= SHOWN["veil client"] if name.startswith("veil client ") else set()
 ALL = set.union(*SHOWN.values())
 # A command up to its end: that of its line or code, a comment, or what another program reads.
 _COMMANDS = "|".join(re.escape(name) for name in sorted(SHOWN, key=len, reverse=True))
