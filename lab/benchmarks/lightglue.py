@@ -29,8 +29,6 @@ from veil.features import Features
 from veil.files.pictures import read_picture
 from veil.files.weights import load_aliked, load_lightglue
 from veil.geometry.similarity import align_poses, pose_error
-from veil.localization.judge import Localization
-from veil.mapping import NoMap
 from veil.matching import match
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.matching.placed_points import PlacedPoints, placed
@@ -38,6 +36,8 @@ from veil.mechanisms.public import publish
 from veil.pipelines.built_maps import MappingOptions
 from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
+from veil.places.maps import NoMap
+from veil.places.poses.judge import Localization
 from veil.report.tables import Table, names, numbers
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from worlds.epipolar import epipolar_errors_px

@@ -48,13 +48,13 @@ from veil.forms import Form, Points, Subsets
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_words import localize_candidates
-from veil.localization.judge import Localization
-from veil.localization.options import LocalizeOptions, WordOptions
 from veil.mechanisms.words import to_words
-from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import WORD_SECONDS, localize
 from veil.pipelines.maps import Map
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.by_words import localize_candidates
+from veil.places.poses.judge import Localization
+from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
 from veil.report.figures import drawn, series
 from veil.scene import MappedImage, Scene

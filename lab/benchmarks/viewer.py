@@ -31,13 +31,13 @@ from veil.files.features import write_features
 from veil.files.pictures import read_picture
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
-from veil.mapping import NoMap
 from veil.pipelines.demo import demo_features, write_demo_map
 from veil.pipelines.device import Device
 from veil.pipelines.mapping import map_images
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInLines, HideInSubspaces, Protection
 from veil.pipelines.viewing import ViewOptions, view_map
+from veil.places.maps import NoMap
 from veil.report.viewer.content import ShownImage, View
 from veil.report.viewer.page import page
 from veil.wire import decode

@@ -62,7 +62,7 @@ from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
 from veil.ldp.guarantee import LocalDP as LocalDP
 from veil.ldp.guarantee import NoProof as NoProof
 from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
-from veil.pairs.images import LoadedImage as LoadedImage
+from veil.places.pairs.images import LoadedImage as LoadedImage
 from veil.pipelines.uploads import read_messages as read_messages
 from veil.wire.codec import decode as decode
 from veil.wire.codec import encode as encode
@@ -84,17 +84,17 @@ from veil.pipelines.descriptor_books import build_codebook as build_codebook
 
 # Maps
 from veil.map_check import MapCheck as MapCheck
-from veil.mapping.check import ReadingsCheck as ReadingsCheck
+from veil.places.maps.check import ReadingsCheck as ReadingsCheck
 from veil.map_check import LineMapCheck as LineMapCheck
-from veil.mapping.points import NoMap as NoMap
+from veil.places.maps.points import NoMap as NoMap
 from veil.pipelines.built_maps import BuiltMap as BuiltMap
 from veil.pipelines.built_maps import MappingOptions as MappingOptions
-from veil.pairs.matching import MatchingWork as MatchingWork
+from veil.places.pairs.matching import MatchingWork as MatchingWork
 from veil.pipelines.growth import grow_map as grow_map
 from veil.pipelines.mapping import map_images as map_images
-from veil.mapping.plans import MapPlan as MapPlan
+from veil.places.maps.plans import MapPlan as MapPlan
 from veil.pipelines.maps import Map as Map
-from veil.pairs.choice import PairChoice as PairChoice
+from veil.places.pairs.choice import PairChoice as PairChoice
 from veil.progress import Steps as Steps
 from veil.pipelines.removal import RemovalReceipt as RemovalReceipt
 from veil.pipelines.removal import forgetting as forgetting
@@ -106,12 +106,12 @@ from veil.scene import Scene as Scene
 # Localization
 from veil.files.weights import load_lightglue as load_lightglue
 from veil.geometry.robust.grouped import GroupedOptions as GroupedOptions
-from veil.localization.judge import Localization as Localization
-from veil.localization.options import LocalizeOptions as LocalizeOptions
-from veil.localization.judge import NoPose as NoPose
-from veil.localization.options import PositionOptions as PositionOptions
-from veil.localization.options import UprightOptions as UprightOptions
-from veil.localization.options import WordOptions as WordOptions
+from veil.places.poses.judge import Localization as Localization
+from veil.places.poses.options import LocalizeOptions as LocalizeOptions
+from veil.places.poses.judge import NoPose as NoPose
+from veil.places.poses.options import PositionOptions as PositionOptions
+from veil.places.poses.options import UprightOptions as UprightOptions
+from veil.places.poses.options import WordOptions as WordOptions
 from veil.matching.lightglue import LightGlue as LightGlue
 from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
 from veil.matching.neighbors import MatchOptions as MatchOptions

@@ -17,11 +17,11 @@ from veil.client.connection import Connection
 from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localization.judge import NoPose
 from veil.pipelines.device import Device
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInWords, Protection
+from veil.places.poses.judge import NoPose
 from veil.server.policy import MapPolicy, Refused
 from veil.server.problems import answer_to
 from veil.server.service import Service

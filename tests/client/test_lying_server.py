@@ -18,8 +18,8 @@ from veil.errors import WireError
 from veil.features import Features
 from veil.files.blobs import FolderBlobs
 from veil.files.outbox import Sending
-from veil.localization.judge import NoPose
 from veil.pipelines.device import Device
+from veil.places.poses.judge import NoPose
 from veil.wire.receipts import BEGIN, Receipt
 from worlds.certificates import write_certificate
 from worlds.releases import taken

@@ -12,13 +12,13 @@ from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.files.features import write_features
 from veil.forms import Points
-from veil.mapping.images import MapImage
 from veil.matching.pairs import all_pairs
-from veil.pairs.blocks import KIND, matched_in_blocks
-from veil.pairs.images import FormsOf, LoadedImage
-from veil.pairs.store import MatchStore
 from veil.pipelines.images_on_demand import FormCache, form_bytes, map_image, uploads_on_demand
 from veil.pipelines.uploads import load_uploads
+from veil.places.maps.images import MapImage
+from veil.places.pairs.blocks import KIND, matched_in_blocks
+from veil.places.pairs.images import FormsOf, LoadedImage
+from veil.places.pairs.store import MatchStore
 from worlds.releases import taken
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from veil.errors import SpaceError
 from veil.forms import Subsets
-from veil.mapping import MapImage, MapOptions
-from veil.mapping.check import TOO_FEW
-from veil.mapping.scenes import restricted
 from veil.matching import Matches
-from veil.pairs.images import LoadedImage
 from veil.pipelines import located_images
 from veil.pipelines.located_images import _maps_to_try, matches_of_poses, with_located
 from veil.pipelines.maps import Map
+from veil.places.maps import MapImage, MapOptions
+from veil.places.maps.check import TOO_FEW
+from veil.places.maps.scenes import restricted
+from veil.places.pairs.images import LoadedImage
 from veil.scene import Scene
 from worlds import World, generator, subspaces, world
 from worlds.map_scenes import CHECK, image_name, planted_map

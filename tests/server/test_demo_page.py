@@ -17,10 +17,10 @@ from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.examples import HELD_OUT, lund_door
 from veil.files.pictures import read_picture
 from veil.forms import Subsets
-from veil.localization.judge import Localization
 from veil.pipelines.demo import demo_features, write_demo_map
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
+from veil.places.poses.judge import Localization
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

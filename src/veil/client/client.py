@@ -15,11 +15,11 @@ from veil.client.tile_use import TileUse
 from veil.errors import InputError, WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
-from veil.localization.judge import NoPose
 from veil.names import chosen
 from veil.pipelines.device import Device
 from veil.pipelines.protection import Protection
 from veil.pipelines.tiles import TileAnswer
+from veil.places.poses.judge import NoPose
 from veil.tiles.fetching import TileFetcher
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 

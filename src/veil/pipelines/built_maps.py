@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from veil.map_check import LineMapCheck, MapCheck
-from veil.mapping.check import ReadingsCheck, checked_readings
 from veil.one_line import one_line
-from veil.pairs.choice import PairChoice
 from veil.pipelines.maps import Map
+from veil.places.maps.check import ReadingsCheck, checked_readings
+from veil.places.pairs.choice import PairChoice
 from veil.scene import Scene
 
 

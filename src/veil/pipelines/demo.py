@@ -24,8 +24,6 @@ from veil.files.features import write_features
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.files.vocabularies import write_vocabulary
 from veil.geometry.vanishing_point import Vertical
-from veil.localization.judge import Localization, NoPose
-from veil.mapping import NoMap
 from veil.matching import match_pairs
 from veil.matching.inverted_index import index_map
 from veil.matching.pairs import all_pairs
@@ -39,6 +37,8 @@ from veil.pipelines.localization import localize
 from veil.pipelines.mapping import map_images
 from veil.pipelines.maps import Map
 from veil.pipelines.protection import HideInWords, Protection
+from veil.places.maps import NoMap
+from veil.places.poses.judge import Localization, NoPose
 from veil.progress import Progress, Steps, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page

@@ -19,11 +19,11 @@ from veil.files.inverters import bundled_inverter
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import points_map
 from veil.inversion.whole import whole
-from veil.localization.judge import Localization
 from veil.pipelines.attacker import Attacker
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded
 from veil.pipelines.viewing import inverted, shown_query
+from veil.places.poses.judge import Localization
 from veil.progress import Progress, ignore_progress
 from veil.report.viewer.content import Known, View, view_of_scene
 from veil.scene import Scene

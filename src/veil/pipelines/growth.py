@@ -12,19 +12,19 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.checkpoints import working_folder
 from veil.forms import Lines
-from veil.mapping import Limits, MapImage, MapOptions, NoMap
-from veil.mapping.growth import grow_map as grown_scene
-from veil.mapping.growth import require_addable
-from veil.mapping.scenes import images_of
 from veil.matching.lightglue import LightGlue
-from veil.pairs.choice import pairs_with_map
-from veil.pairs.images import LoadedImage, PlacedImages, of_map_images
-from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.located_images import with_located
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded
+from veil.places.maps import Limits, MapImage, MapOptions, NoMap
+from veil.places.maps.growth import grow_map as grown_scene
+from veil.places.maps.growth import require_addable
+from veil.places.maps.scenes import images_of
+from veil.places.pairs.choice import pairs_with_map
+from veil.places.pairs.images import LoadedImage, PlacedImages, of_map_images
+from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
 from veil.wire.message import Message

@@ -11,9 +11,9 @@ from veil.errors import InputError, RangeError
 from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features, read_one
 from veil.forms import Form, Lines, Points, Subsets
-from veil.mapping.images import MapImage, MapImageOnDemand
-from veil.pairs.images import LoadedImage, form_digest
 from veil.pipelines.uploads import Uploads, each_decoded, loaded
+from veil.places.maps.images import MapImage, MapImageOnDemand
+from veil.places.pairs.images import LoadedImage, form_digest
 from veil.wire import decode
 
 GIB = 2**30

@@ -11,11 +11,11 @@ import numpy as np
 from veil.files.checkpoints import CLUSTERS
 from veil.files.cluster_results import ClusterResults, KeptAs
 from veil.geometry.camera import Camera
-from veil.mapping.clusters.joined_maps import RunAll, one_after_another
-from veil.mapping.clusters.of_lines import LineClusterTask
-from veil.mapping.clusters.of_positions import ClusterTask
-from veil.pairs.images import form_digest
-from veil.pairs.matching import MatchingWork
+from veil.places.maps.clusters.joined_maps import RunAll, one_after_another
+from veil.places.maps.clusters.of_lines import LineClusterTask
+from veil.places.maps.clusters.of_positions import ClusterTask
+from veil.places.pairs.images import form_digest
+from veil.places.pairs.matching import MatchingWork
 from veil.version import __version__
 
 Answer = TypeVar("Answer")

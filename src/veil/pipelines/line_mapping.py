@@ -11,17 +11,17 @@ from veil.errors import InputError
 from veil.files.checkpoints import Checkpoints
 from veil.files.cluster_results import OF_LINES
 from veil.forms import Lines
-from veil.mapping import NoMap
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
-from veil.mapping.lines.incremental import extend_map, further_maps
-from veil.mapping.lines.quad import SeedOptions
-from veil.mapping.lines.stored_maps import LineImage, images_of, reconstruction_of, scene_of
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
-from veil.pairs.images import LoadedImage
-from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.maps import Map
+from veil.places.maps import NoMap
+from veil.places.maps.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
+from veil.places.maps.lines.incremental import extend_map, further_maps
+from veil.places.maps.lines.quad import SeedOptions
+from veil.places.maps.lines.stored_maps import LineImage, images_of, reconstruction_of, scene_of
+from veil.places.pairs.images import LoadedImage
+from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.progress import Progress, Steps, silent
 from veil.scene import Scene
 
@@ -108,9 +108,9 @@ class _LineJob:
 
     def _in_clusters(self, graph: MatchGraph) -> BuiltMap | NoMap:
         """Maps by clusters, which are joined where they overlap; what is kept of a run that was killed is not mapped again."""
-        from veil.mapping.clusters.of_lines import map_lines_in_clusters
-        from veil.mapping.clusters.view_graph import ClusterOptions
         from veil.pipelines.kept_clusters import line_cluster_key, running
+        from veil.places.maps.clusters.of_lines import map_lines_in_clusters
+        from veil.places.maps.clusters.view_graph import ClusterOptions
 
         images = self.images
         with self.steps("mapping") as bar:

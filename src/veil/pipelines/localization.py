@@ -12,16 +12,16 @@ from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.forms import Lines, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.by_distance import localize as by_distance
-from veil.localization.by_words import localize_words
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions, PositionOptions, WordOptions
-from veil.localization.upright import localize_positions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
-from veil.pairs.images import LoadedImage
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.by_distance import localize as by_distance
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
+from veil.places.poses.upright import localize_positions
 from veil.progress import Progress
 from veil.wire.message import Message
 

@@ -16,18 +16,18 @@ from jaxtyping import Int64
 
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
-from veil.localization.judge import Localization
-from veil.localization.options import LocalizeOptions
 from veil.map_check import MIN_NECK
-from veil.mapping import MapImage, MapOptions
-from veil.mapping.check import TOO_FEW
-from veil.mapping.growth import TOO_WEAK, grow_map
-from veil.mapping.images import Pair
-from veil.mapping.options import LEAST_INLIERS
 from veil.matching import Matches
-from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
+from veil.places.maps import MapImage, MapOptions
+from veil.places.maps.check import TOO_FEW
+from veil.places.maps.growth import TOO_WEAK, grow_map
+from veil.places.maps.images import Pair
+from veil.places.maps.options import LEAST_INLIERS
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.judge import Localization
+from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
 from veil.scene import Scene
 

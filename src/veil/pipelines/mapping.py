@@ -12,15 +12,15 @@ from veil.features import Features
 from veil.files.checkpoints import working_folder
 from veil.files.cluster_results import OF_POSITIONS
 from veil.forms import Lines
-from veil.mapping import Limits, MapOptions, NoMap
 from veil.matching.lightglue import LightGlue
-from veil.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
-from veil.pairs.matching import MatchingWork, matched_as_chosen
 from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.pipelines.images_on_demand import map_image
 from veil.pipelines.line_mapping import map_lines
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import loaded
+from veil.places.maps import Limits, MapOptions, NoMap
+from veil.places.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
+from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
 from veil.wire.message import Message
@@ -68,10 +68,10 @@ def map_positions(
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
-    from veil.mapping.clusters.of_positions import map_in_clusters  # loads SciPy
-    from veil.mapping.clusters.view_graph import ClusterOptions
     from veil.pipelines.kept_clusters import cluster_key, running
     from veil.pipelines.located_images import with_located
+    from veil.places.maps.clusters.of_positions import map_in_clusters  # loads SciPy
+    from veil.places.maps.clusters.view_graph import ClusterOptions
 
     if network is not None:
         read = NetworkMatching(network=network, images=PlacedImages(images))

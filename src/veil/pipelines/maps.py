@@ -18,7 +18,7 @@ from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
 from veil.one_line import line
-from veil.pairs.choice import images_like
+from veil.places.pairs.choice import images_like
 from veil.progress import Progress
 from veil.scene import Scene
 

@@ -19,11 +19,11 @@ from veil.files.map_folders import (
     write_models,
 )
 from veil.files.maps import read_map, require_vacant
-from veil.mapping import NoMap
-from veil.mapping.removal import Removal, named_in, remove_images, require_named
 from veil.one_line import one_line
-from veil.pairs.blocks import KIND
-from veil.pairs.store import MatchStore, require_folder
+from veil.places.maps import NoMap
+from veil.places.maps.removal import Removal, named_in, remove_images, require_named
+from veil.places.pairs.blocks import KIND
+from veil.places.pairs.store import MatchStore, require_folder
 from veil.version import __version__
 
 # Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.

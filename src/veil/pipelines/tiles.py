@@ -12,8 +12,8 @@ from veil.features import Features
 from veil.files.maps import read_map
 from veil.files.tiles import read_manifest, read_records, write_tiles
 from veil.geometry.georeference import Georeference
-from veil.localization.judge import Localization, NoPose
 from veil.one_line import one_line
+from veil.places.poses.judge import Localization, NoPose
 from veil.progress import Progress
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles

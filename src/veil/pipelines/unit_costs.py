@@ -10,11 +10,11 @@ import numpy as np
 from veil.errors import RangeError
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Points, Subspaces, canonical, lifted_guarantee
-from veil.mapping.plans import MapPlan, MapSize, UnitCosts, planned_map
 from veil.matching import match
 from veil.matching.similar_images import LISTED, Background, SubspaceIndex, votes_for
-from veil.pairs.candidates import BY_TRACKS, RETRIEVED
-from veil.pairs.choice import pair_choice
+from veil.places.maps.plans import MapPlan, MapSize, UnitCosts, planned_map
+from veil.places.pairs.candidates import BY_TRACKS, RETRIEVED
+from veil.places.pairs.choice import pair_choice
 from veil.threads import cores
 
 # Features of the images that are matched for the measurement, and images that retrieval compares.

@@ -14,7 +14,7 @@ from veil.files.atomic import read_bytes
 from veil.files.features import holds_features, read_features
 from veil.forms import Form
 from veil.mechanisms.public import publish
-from veil.pairs.images import ImageFiles, LoadedImage
+from veil.places.pairs.images import ImageFiles, LoadedImage
 from veil.wire import LineUpload, Message, decode
 
 # Least share of messages of one kind with which the others count as strays that are left out; below it the folder is a mistake.

@@ -21,13 +21,13 @@ from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
-from veil.localization.judge import Localization, NoPose
 from veil.one_line import one_line
-from veil.pairs.images import LoadedImage
 from veil.pipelines.device_views import known_images
 from veil.pipelines.localization import localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import queries
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.judge import Localization, NoPose
 from veil.progress import Progress, Steps, silent
 from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from veil.mapping.contributions import COMMON, Sighting, clear, common_points, copied_share, in_the_same_place, sightings
 from veil.matching.neighbors import Matches
-from veil.pairs.images import LoadedImage
-from veil.pairs.store import MatchStore
+from veil.places.maps.contributions import COMMON, Sighting, clear, common_points, copied_share, in_the_same_place, sightings
+from veil.places.pairs.images import LoadedImage
+from veil.places.pairs.store import MatchStore
 from veil.scene import MappedImage, Scene
 
 # Pairs whose matches are in memory at a time.

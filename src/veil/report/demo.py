@@ -13,8 +13,8 @@ import numpy as np
 from veil.geometry.rigid import Rigid
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
-from veil.localization.judge import Localization
-from veil.mapping.lines import LineView
+from veil.places.maps.lines import LineView
+from veil.places.poses.judge import Localization
 from veil.report import pictures
 from veil.report.demo_forms import four_ways
 from veil.report.maps_from_above import maps_figure

@@ -10,8 +10,8 @@ import pytest
 from veil.cli import main
 from veil.files.features import write_features
 from veil.files.maps import write_map
-from veil.mapping import NoMap
 from veil.pipelines.built_maps import MappingOptions
+from veil.places.maps import NoMap
 from worlds import world
 from worlds.line_worlds import features_of
 from worlds.map_scenes import planted_map

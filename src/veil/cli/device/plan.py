@@ -18,8 +18,8 @@ from veil.cli.common import (
 )
 from veil.ldp.budget import outward
 from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
-from veil.localization.options import LocalizeOptions
 from veil.pipelines.protection import DELTA, MAX_POSTERIOR
+from veil.places.poses.options import LocalizeOptions
 from veil.report.tables import Table, fixed, numbers
 
 EXAMPLES = """\

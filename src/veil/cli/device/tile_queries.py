@@ -24,9 +24,9 @@ from veil.files.pictures import named_pictures, read_picture
 from veil.files.tiles import FolderCache
 from veil.files.weights import load_network
 from veil.ldp.guarantee import FetchGuarantee, NoProof
-from veil.localization.options import LocalizeOptions
 from veil.matching import MatchOptions
 from veil.pipelines.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
+from veil.places.poses.options import LocalizeOptions
 from veil.space import Space
 from veil.tiles.device import TileOptions
 from veil.tiles.fetching import TileFetcher

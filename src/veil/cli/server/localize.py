@@ -32,14 +32,14 @@ from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import RETRIEVED, LocalizeOptions, PositionOptions, UprightOptions, WordOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
-from veil.pairs.images import LoadedImage
 from veil.pipelines.localization import POSITION_SECONDS, WORD_SECONDS, localize
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import queries
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.options import RETRIEVED, LocalizeOptions, PositionOptions, UprightOptions, WordOptions
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil

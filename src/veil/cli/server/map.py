@@ -35,18 +35,18 @@ from veil.errors import InputError
 from veil.files.gravity import read_gravity
 from veil.forms import Lines
 from veil.map_check import MapCheck
-from veil.mapping import NoMap
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.placed_points import placed
 from veil.matching.ratio import calibrated
-from veil.pairs.images import LoadedImage, PlacedImages
 from veil.pipelines.built_maps import BuiltMap, MappingOptions
 from veil.pipelines.growth import add_positions
 from veil.pipelines.images_on_demand import GIB, uploads_on_demand
 from veil.pipelines.mapping import map_positions
 from veil.pipelines.maps import Map
 from veil.pipelines.uploads import comparable, load_images
+from veil.places.maps import NoMap
+from veil.places.pairs.images import LoadedImage, PlacedImages
 
 MATCH = "Mutual nearest neighbors of two messages, or what a network matches of raw features."
 MATCH_EXAMPLES = """\
