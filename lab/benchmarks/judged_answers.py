@@ -48,7 +48,7 @@ from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from veil.places.poses.by_distance import localize
 from veil.places.poses.by_words import localize_words
 from veil.randomness import seeded

@@ -46,10 +46,10 @@ from city_releases import made, read
 from pairs import PART, Steps
 from tqdm import tqdm
 
+from veil.device.doors import forms_in
 from veil.engine import open_engine
 from veil.forms import Subspaces
-from veil.pipelines.images_on_demand import GIB, ImageOnDemand, uploads_on_demand
-from veil.pipelines.uploads import forms_in
+from veil.places.images_on_demand import GIB, ImageOnDemand, uploads_on_demand
 from veil.places.pairs import blocks as blocks_module
 from veil.places.pairs import matching as matching_module
 from veil.places.pairs.blocks import KIND, BlockTask, compute_block, matched_in_blocks

@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 import numpy as np
 
 from veil.cli.common import quiet_colmap
+from veil.device.doors import localize, map_images
 from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
 from veil.features import Features
@@ -33,9 +34,7 @@ from veil.matching import match
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.matching.placed_points import PlacedPoints, placed
 from veil.mechanisms.public import publish
-from veil.pipelines.built_maps import MappingOptions
-from veil.pipelines.localization import localize
-from veil.pipelines.mapping import map_images
+from veil.places.built_maps import MappingOptions
 from veil.places.maps import NoMap
 from veil.places.poses.judge import Localization
 from veil.report.tables import Table, names, numbers

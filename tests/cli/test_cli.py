@@ -367,8 +367,8 @@ def test_as_a_program(at_home: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_strangers_of_the_demo_keep_their_own_pictures(tmp_path: Path) -> None:
     """A stranger called like one of the demo's photographs must not take its place in the report."""
+    from veil.demo import _material
     from veil.extraction.sift import SiftOptions
-    from veil.pipelines.demo import _material
     from veil.progress import silent
 
     (tmp_path / "others").mkdir()

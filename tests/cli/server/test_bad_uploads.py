@@ -10,8 +10,9 @@ import pytest
 
 from veil.cli import main
 from veil.cli.common import printable
+from veil.device.doors import load_uploads
 from veil.errors import InputError, VeilError, WireError
-from veil.pipelines.uploads import comparable, decoded, load_uploads
+from veil.places.uploads import comparable, decoded
 from veil.space import Space
 from veil.wire import Message, Upload, encode
 from worlds import camera, generator, sift_like, subspaces, unit

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.device.doors import forms_in
 from veil.engine import open_engine
 from veil.errors import InputError, TaskError
 from veil.features import Features
@@ -16,7 +17,6 @@ from veil.forms import Form
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.public import publish
-from veil.pipelines.uploads import forms_in
 from veil.places.pairs import blocks as blocks_module
 from veil.places.pairs.blocks import KIND, matched_in_blocks
 from veil.places.pairs.images import ImageFiles, form_digest

@@ -11,7 +11,7 @@ import pytest
 from veil.errors import InputError
 from veil.matching import Matches
 from veil.matching.point_indexing import index_points
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from veil.places.pairs import choice
 from veil.places.pairs.candidates import more_pairs
 from veil.places.pairs.choice import ALL_UP_TO, PairChoice, pair_choice, pairs_with_map

@@ -7,14 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.device.doors import map_images, published
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Form
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.matching.pairs import all_pairs, match_pairs, match_pairs_by_network
 from veil.mechanisms.public import publish
-from veil.pipelines.mapping import map_images
-from veil.pipelines.uploads import loaded
 from veil.places.pairs.blocks import KIND, matched_in_blocks
 from veil.places.pairs.choice import PairChoice
 from veil.places.pairs.images import NetworkMatching, PlacedImages
@@ -35,7 +34,7 @@ def some(door: dict[str, Features]) -> dict[str, Features]:
 @pytest.mark.slow
 def test_blocks_and_choices_give_the_matches_of_single_pairs(some: dict[str, Features], tmp_path: Path) -> None:
     """Second method: the network, pair by pair. What it kept is no nearest neighbor's, and is not computed again."""
-    images = PlacedImages({name: loaded(item) for name, item in some.items()})
+    images = PlacedImages({name: published(item) for name, item in some.items()})
     forms: dict[str, Form] = {name: publish(item) for name, item in some.items()}
     pairs = all_pairs(sorted(some))
     wanted = {(a, b): NETWORK.match(images[a], images[b]) for a, b in pairs}

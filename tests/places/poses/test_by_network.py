@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from veil.device.doors import localize as localize_any
 from veil.errors import InputError, SpaceError
 from veil.forms import Lines
 from veil.geometry.rigid import rotation_angle_deg
 from veil.matching.lightglue import LightGlue, LightGlueOptions
-from veil.pipelines.localization import localize as localize_any
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.by_distance import localize
 from veil.places.poses.judge import Localization, NoPose

@@ -54,8 +54,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from veil.pipelines.unit_costs import plan_map
     from veil.places.pairs.choice import pair_choice
+    from veil.places.unit_costs import plan_map
 
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")

@@ -12,9 +12,9 @@ import pytest
 from veil.errors import InputError
 from veil.files.cluster_results import OF_LINES, ClusterResults
 from veil.geometry.similarity import align_centers, pose_error
-from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.kept_clusters import keeping, line_cluster_key
-from veil.pipelines.line_mapping import map_lines
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.kept_clusters import keeping, line_cluster_key
+from veil.places.line_mapping import map_lines
 from veil.places.maps import NoMap
 from veil.places.maps.clusters import of_lines
 from veil.places.maps.clusters.joined_maps import ClusteredMap, RunAll, one_after_another
@@ -201,8 +201,8 @@ def test_the_pipeline_goes_on_with_kept_clusters(problem: Problem, tmp_path: Pat
         name: LoadedImage(camera=image.camera, positions=image.lines, form=image.form)
         for name, image in line_images_of(place, "street 0").items()
     }
-    monkeypatch.setattr("veil.pipelines.line_mapping.matched_as_chosen", lambda *_, **__: place.matches)
-    monkeypatch.setattr("veil.pipelines.line_mapping.line_settings", lambda options: OPTIONS)
+    monkeypatch.setattr("veil.places.line_mapping.matched_as_chosen", lambda *_, **__: place.matches)
+    monkeypatch.setattr("veil.places.line_mapping.line_settings", lambda options: OPTIONS)
     options = MappingOptions(cluster_size=10)
     work = MatchingWork(unfinished=tmp_path)
     first = map_lines(images, options=options, work=work)

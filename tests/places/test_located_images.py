@@ -11,9 +11,9 @@ import pytest
 from veil.errors import SpaceError
 from veil.forms import Subsets
 from veil.matching import Matches
-from veil.pipelines import located_images
-from veil.pipelines.located_images import _maps_to_try, matches_of_poses, with_located
-from veil.pipelines.maps import Map
+from veil.places import located_images
+from veil.places.held_map import Map
+from veil.places.located_images import _maps_to_try, matches_of_poses, with_located
 from veil.places.maps import MapImage, MapOptions
 from veil.places.maps.check import TOO_FEW
 from veil.places.maps.scenes import restricted
@@ -90,7 +90,7 @@ def test_an_image_with_a_pose_in_two_maps_is_in_neither(tmp_path: Path) -> None:
 
 def test_what_pairs_contradict_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(located_images, "localize", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(located_images, "localize_loaded", lambda *given, **_: asked.append(given))
     scene, place = planted_map("contradicted", "subspaces", points=60)
     base, name = without(scene, ("02",)), image_name("02")
     for reason, tries in (("the map contradicts its pairs with the other images", 0), (TOO_FEW, 1)):
@@ -107,7 +107,7 @@ def test_a_large_map_without_an_index_is_not_searched_whole(tmp_path: Path, monk
 
     monkeypatch.setattr(Map, "with_point_index", refused)
     monkeypatch.setattr(located_images, "SEARCHED_WHOLE", 3)
-    monkeypatch.setattr(located_images, "localize", lambda *_, **__: pytest.fail("the map was searched"))
+    monkeypatch.setattr(located_images, "localize_loaded", lambda *_, **__: pytest.fail("the map was searched"))
     scene, place = planted_map("large", "subspaces", points=60)
     base = without(scene, ("02",))
     assert looked_for([base], {image_name("02"): image(place, "02")}, tmp_path) == (base,)
@@ -142,7 +142,7 @@ def test_matches_of_poses_are_what_both_images_show() -> None:
 def test_words_that_say_nothing_are_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Positions alone need images that they are near, which nothing names here."""
     asked: list[object] = []
-    monkeypatch.setattr(located_images, "localize", lambda *given, **_: asked.append(given))
+    monkeypatch.setattr(located_images, "localize_loaded", lambda *given, **_: asked.append(given))
     scene, place = planted_map("in words", "words", points=60)
     base, name = without(scene, ("02",)), image_name("02")
     form = scene.images[name].form

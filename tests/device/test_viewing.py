@@ -15,11 +15,10 @@ from PIL import Image
 from veil.attacks.registry import unbounded
 from veil.audit.audit_result import Outcome
 from veil.audit.verdict import judge
+from veil.device.viewing import ViewOptions, inverted, known_images, view_audit, view_map
 from veil.errors import FileFormatError, InputError
 from veil.files.features import write_features
-from veil.pipelines.device_views import known_images
-from veil.pipelines.maps import Map
-from veil.pipelines.viewing import ViewOptions, inverted, view_audit, view_map
+from veil.places.held_map import Map
 from veil.progress import ignore_progress
 from veil.report.audit import Shown, ShownPicture, page
 from veil.report.viewer.content import view_of_scene

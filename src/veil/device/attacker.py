@@ -20,7 +20,7 @@ from veil.files.pair_networks import bundled_pair_network
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from veil.wire.message import Message
 
 # Number of descriptors of the attacker's photographs that the database keeps: more only make its searches longer.

@@ -1,4 +1,4 @@
-"""What a server's work for private fetches takes on this machine, measured on random records for some seconds."""
+"""Tiles of a map: cutting, and the plan of a server for private fetches, measured on this machine for some seconds."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy as np
 
 from veil.errors import InputError
 from veil.files.maps import read_map
-from veil.files.tiles import holds_tiles, read_manifest
+from veil.files.tiles import holds_tiles, read_manifest, write_tiles
+from veil.geometry.georeference import Georeference
 from veil.one_line import one_line
 from veil.pir import one_server, public_matrix, two_servers
 from veil.pir.layout import Layout
-from veil.tiles.cutting import CutOptions, cut
+from veil.progress import Progress
+from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.manifest import encode_manifest
 from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layout, plan_exits
 
@@ -23,6 +25,31 @@ from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layo
 SAMPLE_BYTES = 64 << 20
 # The hint takes a thousand times the work of a query.
 HINT_BYTES = 4 << 20
+
+
+def cut_map(
+    source: Path | str,
+    target: Path | str,
+    options: CutOptions | None = None,
+    *,
+    place: Georeference | None = None,
+    progress: Progress | None = None,
+) -> CutMap:
+    """Cut the map in a folder into tiles and write them to a new folder, at once or not at all (docs/theory/tiles.md#cutting).
+
+    Whoever gets the tiles holds the map: they are raw descriptors, compressed but readable, and can be inverted into pictures.
+
+    - `source`: a folder that `Map.write` or `veil map` wrote, of raw descriptors.
+    - `target`: a new folder.
+    - `options`: sizes and precision.
+    - `place`: where on Earth the map is; the manifest then says it.
+    - `progress`: called with the number of tiles made and of all.
+
+    Raises FileFormatError for a damaged map, InputError for a map of private forms, and if the new folder holds something.
+    """
+    made = cut(read_map(Path(source)), options, place=place, progress=progress)
+    write_tiles(Path(target), made)
+    return made
 
 
 @dataclass(frozen=True, kw_only=True)

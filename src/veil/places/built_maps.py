@@ -9,7 +9,7 @@ import numpy as np
 
 from veil.map_check import LineMapCheck, MapCheck
 from veil.one_line import one_line
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from veil.places.maps.check import ReadingsCheck, checked_readings
 from veil.places.pairs.choice import PairChoice
 from veil.scene import Scene

@@ -18,8 +18,8 @@ from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
 from veil.map_check import MIN_NECK
 from veil.matching import Matches
-from veil.pipelines.localization import localize
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
+from veil.places.localization import localize_loaded
 from veil.places.maps import MapImage, MapOptions
 from veil.places.maps.check import TOO_FEW
 from veil.places.maps.growth import TOO_WEAK, grow_map
@@ -134,7 +134,7 @@ class _Searched:
             served = self.where.ranked_images(image.form.take(np.arange(0)), threads=threads) is not None
             if not served and len(self.where.scene.images) > SEARCHED_WHOLE:
                 return None
-        answer = localize(image, self.where, options=LocalizeOptions(retrieved=RETRIEVED, workers=threads, seed=seed))
+        answer = localize_loaded(image, self.where, options=LocalizeOptions(retrieved=RETRIEVED, workers=threads, seed=seed))
         return answer if isinstance(answer, Localization) else None
 
     def _require_index(self, threads: int) -> None:

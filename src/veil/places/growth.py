@@ -9,15 +9,13 @@ from functools import partial
 import numpy as np
 
 from veil.errors import InputError
-from veil.features import Features
 from veil.files.checkpoints import working_folder
 from veil.forms import Lines
 from veil.matching.lightglue import LightGlue
-from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.line_mapping import map_lines
-from veil.pipelines.located_images import with_located
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import loaded
+from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
+from veil.places.held_map import Map
+from veil.places.line_mapping import map_lines
+from veil.places.located_images import with_located
 from veil.places.maps import Limits, MapImage, MapOptions, NoMap
 from veil.places.maps.growth import grow_map as grown_scene
 from veil.places.maps.growth import require_addable
@@ -27,12 +25,11 @@ from veil.places.pairs.images import LoadedImage, PlacedImages, of_map_images
 from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
-from veil.wire.message import Message
 
 
-def grow_map(
+def grow_loaded(
     base: Map,
-    images: Mapping[str, Message | Features | LoadedImage],
+    images: Mapping[str, LoadedImage],
     *,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
@@ -40,22 +37,16 @@ def grow_map(
     network: LightGlue | None = None,
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
-    """Add images to a map, or say why none can be added; `base` stays as it is (docs/theory/mapping.md).
+    """Add images as a server holds them to a map, by lines if all hide their positions; `base` stays as it is.
 
-    - `base`: the map. The poses of its images and its gravity are those of the new map too.
-    - `images`: messages or raw features, by names that the map does not have, in the form of the map's.
-    - `options`, `gravity`, `work`, `network`, `steps`: as for `map_images`, of the new images.
-
-    Raises InputError if the map has a name already or is of another form, or a network is to match what is protected,
-    VeilError if COLMAP fails.
+    Arguments, and what is raised, are those of `veil.grow_map`.
     """
     options = options or MappingOptions()
-    prepared = {name: loaded(image) for name, image in images.items()}
-    if prepared and all(isinstance(image.positions, Lines) for image in prepared.values()):
+    if images and all(isinstance(image.positions, Lines) for image in images.values()):
         if network is not None:
-            PlacedImages(prepared)  # says why it cannot be
-        return map_lines(prepared, options=options, add_to=base, work=work, steps=steps)
-    return add_positions(base, prepared, options=options, gravity=gravity, work=work, network=network, steps=steps)
+            PlacedImages(images)  # says why it cannot be
+        return map_lines(images, options=options, add_to=base, work=work, steps=steps)
+    return add_positions(base, images, options=options, gravity=gravity, work=work, network=network, steps=steps)
 
 
 def add_positions(

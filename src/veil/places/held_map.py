@@ -1,7 +1,8 @@
-"""A map as a server holds it: the scene, the folder that it came from, and its indexes for queries."""
+"""A map as a server holds it: the scene, the folder that it came from, its indexes for queries, and its place on Earth."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from veil.files.maps import read_map, write_map
 from veil.files.point_indexes import read_point_index
 from veil.files.vocabularies import read_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
+from veil.geometry.georeference import Georeference, georeference
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
@@ -180,3 +182,33 @@ class Map:
                 remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
             )
         return index_map(self.scene, book, progress=progress)
+
+
+def align_map(where: Map, positions: Mapping[str, np.ndarray], *, seed: int = 0) -> Georeference:
+    """The similarity from a map's coordinates to east, north and up in meters, from positions of its cameras on WGS 84.
+
+    Positions that disagree with the others are left out. Cameras along a line need a map with gravity.
+
+    - `where`: the map.
+    - `positions`: by image name, float64 (3,): latitude and longitude in degrees, and height above the ellipsoid in meters, as
+      `read_positions` gives them. Names that the map does not have are passed over.
+    - `seed`: of the search.
+
+    `agreeing` of the result is in the order of `placed_names`. Raises InputError for positions of no image of the map, too few
+    positions, or positions that do not agree.
+    """
+    names = placed_names(where, positions)
+    if not names:
+        known = ", ".join(sorted(where.scene.images)[:3])
+        raise InputError(f"the positions name none of the map's images, which are {known}; check them")
+    return georeference(
+        np.array([where.scene.images[name].cam_from_world.center for name in names]),
+        np.array([positions[name] for name in names]),
+        down=where.scene.measured_down,
+        seed=seed,
+    )
+
+
+def placed_names(where: Map, positions: Mapping[str, np.ndarray]) -> list[str]:
+    """Names of the images of the map `where` that `positions` has an entry of, sorted."""
+    return sorted(set(positions) & set(where.scene.images))

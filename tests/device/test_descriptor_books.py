@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from veil.codebooks.compression import PCA_DIM
+from veil.device.descriptor_books import books_of
 from veil.errors import InputError
 from veil.mechanisms.profile import HARDENED_DITHER_STEPS
-from veil.pipelines.descriptor_books import books_of
 from veil.space import Space
 from worlds import generator, sift_like, unit
 

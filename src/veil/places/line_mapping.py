@@ -13,8 +13,8 @@ from veil.files.cluster_results import OF_LINES
 from veil.forms import Lines
 from veil.matching import Matches
 from veil.matching.ratio import calibrated
-from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.maps import Map
+from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
+from veil.places.held_map import Map
 from veil.places.maps import NoMap
 from veil.places.maps.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
 from veil.places.maps.lines.incremental import extend_map, further_maps
@@ -108,7 +108,7 @@ class _LineJob:
 
     def _in_clusters(self, graph: MatchGraph) -> BuiltMap | NoMap:
         """Maps by clusters, which are joined where they overlap; what is kept of a run that was killed is not mapped again."""
-        from veil.pipelines.kept_clusters import line_cluster_key, running
+        from veil.places.kept_clusters import line_cluster_key, running
         from veil.places.maps.clusters.of_lines import map_lines_in_clusters
         from veil.places.maps.clusters.view_graph import ClusterOptions
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.device.doors import load_on_demand, load_uploads
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.files.features import write_features
 from veil.forms import Points
 from veil.matching.pairs import all_pairs
-from veil.pipelines.images_on_demand import FormCache, form_bytes, map_image, uploads_on_demand
-from veil.pipelines.uploads import load_uploads
+from veil.places.images_on_demand import FormCache, form_bytes, map_image
 from veil.places.maps.images import MapImage
 from veil.places.pairs.blocks import KIND, matched_in_blocks
 from veil.places.pairs.images import FormsOf, LoadedImage
@@ -45,7 +45,7 @@ def test_descriptors_are_those_of_a_full_load_and_stay_within_the_budget(file: P
     """Second method: `load_uploads`. Planted: a budget of two images holds two, and reads the others again."""
     full = load_uploads(file).images
     size = form_bytes(next(iter(full.values())).form)
-    found = uploads_on_demand(file, budget_bytes=kept * size).images
+    found = load_on_demand(file, budget_bytes=kept * size).images
     assert list(found) == list(full)
     cache = next(iter(found.values()))._cache  # type: ignore[attr-defined]
     for _ in range(2):
@@ -69,7 +69,7 @@ def test_blocks_of_images_on_demand_are_the_same_bytes(file: Path, tmp_path: Pat
     full = load_uploads(file).images
     pairs = all_pairs(sorted(full))[:6]
     written = []
-    for number, images in enumerate((full, uploads_on_demand(file, budget_bytes=0).images)):
+    for number, images in enumerate((full, load_on_demand(file, budget_bytes=0).images)):
         store = MatchStore(tmp_path / str(number), KIND)
         matched_in_blocks(FormsOf(images), pairs, store, workers=1)
         written.append({path.name: path.read_bytes() for path in store.folder.iterdir()})
@@ -80,7 +80,7 @@ def test_what_is_pickled_needs_no_file(file: Path, tmp_path: Path) -> None:
     """Inverse pair: an image on demand, pickled, is the image in memory after its file is gone."""
     copy = tmp_path / "copy.h5"
     copy.write_bytes(file.read_bytes())
-    name, image = next(iter(uploads_on_demand(copy, budget_bytes=0).images.items()))
+    name, image = next(iter(load_on_demand(copy, budget_bytes=0).images.items()))
     data, placed = pickle.dumps(image), pickle.dumps(map_image(image))
     copy.unlink()
     full = load_uploads(file).images[name]
@@ -96,7 +96,7 @@ def test_a_file_that_changed_is_refused(door: dict[str, Features], tmp_path: Pat
     (name, first), (_, second) = sorted(door.items())[:2]
     path = tmp_path / "f.h5"
     write_features(path, [(name, taken(first, np.arange(60)))])
-    images = uploads_on_demand(path, budget_bytes=0).images
+    images = load_on_demand(path, budget_bytes=0).images
     write_features(path, [(name, taken(second, np.arange(60)))])
     with pytest.raises(InputError, match="changed while it was mapped"):
         _ = images[name].form

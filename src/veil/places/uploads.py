@@ -1,4 +1,4 @@
-"""Images read from files for the server's commands: messages, or raw features of a public map."""
+"""Messages read from files, as the server holds them: all that can be used, and why others are skipped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from veil.errors import InputError, Remedy, VeilError, WireError
-from veil.features import Features
 from veil.files.atomic import read_bytes
-from veil.files.features import holds_features, read_features
 from veil.forms import Form
-from veil.mechanisms.public import publish
-from veil.places.pairs.images import ImageFiles, LoadedImage
+from veil.places.pairs.images import ImageFiles, LoadedImage, ReadForms
 from veil.wire import LineUpload, Message, decode
 
 # Least share of messages of one kind with which the others count as strays that are left out; below it the folder is a mistake.
@@ -108,44 +105,26 @@ def _image_name(file: Path) -> str:
     return name
 
 
-def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
-    """All images of a folder of messages, of one message, or of a file of raw features.
+def files_of(path: Path, names: Iterable[str], read: ReadForms | None = None) -> ImageFiles:
+    """The file of each image of a folder or a file, with the image's name there, and how other processes read it.
 
-    Raises VeilError for a message that cannot be used if `strict` or if it is the only one, and if nothing is left.
+    `read` reads them; by default `message_forms`.
     """
-    if holds_features(path) and not path.is_dir():
-        images = {name: loaded(raw) for name, raw in read_features(path)}
-        return Uploads(images=images)
-    messages, skipped = decoded(path, strict=strict)
-    return Uploads(images={name: loaded(message) for name, message in messages.items()}, skipped=skipped)
-
-
-def files_of(path: Path, names: Iterable[str]) -> ImageFiles:
-    """The file of each image of `load_uploads`, with the image's name there, and how other processes read it."""
+    read = message_forms if read is None else read
     if path.is_dir():
-        return ImageFiles(of={name: (str((path / f"{name}.veil").resolve()), name) for name in names}, read=forms_in)
-    return ImageFiles(of={name: (str(path.resolve()), name) for name in names}, read=forms_in)
+        return ImageFiles(of={name: (str((path / f"{name}.veil").resolve()), name) for name in names}, read=read)
+    return ImageFiles(of={name: (str(path.resolve()), name) for name in names}, read=read)
 
 
-def forms_in(path: Path, names: Collection[str]) -> Iterator[tuple[str, Form]]:
-    """The descriptors of the images `names` of one file, one image after the other."""
-    if holds_features(path):
-        yield from ((name, loaded(raw).form) for name, raw in read_features(path) if name in names)
-    else:
-        yield from ((name, image.form) for name, image in load_images(path).items() if name in names)
+def message_forms(path: Path, names: Collection[str]) -> Iterator[tuple[str, Form]]:
+    """The descriptors of the images `names` of one message, one image after the other."""
+    yield from ((name, message.form) for name, message in decoded(path, strict=True)[0].items() if name in names)
 
 
-def load_images(path: Path) -> Mapping[str, LoadedImage]:
-    """All images of `load_uploads` by name; raises VeilError if one of them cannot be used."""
-    return load_uploads(path, strict=True).images
-
-
-def loaded(image: Message | Features | LoadedImage) -> LoadedImage:
-    """The image of a message, or of raw features that their owner makes public."""
+def loaded(image: Message | LoadedImage) -> LoadedImage:
+    """The image of a message."""
     if isinstance(image, LoadedImage):
         return image
-    if isinstance(image, Features):
-        return LoadedImage(camera=image.camera, positions=image.keypoints, form=publish(image))
     if isinstance(image, LineUpload):
         return LoadedImage(camera=image.camera, positions=image.lines, form=image.form)
     return LoadedImage(camera=image.camera, positions=image.keypoints, form=image.form, gravity=image.gravity)
@@ -163,20 +142,3 @@ def comparable(uploads: Uploads, *, strict: bool = False) -> Uploads:
     others = {f"{name}.veil": f"it is {kind}, the others are {common}" for name, kind in kinds.items() if kind != common}
     images = {name: image for name, image in uploads.images.items() if kinds[name] == common}
     return replace(uploads, images=images, skipped={**uploads.skipped, **others})
-
-
-def queries(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> Iterator[tuple[str, LoadedImage]]:
-    """Names and images of all `paths`, each read when its turn comes; what cannot be read is added to `skipped`.
-
-    Raises VeilError instead if `strict`, or for a single path, which then is all that was asked for.
-    """
-    for path in paths:
-        try:
-            uploads = load_uploads(path, strict=strict)
-        except VeilError as error:
-            if strict or len(paths) == 1:
-                raise
-            skipped[str(path)] = str(error)
-            continue
-        skipped.update(uploads.skipped)
-        yield from uploads.images.items()

@@ -8,26 +8,23 @@ from dataclasses import replace
 import numpy as np
 
 from veil.errors import InputError, Remedy
-from veil.features import Features
 from veil.files.checkpoints import working_folder
 from veil.files.cluster_results import OF_POSITIONS
 from veil.forms import Lines
 from veil.matching.lightglue import LightGlue
-from veil.pipelines.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.pipelines.images_on_demand import map_image
-from veil.pipelines.line_mapping import map_lines
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import loaded
+from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
+from veil.places.held_map import Map
+from veil.places.images_on_demand import map_image
+from veil.places.line_mapping import map_lines
 from veil.places.maps import Limits, MapOptions, NoMap
 from veil.places.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
 from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.progress import Progress, Steps, silent
 from veil.scene import mean_down
-from veil.wire.message import Message
 
 
-def map_images(
-    images: Mapping[str, Message | Features | LoadedImage],
+def map_loaded(
+    images: Mapping[str, LoadedImage],
     *,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
@@ -35,27 +32,16 @@ def map_images(
     network: LightGlue | None = None,
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
-    """Build a map from images, or say why there is none (docs/theory/mapping.md).
+    """Build a map from images as a server holds them: from lines alone if all hide their positions, else from positions.
 
-    - `images`: by name, messages, or raw features that their owner makes public. All hide their positions in lines (then four
-      images or more with gravity are needed), or none does.
-    - `options`: seed, workers, pairs, ratio test and time limit.
-    - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
-      a map of positions, and such a map needs them to serve queries of words with lines.
-    - `work`: where pairs are matched and what keeps their matches; by default this process, and nothing.
-    - `network`: matches in place of nearest neighbors (`veil.LightGlue`), raw features alone (docs/theory/learned_matching.md).
-    - `steps`: shows progress, see `Steps`.
-
-    Raises InputError for fewer than two images or for images of both kinds, or if a network is to match what is protected,
-    VeilError if COLMAP fails.
+    Arguments, and what is raised, are those of `veil.map_images`.
     """
     options = options or MappingOptions()
-    prepared = {name: loaded(image) for name, image in images.items()}
-    if prepared and all(isinstance(image.positions, Lines) for image in prepared.values()):
+    if images and all(isinstance(image.positions, Lines) for image in images.values()):
         if network is not None:
-            PlacedImages(prepared)  # says why it cannot be
-        return map_lines(prepared, options=options, work=work, steps=steps)
-    return map_positions(prepared, options=options, gravity=gravity, work=work, network=network, steps=steps)
+            PlacedImages(images)  # says why it cannot be
+        return map_lines(images, options=options, work=work, steps=steps)
+    return map_positions(images, options=options, gravity=gravity, work=work, network=network, steps=steps)
 
 
 def map_positions(
@@ -68,8 +54,8 @@ def map_positions(
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
     """Build a map from positions, through COLMAP. Raises as `map_images` does."""
-    from veil.pipelines.kept_clusters import cluster_key, running
-    from veil.pipelines.located_images import with_located
+    from veil.places.kept_clusters import cluster_key, running
+    from veil.places.located_images import with_located
     from veil.places.maps.clusters.of_positions import map_in_clusters  # loads SciPy
     from veil.places.maps.clusters.view_graph import ClusterOptions
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil import randomness
+from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.client import Entry, Ledger, home, load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
 from veil.one_line import one_line
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Made, Protection
 from veil.wire import encode
 from veil.wire.message import Message
 

@@ -20,6 +20,7 @@ from veil.audit.on_pictures import DrawnPicture, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
 from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
+from veil.device.attacker import Attacker
 from veil.engine import Engine
 from veil.errors import RangeError
 from veil.features import Features
@@ -31,7 +32,6 @@ from veil.inversion.maps import Inverts, Kind
 from veil.ldp.budget import total
 from veil.ldp.composition import composed_epsilon
 from veil.one_line import one_line
-from veil.pipelines.attacker import Attacker
 from veil.progress import StepCount, StepProgress, Steps, silent
 from veil.wire.message import Message
 

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import UInt8
 
+from veil.attacks.attack import Attempt
 from veil.attacks.intersection.repeat import intersect
+from veil.attacks.registry import named, unbounded
+from veil.attacks.target import Effort, ReleasedImage, Target
+from veil.audit.on_pictures import as_sift
+from veil.audit.run import try_attacks
+from veil.device.attacker import Attacker
+from veil.device.device import Device
+from veil.device.doors import localize, map_images
+from veil.device.protection import HideInWords, Protection
+from veil.device.viewing import inverted, shown_query
 from veil.errors import InputError
 from veil.extraction.segments import vertical_of
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -21,36 +33,37 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.examples import HELD_OUT as HELD_OUT
 from veil.files.examples import ExamplePlace, lund_door, other_place
 from veil.files.features import write_features
+from veil.files.inverters import bundled_inverter
 from veil.files.pictures import find_pictures, read_picture, read_rgb
 from veil.files.vocabularies import write_vocabulary
 from veil.geometry.vanishing_point import Vertical
+from veil.inversion.forward import PlainInverter
+from veil.inversion.maps import points_map
+from veil.inversion.whole import whole
 from veil.matching import match_pairs
 from veil.matching.inverted_index import index_map
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
-from veil.pipelines.built_maps import MappingOptions
-from veil.pipelines.demo_view import demo_view, drawn_by_attacker
-from veil.pipelines.device import Device
-from veil.pipelines.localization import localize
-from veil.pipelines.mapping import map_images
-from veil.pipelines.maps import Map
-from veil.pipelines.protection import HideInWords, Protection
+from veil.places.built_maps import MappingOptions
+from veil.places.held_map import Map
 from veil.places.maps import NoMap
 from veil.places.poses.judge import Localization, NoPose
-from veil.progress import Progress, Steps, silent
+from veil.places.uploads import loaded
+from veil.progress import Progress, Steps, ignore_progress, silent
 from veil.randomness import Secret, fresh, memoized
 from veil.report.demo import LineMapSection, page
+from veil.report.viewer.content import Known, View, view_of_scene
 from veil.report.viewer.page import page as viewer_page
 from veil.scene import Scene
 from veil.tiles.cutting import CutOptions
-from veil.trials.form_answers import demo_variants
+from veil.trials.form_answers import Variant, demo_variants
 from veil.trials.held_out import HeldOutSetup, Query, TrialOutcome, run_variants
 from veil.trials.line_maps import Subject, line_views, map_lines
 from veil.trials.reconstruction_run import Run
 from veil.trials.tile_exits import ExitStudy, exit_study
-from veil.wire import decode
+from veil.wire import Upload, decode
 
 VIEW = "view.html"
 # Tiles that are small enough for a map of nine photographs to have several.
@@ -313,4 +326,61 @@ def _first(features: Features, count: int) -> Features:
         space=features.space,
         camera=features.camera,
         image_digest=features.image_digest,
+    )
+
+
+def demo_view(
+    outcomes: Sequence[TrialOutcome],
+    features: Mapping[str, Features],
+    read_rgb: Callable[[str], np.ndarray],
+    progress: Progress = ignore_progress,
+) -> View | None:
+    """The view of the demo's public map with the queries that were sent to it in hardened form; None if there is no such map.
+
+    The photographs are bundled, and so public: the page holds them, and true keypoints, as those of a device.
+    """
+    own = [outcome for outcome in outcomes if _is_shown(outcome.variant)]
+    scene = next((outcome.scene for outcome in own if isinstance(outcome.scene, Scene)), None)
+    if scene is None:
+        return None
+    queries = [
+        shown_query(outcome.query.name, loaded(decode(outcome.message)), outcome.found)
+        for outcome in own
+        if outcome.message is not None and isinstance(outcome.found, Localization)
+    ]
+    view = view_of_scene(scene, "veil demo: Door, Lund")
+    images = [*view.images, *queries]
+    known = {
+        image.name: Known(photograph=read_rgb(image.name), keypoints=features[image.name].keypoints.astype(np.float64))
+        for image in images
+    }
+    recovered = {name: [item] for name, item in inverted(Map(scene=scene), len(scene.images), progress).items()}
+    return replace(view, images=images, known=known, recovered=recovered)
+
+
+def drawn_by_attacker(outcome: TrialOutcome) -> UInt8[np.ndarray, "height width 3"] | None:
+    """The picture that an attacker draws of one photograph sent in hardened form; None if it was sent in another one.
+
+    The attacker has all that is public: the message, and the bundled pool, from which the demo draws its decoys. The attack
+    `database` estimates the descriptors of all features, and the bundled network draws the whole photograph.
+    """
+    message = None if outcome.message is None else decode(outcome.message)
+    if not isinstance(message, Upload) or not _is_shown(outcome.variant):
+        return None
+    knowledge = Attacker().knowledge([message])
+    target = Target(
+        image=ReleasedImage.of(message), rows=np.arange(len(message)), knowledge=knowledge, effort=Effort(), time=unbounded()
+    )
+    attempt = try_attacks(target, named("database"))[0].outcome
+    if not isinstance(attempt, Attempt) or attempt.estimates is None:
+        return None
+    points = as_sift(attempt.estimates.points, message.form.space, knowledge)
+    known = partial(points_map, keypoints=message.keypoints[attempt.rows], points=points)
+    return whole(PlainInverter(bundled_inverter()), message.camera.width_px, message.camera.height_px, known)[0]
+
+
+def _is_shown(variant: Variant) -> bool:
+    """Whether queries of a variant are shown: those in subspaces with positions, sent to the public map."""
+    return (
+        variant.profile is not None and variant.profile.name == "hardened" and variant.distance == "p2s" and not variant.lines
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from veil.device.photographs import is_calibrated, with_camera
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.accelerometers import read_accelerometer
 from veil.files.gravity import holds_gravity, read_gravity_readings, require_names
@@ -19,7 +20,6 @@ from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, cross_checked, 
 from veil.geometry.vanishing_point import Vertical, VerticalOptions
 from veil.geometry.vanishing_point_support import Support, support_of
 from veil.one_line import one_line
-from veil.pipelines.photographs import is_calibrated, with_camera
 from veil.progress import Steps, silent
 
 # Largest standard deviation of edges that are not exact enough for an answer, but show wrong readings and the sense of axes.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from veil.errors import InputError, RangeError
 from veil.files.atomic import read_bytes
-from veil.files.features import holds_features, read_features, read_one
 from veil.forms import Form, Lines, Points, Subsets
-from veil.pipelines.uploads import Uploads, each_decoded, loaded
 from veil.places.maps.images import MapImage, MapImageOnDemand
 from veil.places.pairs.images import LoadedImage, form_digest
+from veil.places.uploads import Uploads, each_decoded, loaded
 from veil.wire import decode
 
 GIB = 2**30
@@ -68,21 +69,21 @@ class ImageOnDemand(LoadedImage):
     It is pickled as a `LoadedImage` with its descriptors, as another process need not see the file.
     """
 
-    def __init__(self, image: LoadedImage, path: Path, name: str, cache: FormCache) -> None:
+    def __init__(self, image: LoadedImage, path: Path, read: Callable[[], LoadedImage], cache: FormCache) -> None:
         for key, value in (
             ("camera", image.camera),
             ("positions", image.positions),
             ("gravity", image.gravity),
             ("_facts", (image.features, image.digest, image.kind, image.form_type)),
             ("_path", path),
-            ("_name", name),
+            ("_read", read),
             ("_cache", cache),
         ):
             object.__setattr__(self, key, value)
 
     _facts: tuple[int, str, str, type[Form]]
     _path: Path
-    _name: str
+    _read: Callable[[], LoadedImage]
     _cache: FormCache
 
     @property
@@ -112,10 +113,9 @@ class ImageOnDemand(LoadedImage):
 
     def read(self) -> Form:
         """The descriptors from the file. Raises VeilError if it cannot be read, InputError if it holds others than at first."""
-        path = self._path
-        image = loaded(read_one(path, self._name)) if holds_features(path) else loaded(decode(read_bytes(path)))
+        image = self._read()
         if form_digest(image.form) != self.digest:
-            raise InputError(f"{path} changed while it was mapped; run the same command again")
+            raise InputError(f"{self._path} changed while it was mapped; run the same command again")
         return image.form
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,18 +131,20 @@ def map_image(image: LoadedImage) -> MapImage:
     return MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
 
 
-def uploads_on_demand(path: Path, *, budget_bytes: int, strict: bool = False) -> Uploads:
-    """The images of `load_uploads`, each checked once, of which the descriptors are read again when they are needed.
+def read_message(path: Path) -> LoadedImage:
+    """The image of a message's file. Raises VeilError if it cannot be read."""
+    return loaded(decode(read_bytes(path)))
 
-    At most `budget_bytes` of descriptors are kept for the next use. Raises as `load_uploads` does.
+
+def uploads_on_demand(path: Path, *, budget_bytes: int, strict: bool = False) -> Uploads:
+    """The images of a folder of messages, or of one, each checked once; their descriptors are read again when they are needed.
+
+    At most `budget_bytes` of descriptors are kept for the next use. Skips and raises as `each_decoded` does.
     """
     cache = FormCache(budget_bytes)
-    if holds_features(path) and not path.is_dir():
-        raw = ((name, path, loaded(item)) for name, item in read_features(path))
-        return Uploads(images={name: ImageOnDemand(image, file, name, cache) for name, file, image in raw})
     skipped: dict[str, str] = {}
     images = {
-        name: ImageOnDemand(loaded(message), file.resolve(), name, cache)
+        name: ImageOnDemand(loaded(message), file.resolve(), partial(read_message, file.resolve()), cache)
         for name, file, message in each_decoded(path, strict=strict, skipped=skipped)
     }
     return Uploads(images=images, skipped=skipped)

@@ -1,4 +1,4 @@
-"""Private tiles: cut a map, and localize on the device in tiles that are fetched without telling which."""
+"""Private tiles on the device: a photograph is localized in tiles that are fetched without telling which."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from veil.features import Features
-from veil.files.maps import read_map
-from veil.files.tiles import read_manifest, read_records, write_tiles
-from veil.geometry.georeference import Georeference
+from veil.files.tiles import read_manifest, read_records
 from veil.one_line import one_line
 from veil.places.poses.judge import Localization, NoPose
-from veil.progress import Progress
-from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
 from veil.tiles.exits import Region
 from veil.tiles.fetching import Fetched, TileCache, TileFetcher
@@ -36,31 +32,6 @@ class TileAnswer:
     wanted: Sequence[int]
 
     __repr__ = one_line
-
-
-def cut_map(
-    source: Path | str,
-    target: Path | str,
-    options: CutOptions | None = None,
-    *,
-    place: Georeference | None = None,
-    progress: Progress | None = None,
-) -> CutMap:
-    """Cut the map in a folder into tiles and write them to a new folder, at once or not at all (docs/theory/tiles.md#cutting).
-
-    Whoever gets the tiles holds the map: they are raw descriptors, compressed but readable, and can be inverted into pictures.
-
-    - `source`: a folder that `Map.write` or `veil map` wrote, of raw descriptors.
-    - `target`: a new folder.
-    - `options`: sizes and precision.
-    - `place`: where on Earth the map is; the manifest then says it.
-    - `progress`: called with the number of tiles made and of all.
-
-    Raises FileFormatError for a damaged map, InputError for a map of private forms, and if the new folder holds something.
-    """
-    made = cut(read_map(Path(source)), options, place=place, progress=progress)
-    write_tiles(Path(target), made)
-    return made
 
 
 def fetcher_of(folder: Path | str, *, cache: TileCache | None = None, offline: bool = False) -> TileFetcher:
