@@ -74,7 +74,7 @@ time.time = stepped
 
 @dataclass
 class Load:
-    """What clients saw: answers by route, poses in wrong places, and what was acknowledged and deleted."""
+    """Record of the clients: answers by route, poses in wrong places, and what was acknowledged and deleted."""
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

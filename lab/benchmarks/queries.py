@@ -120,7 +120,7 @@ def off(pose: Rigid, truth: Rigid) -> tuple[float, float]:
 
 
 def verdict(answer: object, truth: Rigid) -> str:
-    """What an answer to a query is worth: "right", "wrong" or "none"."""
+    """Verdict on an answer to a query: "right", "wrong" or "none"."""
     if not isinstance(answer, Localization):
         return "none"
     meters, degrees = off(answer.cam_from_world, truth)
@@ -128,7 +128,7 @@ def verdict(answer: object, truth: Rigid) -> str:
 
 
 def explained(city: Released, image: int, known: np.ndarray, answer: Localization) -> dict:
-    """What is known of a wrong pose: its error, what it told of itself, and how many of its inliers are true matches."""
+    """Facts of a wrong pose: its error, its own evidence, and the number of its inliers that are true matches."""
     meters, degrees = off(answer.cam_from_world, city.pose(image))
     told = None
     if answer.covariance is not None:

@@ -222,7 +222,7 @@ def processor_s(pid: int) -> float:
 
 
 def told(pid: int, what: str) -> Iterator[str]:
-    """What the kernel says of a process and those that it started."""
+    """Numbers of the kernel for a process and those that it started."""
     waiting = [pid]
     while waiting:
         one = waiting.pop()

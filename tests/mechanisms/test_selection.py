@@ -142,7 +142,7 @@ def test_a_pool_too_small_is_refused(door: dict[str, Features]) -> None:
     pool = bundled_decoys()
     few = replace(pool, stored=pool.stored[:1500], slices=1)
     choice = Selection(features=100, min_distance_px=0.0)
-    with pytest.raises(ReleaseRefused, match="use a pool of 1600"):
+    with pytest.raises(ReleaseRefused, match=r"HideInSubspaces\(decoys=1600\)"):
         HideInSubspaces(decoys=few, selection=choice).make(features, KEY, None)
     enough = replace(pool, stored=pool.stored[:1600], slices=1)
     made = HideInSubspaces(decoys=enough, selection=choice).make(features, KEY, None)

@@ -9,8 +9,11 @@ from scipy.special import ndtri
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def mixed(*parts: np.ndarray | int) -> UInt64[np.ndarray, "..."]:
-    """Keys, uint64, that depend on every part: integers or arrays of them, broadcast (splitmix64's finalizer, chained)."""
+def mixed(*parts: np.ndarray | int) -> UInt64[np.ndarray, "..."] | np.uint64:
+    """Keys, uint64, that depend on every part: integers or arrays of them, broadcast (splitmix64's finalizer, chained).
+
+    Integers alone give a scalar.
+    """
     key = np.zeros(np.broadcast_shapes(*(np.shape(part) for part in parts)), dtype=np.uint64)
     with np.errstate(over="ignore"):
         for part in parts:

@@ -1,4 +1,4 @@
-"""What a server answers, as records; whatever it sends is checked."""
+"""Answers of a server as records; all that it sends is checked."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class Client:
         return pose_of(self._connection.post_message("v1", "maps", map_id, "localize", message=message))
 
     def contributions(self) -> list[Accepted]:
-        """What this token contributed, as the server has it."""
+        """Contributions of this token that the server holds."""
         return [accepted_of(value) for value in _list(self._connection.get("v1", "contributions"), "contributions")]
 
     def status(self, contribution: str) -> Accepted:

@@ -146,7 +146,7 @@ def remove_from_map(
     if foreign and new is None:
         raise InputError(
             f"{folder} holds {', '.join(foreign[:3])}, which veil did not make and cannot clear of what is removed",
-            remedy=(Remedy("give", "map's folder without such files"), Remedy("give", "remove_from_map.output")),
+            remedy=(Remedy("give", "a folder without such files"), Remedy("give", "remove_from_map.output")),
         )
     before, dropped = file_digests(folder), index_folders(folder)
     removals: list[Removal] = []

@@ -94,7 +94,7 @@ def built_by_any(
 
 
 def _below(build: Build, place: str, images: Mapping[str, LoadedImage], base: Map | None, folder: str) -> BuiltMap | NoMap:
-    """What `build` makes in a folder below `place`."""
+    """Result of `build` in a folder below `place`."""
     return build(images, base, f"{place}-{folder}")
 
 
@@ -134,7 +134,7 @@ def farthest_move(before: Scene, after: Scene) -> float:
 
 
 def evidence_of(found: Weighed) -> dict[str, dict[str, Any]]:
-    """What a change of a map says of contributions, as JSON values by contribution (docs/theory/contributions.md#evidence)."""
+    """Evidence for each contribution after a map change, as JSON values (docs/theory/contributions.md#evidence)."""
     evidence: dict[str, dict[str, Any]] = {}
     for name, sighting in found.sightings.items():
         evidence[name] = {

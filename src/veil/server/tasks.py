@@ -1,4 +1,4 @@
-"""What processes of the server do: look at messages, localize queries, and build, extend and shrink maps."""
+"""Tasks of the server's processes: read messages, localize queries, and build, extend and shrink maps."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def ready(tell: Tell) -> bool:
 
 
 def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """What a message contains, as JSON values. Raises WireError for a damaged one, Refused for one that is not accepted."""
+    """Content of a message, as JSON values. Raises WireError for a damaged one, Refused for one that is not accepted."""
     upload = decode(message)
     MapPolicy.of(policy).require_content(upload)
     form = upload.form
@@ -149,7 +149,7 @@ def held_map(folder: str) -> Map:
 
 @dataclass(frozen=True, kw_only=True)
 class MapWork:
-    """What a job has to do to a map.
+    """Work of a job on a map.
 
     - `base`: folder of the present map; None where there is none.
     - `messages`: folder of messages to enter, each file named by its contribution; None without any.
@@ -174,7 +174,7 @@ class MapWork:
 
 @dataclass(frozen=True, kw_only=True)
 class MapOutcome:
-    """What a job did to a map.
+    """Result of a job on a map.
 
     - `written`: whether there is a map in the output; otherwise the old one stays, or there is none any more (`emptied`).
     - `models`: contributions of each model.

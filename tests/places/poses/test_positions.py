@@ -120,7 +120,7 @@ def test_what_is_missing_is_said() -> None:
     guessed = replace(PLACE.camera, focal_is_known=False)
     with pytest.raises(InputError, match="focal length"):
         localize_positions(guessed, KEYPOINTS, SCENE, **known)
-    for near, said in (((), "near-images"), (("01", "nowhere"), "nowhere")):
+    for near, said in (((), "localize\\(near"), (("01", "nowhere"), "nowhere")):
         with pytest.raises(InputError, match=said):
             localize_positions(PLACE.camera, KEYPOINTS, SCENE, **{**known, "near": near})
     with pytest.raises(InputError, match="no positions"):

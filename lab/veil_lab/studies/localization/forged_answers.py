@@ -279,6 +279,6 @@ def _count(true: bool, group: str, items: Sequence[FormAnswer]) -> GroupCount:
 
 
 def beyond_chance(inliers: int, log10_nfa: float) -> bool:
-    """Whether a pose with so many inliers and this log10 NFA passes both thresholds of the default options."""
+    """Whether a pose with this number of inliers and this log10 NFA passes both thresholds of the default options."""
     options = LocalizeOptions()
     return inliers >= options.min_inliers and log10_nfa <= options.max_log10_nfa

@@ -41,7 +41,7 @@ Kind = Literal["true", "foreign", "mirrored"]
 
 @dataclass(frozen=True, kw_only=True)
 class UprightSetting:
-    """What a query sends, and what is known of its place.
+    """Content of a query, and knowledge of its place.
 
     `features` features are sent as `m` of `words` words each, under `epsilon` a feature, with gravity off by |N(0, s)| degrees,
     s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0.

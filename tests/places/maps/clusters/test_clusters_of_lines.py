@@ -158,7 +158,7 @@ def test_too_few_images_and_no_ties_are_refused(problem: Problem) -> None:
         map_lines_in_clusters({}, graph_of({}, {}))
     apart = graph_of({name: len(view.lines) for name, view in views.items()}, {})
     found = map_lines_in_clusters(views, apart)
-    assert isinstance(found, NoMap) and "overlap" in found.reason
+    assert isinstance(found, NoMap) and "overlap" in found.remedy[0].object
     blind = {
         name: replace(view, lines=replace(view.lines, gravity=None, aligned=np.zeros(len(view.lines), dtype=bool)))
         for name, view in views.items()
