@@ -27,8 +27,8 @@ from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
+from veil.places.poses.answer import NoPose
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import NoPose
 from veil.places.poses.options import WordOptions
 from veil.scene import Scene
 
