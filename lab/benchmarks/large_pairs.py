@@ -46,10 +46,9 @@ from city_releases import made, read
 from pairs import PART, Steps
 from tqdm import tqdm
 
-from veil.device.doors import forms_in
 from veil.engine import open_engine
 from veil.forms import Subspaces
-from veil.places.images_on_demand import GIB, ImageOnDemand, uploads_on_demand
+from veil.places.images_on_demand import GIB, uploads_on_demand
 from veil.places.pairs import blocks as blocks_module
 from veil.places.pairs import matching as matching_module
 from veil.places.pairs.blocks import KIND, BlockTask, compute_block, matched_in_blocks
@@ -57,6 +56,7 @@ from veil.places.pairs.choice import pair_choice
 from veil.places.pairs.images import FormsOf, ImageFiles
 from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.places.pairs.store import MatchStore
+from veil.places.uploads import files_of
 from veil.threads import settle
 from veil.wire import Upload, encode
 from veil_lab.city.images import PHONE
@@ -87,11 +87,7 @@ def messages(arguments: argparse.Namespace) -> dict:
 def opened(out: Path) -> tuple[FormsOf, ImageFiles]:
     """The images of a folder with messages, read as they are needed, and the file of each."""
     images = uploads_on_demand(out / "messages", budget_bytes=BUDGET, strict=True).images
-    files: dict[str, tuple[str, str]] = {}
-    for name, image in images.items():
-        assert isinstance(image, ImageOnDemand)
-        files[name] = (str(image._path), image._name)
-    return FormsOf(images), ImageFiles(of=files, read=forms_in)
+    return FormsOf(images), files_of(out / "messages", list(images))
 
 
 def local(arguments: argparse.Namespace) -> dict:
