@@ -18,9 +18,12 @@ import pytest
 from veil.cli import PACKAGES, _parser, brought, main
 from veil.files.examples import other_place
 from veil.places.maps import MapOptions, NoMap
-from worlds.documents import documented, keys, section
+from worlds.documents import ROOT, documented, keys, section
 from worlds.edges import door_photographs, other_database
 from worlds.schemas import validate
+
+sys.path.insert(0, str(ROOT / "docs"))
+from extensions.commands import PAGES, written
 
 
 def run(*arguments: object) -> int:
@@ -60,9 +63,11 @@ def query(work: Path) -> Path:
 
 
 def leaves(parser: argparse.ArgumentParser, name: str = "veil") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Names and parsers of all commands that have no further subcommands."""
+    """Names and parsers of all commands that have no further subcommands, and of groups that have options."""
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not below:
+    if not below or (
+        name != "veil" and any("--help" not in action.option_strings for action in parser._actions[: -len(below)])
+    ):
         yield name, parser
     for action in below:
         for word, child in action.choices.items():
@@ -84,17 +89,28 @@ def is_here(command: str) -> bool:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_reference_lists_every_option_and_example(name: str) -> None:
-    """docs/reference/cli.md against the parsers themselves; line breaks differ between Python versions."""
+    """Second method: the words of the parser itself, each in its section of cli.md, and no other option."""
     text = section("cli.md", name)
     parser = COMMANDS[name]
     for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            continue
         for word in action.option_strings or [action.dest]:
-            assert re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), word
-    listed = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", text.partition("\nexamples:")[0]))
+            assert word in {"-h", "--help"} or re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", text), word
+    table = "\n".join(line.split(" | ")[0] for line in text.splitlines() if line.startswith("| `"))
+    listed = set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", table))
     assert listed <= {word for action in parser._actions for word in action.option_strings}
     for line in (parser.epilog or "").splitlines()[1:]:
-        assert line in text, line
+        assert line.strip() in text, line
     assert parser.epilog and parser.epilog.startswith("examples:\n  veil ")
+
+
+@pytest.mark.parametrize("package", PAGES)
+def test_the_pages_of_commands_are_generated(package: str) -> None:
+    """Second method: the page as `docs/extensions/commands.py` makes it of the parsers."""
+    if {"veil": set(), "lab": {"lab", "evaluate"}, "faces": {"faces", "evaluate"}}[package] - set(brought()):
+        pytest.skip(f"needs veil-{package}")
+    assert PAGES[package].read_text() == written(package), "run: python docs/extensions/commands.py"
 
 
 def printed_json(capsys: pytest.CaptureFixture[str]) -> dict:

@@ -9,7 +9,7 @@ import math
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +45,21 @@ def add_command(commands: Commands, name: str, summary: str, description: str, e
         epilog=f"examples:\n{examples}",
         formatter_class=Help,
     )
+
+
+def share_options(group: argparse.ArgumentParser) -> None:
+    """Let the options of a group of commands stand after a command of it, too; call it when the group has them all."""
+    shared = argparse.ArgumentParser(prog=group.prog, add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    for action in group._actions:
+        if action.option_strings and not isinstance(action, argparse._HelpAction):
+            shared._add_action(action)
+    parse = group.parse_known_args
+
+    def parse_known_args(words: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
+        known, rest = shared.parse_known_args(words, namespace)
+        return parse(rest, known)
+
+    group.parse_known_args = parse_known_args  # type: ignore[method-assign, assignment]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from veil.cli.common import (
     progress,
     quiet_colmap,
     say,
+    share_options,
     tell,
     write_json,
 )
@@ -28,7 +29,7 @@ from veil.cli.device.asked_protection import (
     fitting,
     require_consistent,
 )
-from veil.cli.device.client_connection import add_action, connected
+from veil.cli.device.client_connection import add_action, add_connection, connected
 from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import add_extractor, with_camera
 from veil.cli.remedies import advised
@@ -50,7 +51,7 @@ from veil.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\
-  veil client maps                                       what there is
+  veil client map list                                   what there is
   veil client contribute photos/ --map lobby             photographs, by the hardened default
   veil client localize photo.jpg --map lobby             the pose of one, or why there is none
 """
@@ -74,9 +75,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "contribute, localize, delete on a server",
         "Use a server. Photographs are extracted and privatized here, under the secret and the ledger in $VEIL_HOME; what\n"
         "is sent is a message, and the same bytes if it is sent again. Messages wait here while the server is away.\n"
-        "VEIL_SERVER and VEIL_TOKEN name the server and the token.",
+        "VEIL_SERVER and VEIL_TOKEN name the server and the token; options of this group may stand before or after a command.",
         EXAMPLES,
     )
+    add_connection(parser)
+    share_options(parser)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     add_map_actions(actions)
     for name, summary, run in (

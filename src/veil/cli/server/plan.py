@@ -21,7 +21,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil plan map` to the parser's commands."""
     parser = add_command(
         commands,
-        "plan map",
+        "map",
         "what a map of many images takes",
         "Print pairs, core-hours, memory, disk, network and days of a map of hardened uploads, from unit costs that are\n"
         "measured on this machine for some seconds. Mapping itself is counted at half a second of a core for each image of\n"

@@ -26,7 +26,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil tiles plan` to the parser's commands."""
     parser = add_command(
         commands,
-        "tiles plan",
+        "plan",
         "what private fetching of tiles costs",
         "Print what a device downloads once and exchanges for each localization, and what servers compute, for each way\n"
         "to fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest\n"

@@ -24,7 +24,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil tiles cut` to the parser's commands."""
     parser = add_command(
         commands,
-        "tiles cut",
+        "cut",
         "a public map -> tiles that devices fetch privately",
         "Cut a map of raw features into tiles of equal size, by cells of the cameras that see their points. A device fetches\n"
         "a few, without telling which, and localizes itself. Whoever fetches tiles holds a part of the map: its points and\n"
