@@ -33,7 +33,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "positions", type=Path, help="CSV with columns image, latitude, longitude, height (above the ellipsoid)"
     )
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write the place (JSON)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the search (default 0)")
     add_json(parser)
     parser.set_defaults(run=_align)
 
@@ -44,7 +43,7 @@ def _align(arguments: argparse.Namespace) -> int:
     if not names:
         known = ", ".join(sorted(where.scene.images)[:3])
         raise InputError(f"{arguments.positions} names none of the map's images, which are {known}; check it")
-    found = align_map(where, given, seed=arguments.seed)
+    found = align_map(where, given)
     facts = place_facts(found)
     left_out = [name for name, agrees in zip(names, found.agreeing.tolist(), strict=True) if not agrees]
     write_place(arguments.output, found)
