@@ -98,7 +98,7 @@ MEANINGS = (
         "--dictionary",
         "path",
         "dictionary whose words are sent, entered or inverted",
-        "index, localize, inversion invert",
+        "index, localize, invert",
     ),
     Meaning("--draws", "count", "times that lines are drawn at random", "evaluate reconstruction, evaluate queries"),
     Meaning(
@@ -124,7 +124,7 @@ MEANINGS = (
         "--figure",
         "path",
         "picture to draw",
-        "budget plan, gravity, codebook quality, evaluate homographies, evaluate reconstruction, evaluate queries, "
+        "budget plan, gravity, lab quality, evaluate homographies, evaluate reconstruction, evaluate queries, "
         "evaluate localization, evaluate tiles, evaluate attacks, evaluate defenses, evaluate inversion, evaluate "
         "attributes, evaluate faces, evaluate identification, evaluate protection",
     ),
@@ -167,7 +167,7 @@ MEANINGS = (
         "evaluate reconstruction, evaluate upright, evaluate plans",
     ),
     Meaning("--images", "path", "originals of what was released: photographs and features", "view, audit"),
-    Meaning("--inverter", "path", "network that turns features into pictures", "audit, inversion invert, evaluate inversion"),
+    Meaning("--inverter", "path", "network that turns features into pictures", "audit, invert, evaluate inversion"),
     Meaning("--json", "path", "where the record is written as JSON", "*"),
     Meaning("--labels", "path", "table of labels of photographs", "faces describe, evaluate attributes"),
     Meaning(
@@ -232,7 +232,7 @@ MEANINGS = (
         "path",
         "file or folder to write",
         "extract, privatize, gravity, codebook build, lab train attacks, map, map remove, map align, tiles cut, serve backup, "
-        "serve token, view, audit, demo, faces describe, lab train inversion, inversion invert",
+        "serve token, view, audit, demo, faces describe, lab train inversion, invert",
     ),
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
@@ -259,13 +259,13 @@ MEANINGS = (
         "scenes of one place, which are no strangers to each other",
         "evaluate queries, evaluate localization, evaluate tiles",
     ),
-    Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, codebook quality"),
+    Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, lab quality"),
     Meaning("--seconds", "number", "seconds of a measurement", "plan map, tiles plan, doctor"),
     Meaning(
         "--seed",
         "count",
         "seed of what is drawn at random",
-        "codebook build, codebook quality, map, audit, lab train attacks, lab train inversion, "
+        "codebook build, lab quality, map, audit, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate "
         "attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
     ),
