@@ -36,7 +36,7 @@ def python_of(path: Path) -> list[str]:
 
 
 def test_what_is_shown_to_users_imports_veil_alone() -> None:
-    """Oracle: Python's parser. No module below `veil` is imported, and every `veil.name` is public."""
+    """Oracle: Python's parser. No module below `veil` is imported, and every name of `veil` that they use is public."""
     pages = [ROOT / "README.md", ROOT / "docs" / "reference" / "python.md", *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
     shown = [(path, code) for path in [*sorted((ROOT / "examples").glob("*.py")), *pages] for code in python_of(path)]
     assert len(shown) >= 9

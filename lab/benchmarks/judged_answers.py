@@ -44,13 +44,13 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, pose_error
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import localize
-from veil.localization.by_words import localize_words
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
+from veil.places.poses.by_distance import localize
+from veil.places.poses.by_words import localize_words
 from veil.randomness import seeded
 from veil.scene import Scene
 from veil.wire import LineUpload
@@ -177,12 +177,13 @@ def in_forms(
         return
     sent, index, options = words
     guessed = replace(camera, focal_is_known=False)
-    for name, seen, down, by in (
+    forms: list[tuple[str, np.ndarray | Lines, np.ndarray | None, Camera]] = [
         ("words", keypoints, None, camera),
         ("words, focal guessed", keypoints, None, guessed),
         ("words with gravity", keypoints, gravity, camera),
         *([("words with lines", lines, None, camera)] if lines is not None else []),
-    ):
+    ]
+    for name, seen, down, by in forms:
         if seen is None or (name == "words with gravity" and gravity is None):
             continue
         for how, count in (("alone", 0), ("compared", options.compared)):

@@ -51,7 +51,8 @@ class Remedy:
         if owner:
             told = f"{owner}({name}={self.value or ('True' if self.action == 'allow' else '...')})"
         else:
-            told = self.object if self.action == "install" else " ".join(["the", self.object, self.value]).rstrip()
+            article = "" if self.action in ("give", "install") else "the "
+            told = f"{article}{self.object} {self.value}".rstrip()
         return _PHRASES[self.action].format(told)
 
     def as_json(self) -> dict[str, str]:

@@ -17,7 +17,7 @@ import pytest
 
 from veil.cli import PACKAGES, _parser, brought, main
 from veil.files.examples import other_place
-from veil.mapping import MapOptions, NoMap
+from veil.places.maps import MapOptions, NoMap
 from worlds.documents import ROOT, documented, keys, section
 from worlds.edges import door_photographs, other_database
 from worlds.schemas import validate
@@ -218,7 +218,7 @@ def test_a_map_of_one_view_is_refused_and_its_seed_is_used(
         asked.append(options.seed)
         return NoMap("a reason")
 
-    monkeypatch.setattr("veil.mapping.clusters.of_positions.build_map", built)
+    monkeypatch.setattr("veil.places.maps.clusters.of_positions.build_map", built)
     told = tmp_path / "told.json"
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "map", "--seed", 7, "--json", told) == 1
     validate("map", json.loads(told.read_text()))
@@ -236,7 +236,7 @@ def test_what_lies_in_the_way_is_seen_before_the_work(
     def late(*_: object, **__: object) -> None:
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("veil.pairs.blocks.match_pairs", late)
+    monkeypatch.setattr("veil.places.pairs.blocks.match_pairs", late)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").write_text("precious")
     assert run("map", at_home / "mapped-up", "-o", tmp_path / "taken") == 1
@@ -382,8 +382,8 @@ def test_as_a_program(at_home: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_strangers_of_the_demo_keep_their_own_pictures(tmp_path: Path) -> None:
     """A stranger called like one of the demo's photographs must not take its place in the report."""
+    from veil.demo import _material
     from veil.extraction.sift import SiftOptions
-    from veil.pipelines.demo import _material
     from veil.progress import silent
 
     (tmp_path / "others").mkdir()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from veil.codebooks.decoys import USUAL_REUSE, in_runs, runs_for
+from veil.device.protection import HideInSubspaces
 from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -15,7 +16,6 @@ from veil.mechanisms.parameters import Parameters, selected_parameters
 from veil.mechanisms.profile import hardened, paper
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows, usual_selection
-from veil.pipelines.protection import HideInSubspaces
 from veil.randomness import Secure, seeded
 
 KEY = seeded("selection")
@@ -142,7 +142,7 @@ def test_a_pool_too_small_is_refused(door: dict[str, Features]) -> None:
     pool = bundled_decoys()
     few = replace(pool, stored=pool.stored[:1500], slices=1)
     choice = Selection(features=100, min_distance_px=0.0)
-    with pytest.raises(ReleaseRefused, match="use a pool of 1600"):
+    with pytest.raises(ReleaseRefused, match=r"HideInSubspaces\(decoys=1600\)"):
         HideInSubspaces(decoys=few, selection=choice).make(features, KEY, None)
     enough = replace(pool, stored=pool.stored[:1600], slices=1)
     made = HideInSubspaces(decoys=enough, selection=choice).make(features, KEY, None)

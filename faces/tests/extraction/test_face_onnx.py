@@ -224,5 +224,5 @@ def test_a_descriptor_that_is_none_is_refused(value: float) -> None:
 
 def test_without_onnxruntime_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(InputError, match=r"pip install 'veil\[faces\]'"):
+    with pytest.raises(InputError, match=r"pip install 'veil-faces\[networks\]'"):
         load_onnx_model(GOOD, DEFAULT)

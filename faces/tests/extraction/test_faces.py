@@ -34,7 +34,7 @@ def test_what_is_missing_is_named_with_what_to_install(missing: str, monkeypatch
     else:
         monkeypatch.setitem(sys.modules, "dlib", object())
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'veil\[faces\]'"):
+    with pytest.raises(InputError, match=r"pip install 'veil-faces\[networks\]'"):
         load_face_network()
 
 

@@ -18,17 +18,17 @@ def mixed(*parts: np.ndarray | int) -> UInt64[np.ndarray, "..."]:
             key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             key = key ^ (key >> np.uint64(31))
-    return key
+    return np.asarray(key)
 
 
 def uniform(*parts: np.ndarray | int) -> Float64[np.ndarray, "..."]:
     """Uniform draws between 0 and 1, both excluded, by the key of `parts`."""
-    return ((mixed(*parts) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return np.asarray(((mixed(*parts) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53)
 
 
 def normal(*parts: np.ndarray | int) -> Float64[np.ndarray, "..."]:
     """Standard normal draws by the key of `parts`."""
-    return ndtri(uniform(*parts))
+    return np.asarray(ndtri(uniform(*parts)))
 
 
 def below(count: int, *parts: np.ndarray | int) -> int:

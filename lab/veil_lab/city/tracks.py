@@ -1,4 +1,4 @@
-"""What real photographs say of one point in several views: differences of descriptors, repeatability, noise of keypoints.
+"""Statistics of one point in several real photographs: differences of descriptors, repeatability, noise of keypoints.
 
 Tracks come from photographs with reference cameras. Matches (mutual nearest neighbors, ratio 0.8, within 2 px of the epipolar
 line) are joined and triangulated. A point is then sought in all photographs by place and scale alone, whatever its descriptor

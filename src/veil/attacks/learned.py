@@ -90,7 +90,6 @@ LEARNED_ATTACKS = (
         modules=(
             "distribution.modes",
             "distribution.density_network",
-            "distribution.density_training",
             "distribution.learned_model",
         ),
         run=_modes,

@@ -167,7 +167,7 @@ LINE_ATTACKS = (
         family="positions",
         assumes="descriptors, or estimates of them, and photographs of its own",
         units="px",
-        modules=("positions.neighbor_field", "positions.pair_network", "positions.pair_training"),
+        modules=("positions.neighbor_field", "positions.pair_network"),
         run=_neighborhood,
     ),
     Attack(

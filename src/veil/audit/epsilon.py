@@ -24,7 +24,7 @@ from veil.one_line import one_line
 from veil.randomness import Randomness, seeded
 from veil.statistics import clopper_pearson, clopper_pearson_ends
 
-# Release mechanism in the game: called with an input (0 or 1) and a number of draws, it returns the word ids of so many
+# Release mechanism in the game: called with an input (0 or 1) and a number of draws, it returns the word ids of as many
 # independent releases of that input, each as it would be sent and in that order.
 Release = Callable[[int, int], Int64[np.ndarray, "draws m"]]
 
@@ -37,7 +37,7 @@ class EpsilonBound:
     """Lower bound `low` on the epsilon of a mechanism (at `delta`), which holds with at least `confidence`.
 
     `trials` held-out outputs of each of two inputs were tested: `hits` of the one and `misses` of the other fell into the
-    rejection region. `ceiling` is the largest bound that so many trials can show: a `low` near it says only that there were too
+    rejection region. `ceiling` is the largest bound that these trials can show: a `low` near it says only that there were too
     few of them.
     """
 

@@ -24,7 +24,7 @@ SHOWN: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredAttack:
-    """Shares that one attack recovered of one form, with so many uploads of the place.
+    """Shares that one attack recovered of one form, with a number of uploads of the place.
 
     `unit` says of what: descriptors within 0.1 / 0.2 / 0.4, positions within 5 / 20 pixels, right words, or releases that were
     placed. `total` features or releases were attacked. An `oracle` needs what no attacker has.
@@ -79,7 +79,7 @@ class MeasuredAttack:
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredForm:
-    """What one form localizes, costs and gives away.
+    """Number of localized photographs, costs and recovered shares of one form.
 
     Of `queries` photographs `localized` were accepted and right, and `wrong` accepted and far off. `features` and
     `upload_bytes` are means of a message, `epsilon_image` is None without an epsilon.
@@ -95,13 +95,13 @@ class MeasuredForm:
     attacks: tuple[MeasuredAttack, ...]
 
     def best(self, unit: Unit, uploads: int) -> MeasuredAttack | None:
-        """The attack that recovered most of one unit from so many uploads, oracles left out; None if there is none."""
+        """The attack that recovered most of one unit from a number of uploads, oracles left out; None if there is none."""
         known = [item for item in self.attacks if item.unit == unit and item.uploads == uploads and not item.oracle]
         return max(known, key=lambda item: item.shares, default=None)
 
     @property
     def told(self) -> str:
-        """What the best attacks recovered from one upload and, where it is more, from several."""
+        """Shares that the best attacks recovered from one upload and, where they are larger, from several."""
         parts = []
         for unit in ("descriptor", "px", "word", "release"):
             one = self.best(unit, 1)
@@ -141,7 +141,7 @@ class MeasuredForm:
 
 
 def measured_attacks(findings: Sequence[Finding], uploads: int) -> Iterator[MeasuredAttack]:
-    """What the findings of an audit recovered, without those that were not run."""
+    """Recovered shares of the findings of an audit, without attacks that were not run."""
     for finding in findings:
         if finding.skipped:
             continue

@@ -1,4 +1,4 @@
-"""What published tiles show: pictures of the place from their points, beside photographs of it and their raw features.
+"""Audit of published tiles: pictures of the place from their points, beside photographs of it and their raw features.
 
 Tiles are public raw descriptors, so that nothing is attacked: places are projected into a camera, descriptors are led back
 through the compression, and a network draws what they show (docs/theory/audit.md#tiles).
@@ -19,8 +19,8 @@ from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.inversion.maps import Frame, Inverts, SparseMap, points_map
 from veil.inversion.quality import Quality, quality, quality_facts
-from veil.localization.judge import Localization, NoPose
 from veil.mechanisms.public import publish
+from veil.places.poses.judge import Localization, NoPose
 from veil.tiles.coding import TileCoding
 from veil.tiles.device import localize_in_tiles
 from veil.tiles.manifest import Manifest
@@ -81,7 +81,7 @@ class DescriptorErrors:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileView:
-    """What some tiles show from one camera.
+    """Points and picture of some tiles from one camera.
 
     - `name`: of the photograph that the camera took, or of the tile.
     - `tiles`: numbers of the tiles, and `points`: how many points they have.
@@ -116,7 +116,7 @@ class TileView:
 
 
 def view_of_photograph(name: str, features: Features, manifest: Manifest, tiles: Sequence[Tile]) -> TileView | NoPose:
-    """What tiles show from where a photograph of the place was taken, or why its pose is not found in them.
+    """View of tiles from the pose of a photograph of the place, or the reason why they give no pose.
 
     - `name`, `features`: of the photograph.
     - `manifest`, `tiles`: of the map, and proved tiles of it, in which the photograph is localized.
@@ -141,7 +141,7 @@ def view_of_photograph(name: str, features: Features, manifest: Manifest, tiles:
 
 
 def view_of_tile(tile: Tile, manifest: Manifest) -> TileView:
-    """What a tile shows from a camera of its cell, as a holder of nothing else would choose one (docs/theory/audit.md#tiles).
+    """View of a tile from a camera of its cell, as a holder of nothing else would choose one (docs/theory/audit.md#tiles).
 
     Raises InputError for a tile without points.
     """

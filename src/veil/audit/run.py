@@ -100,7 +100,7 @@ def examine(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Work:
-    """What the attacks on any of the releases begin with: all released images and their numbers of features, by name."""
+    """Input of the attacks on any of the releases: all released images and their numbers of features, by name."""
 
     images: Mapping[str, ReleasedImage]
     sizes: Mapping[str, int]
@@ -110,7 +110,7 @@ class _Work:
     seconds: float
 
     def target(self, name: str, time: TimeBudget) -> Target:
-        """What is attacked: one release, and the others as those that the attacker has seen."""
+        """Target of an attack: one release, and the others as those that the attacker has seen."""
         others = {other: image for other, image in self.images.items() if other != name} | dict(self.knowledge.others)
         return Target(
             image=self.images[name],

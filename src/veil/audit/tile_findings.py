@@ -1,4 +1,4 @@
-"""What an audit of tiles found: numbers of all tiles, and views of the place with the pictures that were drawn of them."""
+"""Findings of an audit of tiles: numbers of all tiles, and views of the place with the pictures that were drawn of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ShownView:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileAudit:
-    """What a folder of tiles shows of its place.
+    """Numbers of a folder of tiles, and its views of the place.
 
     - `manifest`: of the tiles. `manifest_bytes`: of its files.
     - `points`, `aspects`: of all tiles, each counted once for each tile.

@@ -12,14 +12,14 @@ from urllib.parse import quote
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection, ServerError, Unreachable
 from veil.client.tile_use import TileUse
+from veil.device.device import Device
+from veil.device.protection import Protection
+from veil.device.tiles import TileAnswer
 from veil.errors import InputError, WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
-from veil.localization.judge import NoPose
 from veil.names import chosen
-from veil.pipelines.device import Device
-from veil.pipelines.protection import Protection
-from veil.pipelines.tiles import TileAnswer
+from veil.places.poses.judge import NoPose
 from veil.tiles.fetching import TileFetcher
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 
@@ -163,7 +163,7 @@ class Client:
         return pose_of(self._connection.post_message("v1", "maps", map_id, "localize", message=message))
 
     def contributions(self) -> list[Accepted]:
-        """What this token contributed, as the server has it."""
+        """Contributions of this token that the server holds."""
         return [accepted_of(value) for value in _list(self._connection.get("v1", "contributions"), "contributions")]
 
     def status(self, contribution: str) -> Accepted:

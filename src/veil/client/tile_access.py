@@ -35,7 +35,7 @@ EXITS, MOST_EXITS_BYTES = "exits.json", 64 << 10
 
 @runtime_checkable
 class HintCache(Protocol):
-    """What a device keeps of hints of one-server retrieval, which are the same for all devices."""
+    """Hints of one-server retrieval that a device keeps; they are the same for all devices."""
 
     def hint(self, digest: str) -> bytes | None:
         """The hint of a SHA-256 (hex), or None."""
@@ -48,7 +48,7 @@ class HintCache(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class _Served:
-    """What a server says of some tiles: their version (None: files of one folder), and facts of its exits."""
+    """Facts of some tiles from a server: their version (None: files of one folder), and facts of its exits."""
 
     version: str | None
     exits: dict[str, Any]
@@ -144,7 +144,7 @@ def _exit(
 
 
 def _served(host: TileHost) -> _Served:
-    """What a server says of the tiles at an address; a server of files says nothing."""
+    """Facts of the tiles at an address; none from a server of files."""
     text = host.file(EXITS, MOST_EXITS_BYTES)
     if text is None:
         return _Served(version=None, exits={})

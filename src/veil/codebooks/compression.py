@@ -39,7 +39,7 @@ class Pca:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compression:
-    """What the hardened profile does to descriptors of `raw_space` before it lifts them: a dither, then a PCA.
+    """Compression of descriptors of `raw_space` before the hardened profile lifts them: a dither, then a PCA.
 
     `codebook` is the SHA-256 (hex) of the codebook that it is published with, and names the compressed space. `dither_steps` is
     the width of the dither in steps of 1/512. `pca` is None where the codebook has none: descriptors are then lifted as they

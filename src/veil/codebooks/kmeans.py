@@ -14,7 +14,7 @@ from veil.progress import Progress, ignore_progress
 
 Method = Literal["flat", "hierarchical"]
 METHODS: tuple[Method, ...] = ("flat", "hierarchical")
-FLAT_WORDS = 16384  # up to so many words flat k-means takes minutes; its time grows with words times descriptors
+FLAT_WORDS = 16384  # largest number of words for which flat k-means takes minutes; its time grows with words times descriptors
 # Number of descriptors for each coarse cell that the cells are trained on: with more of them the centers hardly move.
 COARSE_SAMPLE = 256
 BLOCK = 1 << 14  # rows that are converted to float32 at a time
@@ -24,7 +24,7 @@ Words = UInt8[np.ndarray, "words dim"] | Float32[np.ndarray, "words dim"]
 
 
 def chosen_method(method: str, words: int) -> Method:
-    """Method that `method` stands for: "auto" is flat k-means as long as that takes minutes for so many words.
+    """Method that `method` stands for: "auto" is flat k-means as long as that takes minutes for this number of words.
 
     Raises RangeError for an unknown method.
     """
@@ -110,7 +110,7 @@ def _lloyd(
     seed: int,
     start: Float32[np.ndarray, "words dim"] | None = None,
 ) -> Float32[np.ndarray, "words dim"]:
-    """Centroids of unit length after so many iterations of spherical k-means from `start`."""
+    """Centroids of unit length after a number of iterations of spherical k-means from `start`."""
     from veil.neighbors import faiss
 
     step = faiss.Kmeans(

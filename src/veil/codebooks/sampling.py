@@ -34,7 +34,7 @@ class WordTraining:
         self.seen += len(descriptors)
 
     def sample(self) -> np.ndarray:
-        """What was kept, shuffled in place: the end of collecting. Raises InputError if nothing was."""
+        """Kept descriptors, shuffled in place; collecting ends. Raises InputError if nothing was."""
         if self._rows is None or self.seen < 2:
             raise InputError("no descriptors were found in these photographs; check the folder, or lower the threshold")
         kept = self._rows[: min(self.seen, self._capacity)]

@@ -35,7 +35,7 @@ class Shard(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Assigned:
-    """What some shards add to the next words: for each word the sum and number of the unit descriptors nearest to it.
+    """Contribution of some shards to the next words: for each word the sum and number of the unit descriptors nearest to it.
 
     `far` are the descriptors with the smallest products with their nearest word, ascending; `objective` is the sum of products.
     """

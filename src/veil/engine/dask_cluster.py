@@ -40,7 +40,7 @@ class DaskCluster:
     """A client of a scheduler, and how many workers that has; `start` or `connect` makes one."""
 
     def __init__(self, client: Any, cluster: Any = None, started: int = 0) -> None:
-        """Take over a client of Dask, and a cluster that was started here with so many workers."""
+        """Take over a client of Dask, and a cluster that was started here with that number of workers."""
         self.client, self._cluster, self._started = client, cluster, started
         self.address = str(client.scheduler.address)
         self._count, self._counted_at = 0, -1e9
@@ -49,7 +49,7 @@ class DaskCluster:
 
     @classmethod
     def start(cls, workers: int | None, memory_bytes: int | None) -> DaskCluster:
-        """A scheduler in this process and so many worker processes with one thread each, which listen on 127.0.0.1."""
+        """A scheduler in this process and a number of worker processes with one thread each, which listen on 127.0.0.1."""
         # No pages of the scheduler and its workers: they show tasks to whoever asks.
         pages: dict[str, Any] = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
         settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1, **pages}

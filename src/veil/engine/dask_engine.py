@@ -139,7 +139,7 @@ class DaskEngine:
         return None
 
     def _outcome(self, future: Any, call: Call) -> Done | Failed:
-        """What came of a call, or EngineError for what Dask says instead."""
+        """Result of a call. Raises EngineError with the message of Dask where there is none."""
         if future.status == "finished":
             with answers(f"the result of {call} cannot be fetched"):
                 outcome = pickle.loads(future.result(timeout=6 * CONNECT_S))

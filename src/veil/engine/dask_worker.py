@@ -1,4 +1,4 @@
-"""What runs on Dask's workers: one packed call, and the shared values that a plugin keeps there."""
+"""Code that runs on Dask's workers: one packed call, and the shared values that a plugin keeps there."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class KeptValue(WorkerPlugin):
 
 
 def run_call(sender: tuple[str, tuple[str, str]], packed: bytes, keys: tuple[str, ...]) -> bytes:
-    """What comes of a call (`veil.engine.task.perform_packed`), if this worker has the sender's versions."""
+    """Result of a call (`veil.engine.task.perform_packed`), if this worker has the sender's versions."""
     from veil.threads import settle
 
     settle()

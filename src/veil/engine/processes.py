@@ -26,7 +26,7 @@ _STARTS = 3  # processes in a row that may end before they are ready
 
 
 class Pool:
-    """At most so many worker processes, started when there is work for them and kept for the next map."""
+    """Worker processes up to a largest number, started when there is work for them and kept for the next map."""
 
     def __init__(self, size: int, memory_bytes: int | None) -> None:
         self._size, self._memory_bytes = size, memory_bytes

@@ -1,4 +1,4 @@
-"""What every engine does: run independent tasks, and give large inputs that they share to each worker once."""
+"""Protocol of engines: run independent tasks, and give large inputs that they share to each worker once."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Packed:
 
 
 def perform(task: Task, item: Any, values: Sequence[Any], *, threads: int) -> Outcome:
-    """What comes of `task(item, *values)`. KeyboardInterrupt and SystemExit pass through."""
+    """Result of `task(item, *values)`. KeyboardInterrupt and SystemExit pass through."""
     try:
         with allowing(threads):
             return Done(result=task(item, *values))
@@ -130,7 +130,7 @@ def perform(task: Task, item: Any, values: Sequence[Any], *, threads: int) -> Ou
 
 
 def perform_packed(packed: bytes, values: Sequence[Any]) -> bytes:
-    """What comes of a packed call in a worker, as bytes that can be read where veil is."""
+    """Result of a packed call in a worker, as bytes that any process with veil can read."""
     try:
         task, item = pickle.loads(packed)
     except Exception as error:

@@ -73,7 +73,7 @@ class Block:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dense:
-    """What the network computes for all pixels: `scores` (rows, columns), and the four levels that descriptors are made from.
+    """Output of the network for all pixels: `scores` (rows, columns), and the four levels that descriptors are made from.
 
     `levels` are gated maps of 32 channels each, in their own resolution; `corner` is the image's first pixel (x, y) in them, as
     the image was filled up on all sides.

@@ -134,7 +134,7 @@ def remove(path: Path) -> None:
 
 
 def leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S, only_marked: bool = False) -> list[Path]:
-    """What was being written in a folder, of one file or folder (None: of any), and had no change for some seconds.
+    """Unfinished files in a folder, of one file or folder (None: of any), without a change for some seconds.
 
     `only_marked` leaves out names that something else than veil may have given.
     """

@@ -1,4 +1,4 @@
-"""What a client keeps of a server: messages that wait to be sent, and contributions that were acknowledged."""
+"""Messages of a client that wait to be sent, and contributions that a server acknowledged."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NAMES = ("server", "map_id", "name", "message_sha256", "contribution", "receipt
 
 
 def _facts(sending: Sending) -> dict[str, str]:
-    """What a note's file holds."""
+    """Content of a note's file."""
     return {
         "server": sending.server,
         "map_id": sending.map_id,
@@ -70,7 +70,7 @@ class Outbox:
         self._messages.put(message)  # another process may have dropped it before it was named
 
     def waiting(self) -> Iterator[tuple[Sending, bytes]]:
-        """What was not acknowledged yet, with the very bytes. Raises FileFormatError if one is damaged."""
+        """Messages that are not acknowledged yet, with the very bytes. Raises FileFormatError if one is damaged."""
         for sending in self._read(WAITING):
             yield sending, self._messages.get(sending.message_sha256)
 
@@ -88,7 +88,7 @@ class Outbox:
             self._messages.delete(sending.message_sha256)
 
     def sent(self) -> list[Sending]:
-        """What servers have acknowledged."""
+        """Contributions that servers have acknowledged."""
         return self._read(SENT)
 
     def forget(self, sending: Sending) -> None:

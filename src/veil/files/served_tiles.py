@@ -37,7 +37,7 @@ KEPT_VERSIONS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class OneServerFacts:
-    """What devices have to know of the exit by one server.
+    """Facts of the exit by one server that devices need.
 
     - `layout`: of the records in the server's matrix.
     - `seed`, 32 bytes: of the public matrix.
@@ -61,7 +61,7 @@ class OneServerFacts:
 
 
 def one_server_facts(value: Any, *, records: int, size: int) -> OneServerFacts:
-    """The facts that `OneServerFacts.as_json` wrote, which may come from anyone, for so many records of a size.
+    """The facts that `OneServerFacts.as_json` wrote, which may come from anyone, for a number of records of one size.
 
     Raises FileFormatError if they are damaged or of other records.
     """
@@ -83,11 +83,11 @@ def add_served(root: Path, name: str, source: Path, *, localizations: int | None
     - `root`: the server's folder of tiles.
     - `name`: letters, digits, dots, hyphens and underscores.
     - `source`: a folder that `veil tiles cut` wrote.
-    - `localizations`: for so many of one device the exit by one server is laid out; None: it is not offered.
+    - `localizations`: number that one device can make by the exit of one server; None: it is not offered.
     - `threads`: that compute the hint.
 
     The version before stays for devices that still use it; older ones go. Raises InputError for another name or if nothing
-    can be written, FileFormatError for damaged tiles, RangeError where noise does not allow so many records.
+    can be written, FileFormatError for damaged tiles, RangeError where noise does not allow this number of records.
     """
     require_name(name)
     manifest = read_manifest(source)
@@ -162,7 +162,7 @@ def require_name(name: str) -> None:
 
 
 def read_one_server(folder: Path, *, records: int, size: int) -> OneServerFacts | None:
-    """What is known of the exit by one server in a folder of served tiles; None if it is not offered."""
+    """Facts of the exit by one server in a folder of served tiles; None if it is not offered."""
     path = folder / FACTS
     return one_server_facts(json.loads(read_bytes(path)), records=records, size=size) if path.is_file() else None
 

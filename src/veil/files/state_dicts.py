@@ -71,7 +71,7 @@ class _Tensors(pickle.Unpickler):
         self._archive, self._folder = archive, folder
 
     def find_class(self, module: str, name: str) -> Any:
-        """What the pickle may name: ordered dictionaries, tensors, and types of numbers; anything else is refused."""
+        """The class that the pickle names: ordered dictionaries, tensors or types of numbers; others are refused."""
         if (module, name) == ("collections", "OrderedDict"):
             return OrderedDict
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):

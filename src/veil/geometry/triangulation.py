@@ -82,7 +82,7 @@ class _Tracks(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """What a point must show: distances of agreeing lines, their number, and the cosine of the least angle of two rays."""
+    """Thresholds of a point: distances of agreeing lines, their number, and the cosine of the least angle of two rays."""
 
     limit_px: float
     min_lines: int

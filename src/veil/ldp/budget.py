@@ -134,12 +134,12 @@ def total(charges: Iterable[Charge], *, of_each: int | None = None) -> Mapping[S
 
 
 def outward(value: float, digits: int = 4) -> str:
-    """Privacy loss as text for people, rounded up to so many digits: never less than what was lost."""
+    """Privacy loss as text for people, rounded up to a number of digits: never less than what was lost."""
     return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
 
 
 def inward(value: float, digits: int = 4) -> str:
-    """Rest of a budget as text for people, rounded down to so many digits."""
+    """Rest of a budget as text for people, rounded down to a number of digits."""
     return _rounded(value, Context(prec=digits, rounding=ROUND_FLOOR))
 
 

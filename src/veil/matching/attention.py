@@ -42,7 +42,7 @@ class Linear:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Update:
-    """What a layer does with its message: x + MLP([x | m]), where m is a linear layer of what was attended to (Eq. 1).
+    """Update of a layer by its message: x + MLP([x | m]), where m is a linear layer of what was attended to (Eq. 1).
 
     The linear layer and the part of the MLP's first matrix that reads m are one matrix here, `message`.
     """

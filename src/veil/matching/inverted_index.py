@@ -21,12 +21,12 @@ from veil.progress import Progress
 from veil.scene import Scene
 from veil.space import require_same
 
-# A descriptor of a public map is entered under so many of its nearest words: another view of its point may have any of them.
+# Number of nearest words under which a descriptor of a public map is entered: another view of its point may have any of them.
 NEAREST = 3
 # With fewer pairs of views than this, usual shares of the nearest words replace measured ones (`view_shares`).
 MIN_PAIRS = 200
 USUAL_SHARES = (0.4, 0.12, 0.06, 0.04, 0.03)
-# At most so many entries of the index are looked up for a query; 2,000 features of two words meet fewer among a million points.
+# Largest number of entries that are looked up for a query; 2,000 features of two words meet fewer among a million points.
 MAX_ENTRIES = 1 << 21
 
 

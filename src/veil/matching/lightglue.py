@@ -65,7 +65,7 @@ class LightGlueOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Assignment:
-    """What the network says of two images.
+    """Output of the network for two images.
 
     - `indices`, int64 (matches, 2): rows of the left and of the right keypoint, in ascending order of the left.
     - `scores`, float32 (matches,): probabilities of the matches (Eq. 7).

@@ -28,9 +28,9 @@ UNRELATED, NEAREST = 100, 3
 # A feature votes for a point if its mean distance to the point's views is at most this share of that to unrelated points; up
 # to the second share it gives a thousandth of a vote, which orders images that have no other.
 VOTING_SHARE, HINTING_SHARE, HINT = 0.4, 0.8, 1e-3
-# At most so many images are named if hints alone speak for them: a query of another place should not take long.
+# Largest number of images that are named if hints alone speak for them: a query of another place should not take long.
 HINTED = 10
-# At most so many points of the map are looked up when others that look like them are asked for.
+# Largest number of points of the map that are looked up when others that look like them are asked for.
 MOST_ALIKE = 1000
 # Features that stand for unrelated ones, which tell how far words usually are.
 SAMPLED = 1000
@@ -197,7 +197,7 @@ class PointIndex:
         return self.space.decoy_distance if self.hardened and hardened else 0.0
 
     def _usual_of(self, m: int) -> Usual:
-        """What is usual among unrelated features in subspaces of dimension m; 0: points.
+        """Usual similarity of unrelated features in subspaces of dimension m; 0: points.
 
         Those of the map are of this kind, or points, through which subspaces of the query's dimension are laid.
         """

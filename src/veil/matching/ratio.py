@@ -20,7 +20,7 @@ from veil.matching.neighbors import NEIGHBORS, as_set, decoy_distance, distance_
 
 # Share of the features without a right match that pass the ratio test.
 WRONG_SHARE = 0.01
-# Ratios of wrong matches are learned from so many pairs of images, and so many features of each pair.
+# Numbers of pairs of images, and of features of each pair, from which ratios of wrong matches are learned.
 SAMPLE_PAIRS, SAMPLE_FEATURES = 8, 500
 # Subspaces nearer than this share of the largest distance meet in a common decoy. Rounding ranks such distances, not likeness.
 MEETING = 1e-3

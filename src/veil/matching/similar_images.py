@@ -39,7 +39,7 @@ _TOGETHER, _WORDS = 256, 64
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Background:
-    """What is usual among unrelated features of one kind of uploads, so that the unusual is told.
+    """Usual similarity of unrelated features of one kind of uploads, from which an unusual one is told.
 
     - `words`, float32 (K, dim): the public dictionary in the uploads' space.
     - `mean`, `deviation`, float32 (K,): of the distance of an unrelated subspace to each word.
@@ -143,7 +143,7 @@ class SubspaceIndex:
         """Index images, which all must live in the background's space, `threads` of them at a time.
 
         - `listed`: words that each feature is listed under.
-        - `share`: of each image's features so many are indexed, those of largest reach: unlike most others, they find their own
+        - `share`: share of each image's features in the index, those of largest reach: unlike most others, they find their own
           kind with few accidents.
         - `progress`: called with the number of images that are indexed and of all.
 

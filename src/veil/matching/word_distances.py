@@ -23,7 +23,7 @@ class Usual:
 
     @staticmethod
     def of(rows: Float32[np.ndarray, "features sides dim"], words: Float32[np.ndarray, "words dim"]) -> Usual:
-        """What is usual among some features."""
+        """Usual distances among some features."""
         found = np.concatenate([to_words(rows[part], words) for part in chunks(len(rows))])
         return Usual(mean=found.mean(axis=0), deviation=np.maximum(found.std(axis=0), 1e-6))
 
@@ -39,7 +39,7 @@ class Usual:
         words: Float32[np.ndarray, "words dim"],
         group: Int64[np.ndarray, "features"],
     ) -> Float32[np.ndarray, "groups words"]:
-        """What `unusual` gives, summed over the features of each group; `group` ascends from 0 on, without gaps."""
+        """Result of `unusual`, summed over the features of each group; `group` ascends from 0 on, without gaps."""
         total = np.zeros((int(group[-1]) + 1 if len(group) else 0, len(words)), dtype=np.float32)
         sides = rows.shape[1]
         products = rows.reshape(-1, rows.shape[2]) @ words.T

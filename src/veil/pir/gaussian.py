@@ -44,7 +44,7 @@ class _Cells(NamedTuple):
 def sample(count: int, draw: Draw = os.urandom, digits: int = 64) -> Int64[np.ndarray, "count"]:
     """`count` independent integers with probabilities proportional to exp(-x^2 / (2 sigma^2)), exactly.
 
-    `draw` gives so many random bytes, and `digits` (8, 16, 32 or 64) are searched at once: arguments for tests, as few digits
+    `draw` gives random bytes, and `digits` (8, 16, 32 or 64) are searched at once: arguments for tests, as few digits
     leave many samples to `decide`.
     """
     cells = np.frombuffer(draw(count * digits // 8), dtype=f"<u{digits // 8}").astype(np.uint64)

@@ -88,12 +88,12 @@ class Layout:
         return noise_bound(self.columns, self.size)
 
     def traffic(self, fetches: int) -> int:
-        """Bytes that travel for the hint and so many fetches (docs/theory/pir.md, Eq. 6)."""
+        """Bytes that travel for the hint and a number of fetches (docs/theory/pir.md, Eq. 6)."""
         return self.hint_bytes + fetches * self.parts * (self.query_bytes + self.answer_bytes)
 
 
 def best_layout(records: int, size: int, *, fetches: int = 100) -> Layout:
-    """The layout with the least traffic for a client that fetches so many records of one version (docs/theory/pir.md, Eq. 6).
+    """The layout with the least traffic for a client that fetches `fetches` records of one version (docs/theory/pir.md, Eq. 6).
 
     - `records`, `size`: number of records, and bytes of each.
     - `fetches`: records that a client fetches with one hint; a server's work is a pass over all records for each part of each.

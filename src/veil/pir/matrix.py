@@ -70,7 +70,7 @@ def arranged(records: UInt8[np.ndarray, "records size"], layout: Layout) -> Matr
 def products(
     matrix: Matrix, vectors: UInt32[np.ndarray, "vectors columns"], threads: int = 1
 ) -> UInt32[np.ndarray, "vectors rows"]:
-    """Products of the matrix with each vector, in one pass over it by so many threads."""
+    """Products of the matrix with each vector, in one pass over it by a number of threads."""
     count = len(vectors) if len(vectors) == 1 else VECTORS * -(-len(vectors) // VECTORS)
     out = aligned((count, 4 * matrix.groups))
     pieces = []

@@ -62,7 +62,7 @@ def read_hint(data: bytes, layout: Layout) -> UInt32[np.ndarray, "rows 1024"]:
 
 
 def answers(matrix: Matrix, messages: Sequence[bytes], threads: int = 1) -> list[bytes]:
-    """The answer to each query, from one pass over the matrix by so many threads.
+    """The answer to each query, from one pass over the matrix by a number of threads.
 
     Raises PirError for a query of another length; every query of the right length is answered.
     """
@@ -77,7 +77,7 @@ def answers(matrix: Matrix, messages: Sequence[bytes], threads: int = 1) -> list
 
 
 class Held(NamedTuple):
-    """What decodes a batch of queries: for each, its secret and the sum of its noise."""
+    """Key that decodes a batch of queries: for each, its secret and the sum of its noise."""
 
     layout: Layout
     secrets: UInt32[np.ndarray, "queries 1024"]
@@ -95,13 +95,13 @@ class Pending:
         self._held = [held]
 
     def peek(self) -> Held:
-        """What is held. Raises PirError if it was taken."""
+        """The secret. Raises PirError if it was taken."""
         if not self._held:
             raise PirError("these answers were decoded already, and secrets are used once; make new queries")
         return self._held[0]
 
     def take(self) -> Held:
-        """What is held, which is then held no more. Raises PirError if it was taken."""
+        """Return the secret and forget it. Raises PirError if it was taken."""
         held = self.peek()
         self._held.clear()
         return held

@@ -25,7 +25,7 @@ BLOCK_BYTES = 1 << 19  # of records that stay in a core's cache while all querie
 
 
 def guarantee(servers: int = 2) -> PerfectPrivacy:
-    """What the fetch promises when so many servers are asked: one of them must not collude with the others."""
+    """Privacy of a fetch from a number of servers: one of them must not collude with the others."""
     return PerfectPrivacy(non_colluding=1, of=servers, unit="session")
 
 
@@ -59,7 +59,7 @@ def answer(records: UInt8[np.ndarray, "records size"], query: bytes) -> bytes:
 
 
 def answers(records: UInt8[np.ndarray, "records size"], messages: Sequence[bytes], threads: int = 1) -> list[bytes]:
-    """The answer to each query, from one pass over the records by so many threads; see `answer`."""
+    """The answer to each query, from one pass over the records by a number of threads; see `answer`."""
     count, size = records.shape
     chosen = np.zeros((len(messages), count), dtype=bool)
     for row, message in zip(chosen, messages, strict=True):
@@ -83,7 +83,7 @@ def decode(answers: Sequence[bytes]) -> bytes:
 
 
 def require_query(query: bytes, records: int) -> None:
-    """Raise PirError for a query of another length than that for so many records, or with bits after the last record."""
+    """Raise PirError for a query of another length than that for this number of records, or with bits after the last record."""
     _chosen(query, records)
 
 

@@ -98,7 +98,7 @@ def _measured(bound: EpsilonBound) -> str:
     """The sentence about the measured bound of epsilon."""
     return (
         f"at least {bound.low:.2f} with {100 * bound.confidence:g} % confidence, by {bound.trials:,} runs of this veil's "
-        f"mechanism on each of two words ({bound.ceiling:.2f} is the most that so many can show)"
+        f"mechanism on each of two words ({bound.ceiling:.2f} is the most that this number can show)"
     )
 
 

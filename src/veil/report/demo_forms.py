@@ -8,7 +8,7 @@ from statistics import median
 
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
-from veil.localization.judge import Localization, NoPose
+from veil.places.poses.judge import Localization, NoPose
 from veil.trials.held_out import DELTA, TrialOutcome
 from veil.trials.tile_exits import ExitOutcome, ExitStudy
 
@@ -20,7 +20,7 @@ WHERE = {
 
 
 def four_ways(outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcome], tiles: ExitStudy, extent: float) -> dict:
-    """What the page shows of the first photograph: a row for each way, and what each server learned.
+    """Content of the page for the first photograph: a row for each way, and what each server learned.
 
     Seconds are medians over all photographs, as the first call of each way compiles its code. `extent` is the size of the
     scene in reference units.
@@ -97,7 +97,7 @@ def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
 
 
 def _learned(outcome: TrialOutcome, name: str) -> str:
-    """What the server learned of a form that was sent."""
+    """Knowledge of the server about a form that was sent."""
     count, inliers = len(outcome.query.features), outcome.found.inliers
     if name == "raw features":
         return f"descriptors and positions of {count:,} features, which can be inverted into the photograph; the pose"
@@ -113,7 +113,7 @@ def _learned(outcome: TrialOutcome, name: str) -> str:
 
 
 def _promise(outcome: ExitOutcome) -> str:
-    """What a fetch promises, as a sentence."""
+    """Promise of a fetch, as a sentence."""
     guarantee = outcome.answer.guarantee
     return guarantee.reason if isinstance(guarantee, NoProof) else guarantee.sentence
 

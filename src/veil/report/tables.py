@@ -137,7 +137,7 @@ class _Prepared:
         return ">" if isinstance(self.column, Number) else "<"
 
     def full(self, head_lines: int) -> int:
-        """The width that shows every cell in full, with a head of at most so many lines."""
+        """The width that shows every cell in full, with a head of at most this number of lines."""
         return max(self.widest, _head_width(self.column.head, head_lines))
 
     @property
@@ -195,7 +195,7 @@ def _joined(cells: Sequence[Sequence[str]], widths: Sequence[int], aligned: Sequ
 
 
 def _head_width(head: str, lines: int) -> int:
-    """The least width at which a head takes at most so many lines, and no word of it is broken."""
+    """The least width at which a head takes at most this number of lines, and no word of it is broken."""
     words = [display_width(word) for word in head.split()]
     width = max(words, default=0)
     while len(_wrapped(head, width)) > lines:
@@ -243,7 +243,7 @@ def percent(share: float | None, digits: int = 1) -> str:
 
 
 def fixed(value: float | None, digits: int) -> str:
-    """A number with so many digits behind the point; empty for None."""
+    """A number with `digits` digits behind the point; empty for None."""
     return "" if value is None else f"{value:,.{digits}f}"
 
 

@@ -61,7 +61,7 @@ def _best(found: TileAudit) -> str:
 
 
 def _facts(found: TileAudit) -> list[tuple[str, str]]:
-    """What the page tells of all tiles."""
+    """Rows of the page about all tiles."""
     manifest = found.manifest
     coding = manifest.coding
     place = "not in the manifest" if manifest.place is None else "in the manifest"

@@ -258,7 +258,7 @@ def _add_tokens(app: FastAPI) -> None:
 
     @app.get("/v1/me/usage", tags=["tokens"], openapi_extra=says({200: "Usage"}))
     def usage(service: Services, token: Known) -> dict[str, Any]:
-        """What the token may use, and what it has used."""
+        """Limits of the token, and its use so far."""
         return {**token.as_json(), "used": service.tokens.usage(token)}
 
     @app.get("/v1/tokens", tags=["tokens"], openapi_extra=says({200: "Tokens"}))

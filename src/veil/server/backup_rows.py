@@ -57,7 +57,7 @@ def _replace(target: Statements, source: Statements, table: str, where: str, val
 def copy_rows(
     target: Statements, source: Statements, table: str, where: str = "1 = 1", values: Mapping[str, object] | None = None
 ) -> None:
-    """Copy the rows of a table that fulfil a condition, so many at a time that they fit in memory."""
+    """Copy the rows of a table that fulfil a condition, in portions that fit in memory."""
     keys = TABLES[table]
     order, given = ", ".join(keys), dict(values or {})
     after = ""

@@ -65,7 +65,7 @@ def says(
     body: str | Mapping[str, str | None] | None = None,
     problems: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """What a route answers by status, and the body that it reads, for its `openapi_extra`.
+    """Answers of a route by status, and the body that it reads, for its `openapi_extra`.
 
     Each is the name of a schema, media types with the name of theirs (None: bytes), or None for nothing. `problems` are kinds
     that the rest of the route does not tell.
@@ -126,7 +126,7 @@ def _link(paths: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _operation(route: APIRoute) -> dict[str, Any]:
-    """What is promised of a route."""
+    """Contract of a route."""
     told = route.openapi_extra
     assert told is not None, f"{route.name} does not say what it answers"
     asked = [ASKED[each.call] for each in route.dependant.dependencies if each.call in ASKED]

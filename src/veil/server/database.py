@@ -170,7 +170,7 @@ class SqliteDatabase:
             log.warning("%s: the log is emptied when there is room: %s", self.path, error)
 
     def _overwritten(self, size: int) -> bool:
-        """Whether so many bytes of the log are overwritten; the file has free pages for as many then."""
+        """Whether a number of bytes of the log are overwritten; the file then has free pages for as many."""
         try:
             with self.transaction() as found:
                 found.run("CREATE TABLE spare (content)")

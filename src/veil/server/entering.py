@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from veil.errors import InputError, SpaceError
-from veil.mapping import NoMap
-from veil.mapping.contributions import degenerate
-from veil.pairs.images import LoadedImage
-from veil.pipelines.built_maps import BuiltMap
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import loaded
-from veil.pipelines.weighing import Weighed
+from veil.places.built_maps import BuiltMap
+from veil.places.held_map import Map
+from veil.places.maps import NoMap
+from veil.places.maps.contributions import degenerate
+from veil.places.pairs.images import LoadedImage
+from veil.places.uploads import loaded
+from veil.places.weighing import Weighed
 from veil.scene import Scene
 from veil.wire.message import Message
 
@@ -94,7 +94,7 @@ def built_by_any(
 
 
 def _below(build: Build, place: str, images: Mapping[str, LoadedImage], base: Map | None, folder: str) -> BuiltMap | NoMap:
-    """What `build` makes in a folder below `place`."""
+    """Result of `build` in a folder below `place`."""
     return build(images, base, f"{place}-{folder}")
 
 
@@ -134,7 +134,7 @@ def farthest_move(before: Scene, after: Scene) -> float:
 
 
 def evidence_of(found: Weighed) -> dict[str, dict[str, Any]]:
-    """What a change of a map says of contributions, as JSON values by contribution (docs/theory/contributions.md#evidence)."""
+    """Evidence for each contribution after a map change, as JSON values (docs/theory/contributions.md#evidence)."""
     evidence: dict[str, dict[str, Any]] = {}
     for name, sighting in found.sightings.items():
         evidence[name] = {

@@ -111,7 +111,7 @@ def query_of(body: bytes | bytearray) -> GeoPoseQuery:
 
 
 def _decoded(characters: bytes) -> bytes:
-    """What base64 characters encode. Raises InputError for other characters."""
+    """Bytes that base64 characters encode. Raises InputError for other characters."""
     try:
         return base64.b64decode(characters, validate=True)
     except binascii.Error as error:

@@ -59,7 +59,7 @@ def add_health(app: FastAPI) -> None:
 
     @app.get("/v1/policy", tags=["policy"], openapi_extra=says({200: "ServicePolicy"}))
     def policy() -> dict[str, Any]:
-        """What is kept, for how long, and what every accepted form promises."""
+        """Data that is kept, its time, and the guarantee of every accepted form."""
         return {
             "message_type": MESSAGE_TYPE,
             "forms": {

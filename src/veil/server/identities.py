@@ -116,7 +116,7 @@ class IdentityProvider:
         return Subject(issuer=self.issuer, subject=subject, scopes=self._granted(claims))
 
     def _kind(self, said: object) -> str:
-        """What a token's header says that it is. Raises Unauthorized for what the settings do not accept."""
+        """Algorithm and key of a token's header. Raises Unauthorized where the settings do not accept them."""
         text = said.lower().removeprefix("application/") if isinstance(said, str) else "jwt"
         kind = next((kind for kind in self._types if kind.lower() == text), None)
         if kind is None:
@@ -215,7 +215,7 @@ def _verifying_key(key: Mapping[str, Any], algorithm: str) -> Any:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """What follows no redirect: the address that was set is the one whose certificate counts."""
+    """Handler that follows no redirect: the address that was set is the one whose certificate counts."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

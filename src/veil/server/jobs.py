@@ -13,7 +13,7 @@ from veil.server.database import Database, Row, Statements
 
 Kind = Literal["update", "rebuild", "remove"]
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]
-# A job whose server has not been heard of for so long is taken up by another, so many times at most.
+# Seconds without a sign of its server after which a job is taken up by another, and how often that happens at most.
 LEASE_S, ATTEMPTS = 60.0, 5
 
 
@@ -103,7 +103,7 @@ def note_result(found: Statements, job: Job, result: Mapping[str, Any]) -> None:
 
 
 def noted_result(found: Statements, job: Job) -> dict[str, Any]:
-    """What was noted of a job; empty without anything."""
+    """Notes of a job; empty without any."""
     row = found.one("SELECT result FROM jobs WHERE id = :id", id=job.id)
     return {} if row is None else dict(json.loads(row["result"]))
 

@@ -1,4 +1,4 @@
-"""What everybody who may use a map is told of it."""
+"""Facts of a map for everybody who may use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the demo page draws of a public map: a bounded sample of its points and cameras."""
+"""Picture of a public map on the demo page: a bounded sample of its points and cameras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a map accepts: raw data never, messages by their form, profile, epsilon and size."""
+"""Policy of a map: raw data is refused, messages are accepted by their form, profile, epsilon and size."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NotAMessage(Refused):
 
 @dataclass(frozen=True, kw_only=True)
 class MapPolicy:
-    """What a map accepts, and for how long it keeps it.
+    """Messages that a map accepts, and the time that it keeps them.
 
     - `forms`: of "subspaces" and "words".
     - `least_profile`: of subspaces, "hardened", or "any".

@@ -26,7 +26,7 @@ PATIENCE_S, CONNECT_S, AWAY_S = 30.0, 5, 1.0
 IDLE_S = 120.0
 # Of a lock that every transaction takes: PostgreSQL's advisory locks are numbers.
 LOCK = int.from_bytes(b"veil", "big")
-# Deleted rows are cleared again only after so many times the seconds that it took: it holds up every transaction.
+# Multiple of the seconds of a clearing after which deleted rows are cleared again: it holds up every transaction.
 REST = 20
 _UNCLEARED = "uncleared"
 _NAMED = re.compile(r"'[^']*'|:([a-z_]+)")

@@ -168,7 +168,7 @@ def answer_to(error: Exception) -> Response:
 
 
 def _told(item: dict[str, Any]) -> str:
-    """What is wrong with a value of a request, after where it stands."""
+    """Fault of a value of a request, after its place."""
     where = ".".join(str(part) for part in item["loc"])
     reason = item.get("ctx", {}).get("error", "") if item["type"] == "json_invalid" else ""
     return f"{where}: {item['msg'].removeprefix('Value error, ')}" + (f" ({reason})" if reason else "")

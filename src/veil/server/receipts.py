@@ -48,7 +48,7 @@ def deletion_receipt(found: Statements, item: Contribution, *, by: str, why: str
 
 
 class Receipts:
-    """What was deleted, in the order of deletion."""
+    """Receipts in the order of deletion."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -21,7 +21,7 @@ RESERVE = "reserve"
 # Parts of a disk that the reserve has, and that are kept free, and how much they are at most.
 _RESERVE_PART, _MOST_RESERVE = 16, 32 << 20
 _FLOOR_PART, _MOST_FLOOR = 10, 1 << 30
-# A contribution asks for so many times its length: its message, its matches, and the map with it, once more while it is made.
+# Multiple of its length that a contribution needs: its message, its matches, and the map with it, once more while it is made.
 TIMES = 4
 REFUSED = "no room: contributions are refused, and jobs that add to maps wait, until there is more room on the disk"
 
@@ -64,7 +64,7 @@ class Room:
         return True
 
     def acting(self, act: Callable[[], Result]) -> Result:
-        """What `act` returns, which is done once more without the reserve if there is no room. Raises what it raises."""
+        """Result of `act`, which runs once more without the reserve if there is no room. Raises the errors of `act`."""
         try:
             return act()
         except NoRoom:
@@ -74,7 +74,7 @@ class Room:
 
     @contextmanager
     def taking(self, length: int, *, kept: int = 0) -> Iterator[None]:
-        """A block that adds a message of so many bytes to the store, of somebody whose messages have `kept` bytes in it.
+        """A block that adds a message of a number of bytes to the store, of an owner whose messages have `kept` bytes in it.
 
         Raises NoRoom where it does not fit, or would leave less for all others than its owner has.
         """

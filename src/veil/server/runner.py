@@ -1,4 +1,4 @@
-"""What servers do in the background: jobs on maps, and what has to go when its time is over."""
+"""Background work of servers: jobs on maps, and deletion of data whose time is over."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def _set_states(found: Statements, job: Job, record: MapRecord, outcome: MapOutc
 
 
 def _result(outcome: MapOutcome, version: int) -> dict[str, Any]:
-    """What came of a job, as JSON values."""
+    """Result of a job, as JSON values."""
     result: dict[str, Any] = {"reason": outcome.reason} if outcome.reason else {}
     result |= told_as_json(outcome.remedy)
     mapped = sum(len(model) for model in outcome.models)
@@ -297,7 +297,7 @@ def _result(outcome: MapOutcome, version: int) -> dict[str, Any]:
 
 
 def _of_item(name: str, removed: dict[str, Any]) -> dict[str, Any]:
-    """What a removal says of one contribution, without the names of others that went with it."""
+    """Result of a removal for one contribution, without the names of others that went with it."""
     own = [row for row in removed.pop("removed", ()) if row.get("name") == name]
     return {**removed, "features": own[0]["features"] if own else 0}
 

@@ -83,7 +83,7 @@ class Service:
         self._parts.require_whole()
 
     def warnings(self) -> list[str]:
-        """What an administrator should know, as sentences for everybody."""
+        """Warnings for the administrator, as sentences that everybody may read."""
         told = [f"{len(self.unnamed)} blobs are not known to the database and are kept until the store is adopted"]
         return [*(told if self.unnamed else []), *([REFUSED] if self.room.left() <= 0 else [])]
 
@@ -256,7 +256,7 @@ class Service:
         return present is not None and present.version == record.version
 
     def _examined(self, by: str, message: bytes, policy: MapPolicy) -> dict[str, Any]:
-        """What a message contains; a process looks at it, which is killed if it takes long.
+        """Content of a message, read by a process that is killed if it takes long.
 
         Raises DeadlineExceeded or WorkerDied: whose fault it was is not known, and a client that is told that its message is
         refused drops it.
@@ -279,5 +279,5 @@ class Service:
 
 
 def _coverage(record: MapRecord) -> dict[str, Any]:
-    """What a map covers."""
+    """Coverage of a map."""
     return {"models": list(record.facts.get("models", []))}

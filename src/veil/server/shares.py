@@ -50,7 +50,7 @@ class Shares:
                 del self._held[holder]
 
     def held(self, holder: str) -> int:
-        """What a holder has."""
+        """Amount that a holder has."""
         with self._lock:
             return self._held[holder]
 

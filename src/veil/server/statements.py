@@ -1,4 +1,4 @@
-"""What runs within a transaction of the service's database, whichever it is."""
+"""Statements within a transaction of the service's database, whichever it is."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Row = dict[str, Any]
 
 @runtime_checkable
 class Statements(Protocol):
-    """What runs within one transaction; parameters are named `:name` in the text."""
+    """Statements of one transaction; parameters are named `:name` in the text."""
 
     def all(self, sql: str, **values: object) -> list[Row]:
         """All rows that a query gives."""

@@ -34,7 +34,7 @@ _TABLES = ("tokens", "maps", "contributions", "receipts")
 
 @dataclass(frozen=True, kw_only=True)
 class StoreParts:
-    """What a store consists of: a folder of the server, a database, and blobs; `kinds` says where these are."""
+    """Parts of a store: a folder of the server, a database, and blobs; `kinds` says where these are."""
 
     folder: Path
     database: Database
@@ -116,7 +116,7 @@ class StoreParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Adoption:
-    """What a database and blobs have of each other.
+    """Blobs that a database and a store have of each other.
 
     - `store`: the id that both carry, once they are adopted.
     - `owner`: that which the blobs carried before; None without any.
@@ -161,7 +161,7 @@ def noted_kinds(folder: Path) -> dict[str, str] | None:
 
 
 def _note_of(folder: Path) -> dict[str, str] | None:
-    """What a folder notes, None for a new one. Raises FileFormatError if it cannot be read."""
+    """Note of a folder, None for a new one. Raises FileFormatError if it cannot be read."""
     path = folder / STORAGE
     if not path.is_file():
         return None

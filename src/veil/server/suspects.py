@@ -21,7 +21,7 @@ REPEATS = 0.3
 UNEXPLAINED = 0.3
 # What a map of fewer images leaves out says nothing.
 LEAST_IMAGES = 3
-# A token's share is counted of so many contributions at least, so that somebody can be the first.
+# No token's share is judged below this number of contributions.
 SHARE_FROM = 10
 ReasonKind = Literal["degenerate", "left out", "unexplained", "alone", "repeats own", "repeats others"]
 
@@ -94,7 +94,7 @@ def weight_of(item: Contribution, items: Sequence[Contribution]) -> float | None
 
 
 def reasons_of(item: Contribution, images: int) -> tuple[Reason, ...]:
-    """What speaks against a contribution to a map that holds so many of them."""
+    """Reasons against a contribution to a map, by the number of contributions that the map holds."""
     found: list[Reason] = []
     evidence = item.facts.get("evidence", {})
     for told in item.facts.get("degenerate") or []:
@@ -151,7 +151,7 @@ def shares_of(items: Sequence[Contribution]) -> list[TokenShare]:
 
 
 def suspects_record(record: MapRecord, items: Sequence[Contribution]) -> dict[str, Any]:
-    """What an administrator is told of the contributions to a map, as JSON values."""
+    """Contributions to a map with the reasons against each, as JSON values for the administrator."""
     return {
         "map": record.id,
         "contributions": len(items),

@@ -1,4 +1,4 @@
-"""What processes of the server do: look at messages, localize queries, and build, extend and shrink maps."""
+"""Tasks of the server's processes: read messages, localize queries, and build, extend and shrink maps."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from veil.files.codebooks import bundled_codebook
 from veil.files.map_folders import model_folders, write_models
 from veil.files.maps import read_map
 from veil.forms import Lines, Subsets
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions, WordOptions
-from veil.mapping import NoMap
-from veil.mapping.removal import named_in
-from veil.pairs.blocks import KIND
-from veil.pairs.images import LoadedImage
-from veil.pairs.matching import MatchingWork
-from veil.pairs.store import MatchStore
-from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.growth import add_positions
-from veil.pipelines.images_on_demand import GIB, uploads_on_demand
-from veil.pipelines.line_mapping import map_lines
-from veil.pipelines.localization import WORD_SECONDS, localize
-from veil.pipelines.mapping import map_positions
-from veil.pipelines.maps import INDEXED_FROM, Map
-from veil.pipelines.removal import forgetting, remove_from_map
-from veil.pipelines.uploads import files_of, loaded
-from veil.pipelines.weighing import weighed
+from veil.places.building import map_positions
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.growth import add_positions
+from veil.places.held_map import INDEXED_FROM, Map
+from veil.places.images_on_demand import GIB, uploads_on_demand
+from veil.places.line_mapping import map_lines
+from veil.places.localization import WORD_SECONDS, localize_loaded
+from veil.places.maps import NoMap
+from veil.places.maps.removal import named_in
+from veil.places.pairs.blocks import KIND
+from veil.places.pairs.images import LoadedImage
+from veil.places.pairs.matching import MatchingWork
+from veil.places.pairs.store import MatchStore
+from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, WordOptions
+from veil.places.removal import forgetting, remove_from_map
+from veil.places.uploads import files_of, loaded
+from veil.places.weighing import weighed
 from veil.progress import Progress
 from veil.scene import Scene
 from veil.server.answerable import require_comparable
@@ -59,7 +59,7 @@ def ready(tell: Tell) -> bool:
 
 
 def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """What a message contains, as JSON values. Raises WireError for a damaged one, Refused for one that is not accepted."""
+    """Content of a message, as JSON values. Raises WireError for a damaged one, Refused for one that is not accepted."""
     upload = decode(message)
     MapPolicy.of(policy).require_content(upload)
     form = upload.form
@@ -89,8 +89,8 @@ def localize_query(
     MapPolicy.of(policy).require_content(upload)
     try:
         require_comparable(upload, held_map(folder))
-        found = localize(
-            upload,
+        found = localize_loaded(
+            loaded(upload),
             held_map(folder),
             options=LocalizeOptions(workers=1),
             word_options=_word_options() if isinstance(upload.form, Subsets) else None,
@@ -149,7 +149,7 @@ def held_map(folder: str) -> Map:
 
 @dataclass(frozen=True, kw_only=True)
 class MapWork:
-    """What a job has to do to a map.
+    """Work of a job on a map.
 
     - `base`: folder of the present map; None where there is none.
     - `messages`: folder of messages to enter, each file named by its contribution; None without any.
@@ -174,7 +174,7 @@ class MapWork:
 
 @dataclass(frozen=True, kw_only=True)
 class MapOutcome:
-    """What a job did to a map.
+    """Result of a job on a map.
 
     - `written`: whether there is a map in the output; otherwise the old one stays, or there is none any more (`emptied`).
     - `models`: contributions of each model.

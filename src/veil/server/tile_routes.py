@@ -64,6 +64,6 @@ def add_tiles(app: FastAPI, tiles: ServedTiles) -> None:
 
     @app.options(EXIT, tags=["tiles"], status_code=204, include_in_schema=False)
     def may_ask(name: str, version: str, exit: ServedExit) -> Response:
-        """What a browser asks before it sends queries to another origin than its page's."""
+        """Preflight request of a browser whose page has another origin."""
         allowed = {"Access-Control-Allow-Methods": "POST", "Access-Control-Allow-Headers": "Content-Type"}
         return Response(status_code=204, headers={**OPEN, **allowed, "Access-Control-Max-Age": "86400"})

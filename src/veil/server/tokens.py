@@ -42,7 +42,7 @@ class QuotaExceeded(InputError):
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """What a token may use: requests of a minute, and bytes of messages of a day. Raises RangeError for impossible numbers."""
+    """Limits of a token: requests of a minute, and bytes of messages of a day. Raises RangeError for impossible numbers."""
 
     requests_per_minute: int = 600
     bytes_per_day: int = 10 << 30
@@ -55,7 +55,7 @@ class Quota:
 
 @dataclass(frozen=True, kw_only=True)
 class Token:
-    """What the server knows of a token; its secret is kept as a digest alone.
+    """Record of a token; its secret is kept as a digest alone.
 
     - `id`: name in the server's records; it is no secret.
     - `name`: of whom it is for.
@@ -134,7 +134,7 @@ class Tokens:
         return None if row is None or row["revoked"] is not None else str(row["id"])
 
     def admit(self, secret: str | None, scope: Scope | None, *, body_bytes: int = 0) -> Token:
-        """The token of a secret, charged with one request and so many bytes; `scope` None asks for no scope.
+        """The token of a secret, charged with one request and a number of bytes; `scope` None asks for no scope.
 
         Raises Unauthorized for an unknown or revoked one, Forbidden without the scope, QuotaExceeded beyond its quota.
         """
@@ -302,7 +302,7 @@ def _periods(now: float) -> tuple[str, str]:
 
 
 def _digest(secret: str) -> str:
-    """What is kept of a secret; it has 256 random bits, so that no salt or slow hash is needed."""
+    """Digest of a secret, which alone is kept; it has 256 random bits, so that no salt or slow hash is needed."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

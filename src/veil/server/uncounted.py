@@ -1,4 +1,4 @@
-"""What tokens used while the disk was full: held in memory, and counted in the database when there is room again."""
+"""Use of tokens while the disk was full: held in memory, and counted in the database when there is room again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Uncounted:
         return self._used.get((token, period), (0, 0))
 
     def add(self, token: str, period: str, requests: int, size_bytes: int) -> None:
-        """Hold so many more."""
+        """Add to the numbers that are held."""
         with self._lock:
             before = self.of(token, period)
             self._used[token, period] = before[0] + requests, before[1] + size_bytes

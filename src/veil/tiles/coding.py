@@ -13,7 +13,7 @@ from veil.errors import RangeError
 from veil.forms import Points
 from veil.space import Space, require_same
 
-# Levels end at so many standard deviations of the values along an axis: of four bits a wider range costs more than it saves.
+# Number of standard deviations along an axis at which levels end: of four bits a wider range costs more than it saves.
 DEVIATIONS = {4: 3.0, 8: 6.0}
 # Sizes are kept in such parts of an octave; 256 of them cover a factor of 65,536.
 SIZE_STEPS = 16
@@ -23,7 +23,7 @@ MOST = 1e12
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileCoding:
-    """What all tiles of a map have in common: how their numbers are made, and what they mean.
+    """Coding that all tiles of a map share: how their numbers are made, and their meaning.
 
     - `raw_space`: of the descriptors before compression.
     - `pca`: principal axes, fitted to the map's descriptors.

@@ -21,7 +21,7 @@ from veil.tiles.manifest import MOST_TILE_BYTES, Manifest
 from veil.tiles.sketches import sketched
 from veil.tiles.tile_format import BITS, HEADER, PLACE_BITS, Tile, encode_tile, point_bytes
 
-# Principal axes and scales are found, and losses measured, with so many descriptors at most.
+# Largest number of descriptors by which principal axes and scales are computed, and losses measured.
 SAMPLE = 100_000
 
 
@@ -71,7 +71,7 @@ class CutOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class CutReport:
-    """What cutting a map did to it.
+    """Losses of a map that was cut.
 
     - `map_points`, `kept_points`: of the map, and those that are in one tile or more.
     - `placed`, `crowded_out`, `too_far`: points counted once for each tile: kept; left out because the tile was full; left out
@@ -238,7 +238,7 @@ def _median_distance(scene: Scene) -> float:
 
 
 def _coding(scene: Scene, found: Aspects, pieces: list[_Piece], step: float, options: CutOptions) -> TileCoding:
-    """What the tiles' numbers mean, from the descriptors that are kept."""
+    """Meaning of the tiles' numbers, from the descriptors that are kept."""
     kept = np.unique(np.concatenate([piece.points for piece in pieces]))
     rows = found.rows_of(kept)
     sample = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)

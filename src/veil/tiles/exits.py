@@ -31,7 +31,7 @@ class Exit(Protocol):
 
     @property
     def guarantee(self) -> FetchGuarantee:
-        """What the servers can and cannot learn from a fetch."""
+        """Guarantee of a fetch: which information servers can and cannot learn from it."""
         ...
 
     def fetch(self, indices: Sequence[int]) -> list[bytes]:

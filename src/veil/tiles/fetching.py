@@ -22,7 +22,7 @@ from veil.tiles.tile_format import Tile, decode_tile
 
 @runtime_checkable
 class TileCache(Protocol):
-    """What a device keeps of fetched records, by the version of the map. Whoever reads it knows where the device was."""
+    """Fetched records that a device keeps, by the version of the map. Whoever reads it knows where the device was."""
 
     def get(self, version: str, index: int) -> bytes | None:
         """A kept record, or None."""
@@ -53,7 +53,7 @@ class MemoryCache:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fetched:
-    """What came of one fetch.
+    """Result of one fetch.
 
     - `tiles`: those of the wanted tiles that are what the manifest says.
     - `refused`: what was wrong with wanted tiles, by index, also where a kept one could stand in. Tell the user, and never the

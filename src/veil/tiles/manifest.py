@@ -33,7 +33,7 @@ MOST_TILES, MOST_TILE_BYTES, MOST_WORDS = 1 << 20, 1 << 28, 1 << 16
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Manifest:
-    """What is public of a map's tiles.
+    """Public facts of a map's tiles.
 
     - `coding`: what the numbers in the tiles mean.
     - `low`, `high`, float64 (tiles, 3): corners of the box around each cell's own cameras, in units of the map.

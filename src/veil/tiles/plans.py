@@ -109,14 +109,14 @@ class _Line:
 
 
 def plan_exits(numbers: TileNumbers, costs: ServerCosts, *, localizations: int, mbit_s: float) -> list[ExitPlan]:
-    """What each exit costs; the one with the fewest bytes comes first.
+    """Cost of each exit; the one with the fewest bytes comes first.
 
     - `numbers`: of the map's tiles.
     - `costs`: of the servers.
     - `localizations`: of one device with one version of the map.
     - `mbit_s`: of the device's link, in 10^6 bits a second, in both directions.
 
-    The one-server exit is left out where its noise does not allow so many records. Raises RangeError for less than one
+    The one-server exit is left out where its noise does not allow this number of records. Raises RangeError for less than one
     localization and for a link without speed.
     """
     if not localizations >= 1 or not 0 < mbit_s < math.inf:
@@ -130,7 +130,7 @@ def plan_exits(numbers: TileNumbers, costs: ServerCosts, *, localizations: int, 
 
 
 def one_server_layout(numbers: TileNumbers, localizations: int) -> Layout | None:
-    """The layout with the least traffic for so many localizations; None where there is none."""
+    """The layout with the least traffic for a number of localizations; None where there is none."""
     try:
         return best_layout(numbers.tiles, numbers.record_bytes, fetches=localizations * numbers.asked)
     except RangeError:

@@ -19,7 +19,7 @@ from veil.errors import RangeError
 ITERATIONS = 8
 # Many tiles need more words to be told from each other; few words keep the manifest of a small map small.
 WORDS_A_TILE, LEAST_WORDS, MOST_WORDS = 64, 1024, 4096
-# Words are found among so many descriptors, about.
+# Approximate number of descriptors among which words are computed.
 SAMPLE = 50_000
 # Share of a query's features that a tile must explain by its own words.
 OWN = 0.4
@@ -73,7 +73,7 @@ def sketched(
 
 
 def usual_words(tiles: int) -> int:
-    """Words of the sketches of so many tiles where nobody says how many: 64 a tile, at least 1,024 and at most 4,096."""
+    """Number of words of the sketches of a number of tiles by default: 64 a tile, at least 1,024 and at most 4,096."""
     return min(max(WORDS_A_TILE * tiles, LEAST_WORDS), MOST_WORDS)
 
 

@@ -13,7 +13,7 @@ from veil.errors import InputError, WireError
 
 MAGIC, VERSION = b"VEILTILE", 1
 HEADER = struct.Struct("<8sHHHHIII4x3q")
-# Places of points have so many bits along each axis, and lie so far from zero at most, in steps.
+# Number of bits of a point's place along each axis, and its largest distance from zero, in steps.
 PLACE_BITS = 21
 FARTHEST = 1 << 52
 MOST_POINTS, MOST_ASPECTS = 1 << 20, 4
@@ -46,12 +46,12 @@ class Tile:
 
 
 def point_bytes(axes: int, bits: int, aspects: int = 1) -> int:
-    """Bytes of a point with so many aspects."""
+    """Bytes of a point with a number of aspects."""
     return 9 + aspects * (4 + axes * bits // 8)
 
 
 def encode_tile(tile: Tile, *, bits: int, size: int) -> bytes:
-    """The bytes of a tile, `size` of them. Raises InputError if it does not fit into so many."""
+    """The bytes of a tile, `size` of them. Raises InputError if it does not fit."""
     axes = tile.descriptors.shape[1]
     head = HEADER.pack(MAGIC, VERSION, axes, bits, 0, tile.index, len(tile), len(tile.descriptors), *tile.origin.tolist())
     x, y, z = tile.places.astype(np.uint64).T

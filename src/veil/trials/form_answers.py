@@ -19,15 +19,15 @@ from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import localize
-from veil.localization.by_words import localize_words
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions, WordOptions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, Release, privatize, privatize_words
 from veil.mechanisms.selection import usual_selection
+from veil.places.poses.by_distance import localize
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import Secure
 from veil.scene import Scene
 from veil.wire import LineUpload, Message, Upload, decode, encode

@@ -1,4 +1,4 @@
-"""What a message's header says was done to its features, in the words that the GeoPoseProtocol is given."""
+"""Sanitization of a message's features by its header, in the words of the GeoPoseProtocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PREFIX = "veil:"
 
 
 def sanitization(head: Head) -> tuple[str, str]:
-    """What became of descriptors and of positions (docs/reference/geopose.md#what-was-done-to-the-features).
+    """Sanitization of descriptors and of positions (docs/reference/geopose.md#what-was-done-to-the-features).
 
     Such as ("veil:words:epsilon=8", "veil:lines"). Raises WireError for a header that gives no mechanism or profile.
     """

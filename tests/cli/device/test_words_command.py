@@ -240,7 +240,7 @@ def test_subspaces_are_outside_of_a_budget_and_say_so(work: Path, capsys: pytest
 _PROGRAM = """
 import sys
 from veil.cli import main
-from veil.pipelines.device import Device
+from veil.device.device import Device
 work = Device.release
 def release(*arguments, **options):
     print("begins", flush=True)

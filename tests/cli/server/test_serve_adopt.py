@@ -24,7 +24,7 @@ def test_blobs_whose_database_is_gone_are_adopted(tmp_path: Path, capsys: pytest
     service.close()
     for path in store.glob("veil.sqlite*"):
         path.unlink()
-    with pytest.raises(FileFormatError, match="veil serve adopt"):
+    with pytest.raises(FileFormatError, match="adopt the server's store"):
         Service(store)
     assert main(["serve", "adopt", str(store)]) == 1
     assert "is missing beside the blobs" in capsys.readouterr().err and not (store / "veil.sqlite").exists()

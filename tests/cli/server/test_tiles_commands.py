@@ -14,7 +14,7 @@ from veil.files.features import write_features
 from veil.files.maps import write_map
 from veil.files.tiles import RECORDS, read_manifest
 from veil.geometry.rigid import Rigid
-from veil.pipelines.tile_costs import measured_server_costs
+from veil.places.tiles import measured_server_costs
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.tiles.plans import ServerCosts, TileNumbers

@@ -67,7 +67,7 @@ class Meetings:
     distance: Float64[np.ndarray, "pairs"]
 
     def members_by_feature(self, features: int) -> list[Int64[np.ndarray, "_"]]:
-        """Rows of the pool that each feature meets, for a form of so many `features`."""
+        """Rows of the pool that each feature meets, for a form of `features` features."""
         return np.split(self.other, np.searchsorted(self.feature, np.arange(1, features)))
 
 

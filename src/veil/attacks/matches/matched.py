@@ -11,9 +11,9 @@ from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import Target
 from veil.errors import Remedy
 from veil.forms import Points, Subspaces
-from veil.localization.by_distance import localize
-from veil.localization.judge import NoPose
-from veil.localization.options import LocalizeOptions
+from veil.places.poses.by_distance import localize
+from veil.places.poses.judge import NoPose
+from veil.places.poses.options import LocalizeOptions
 from veil.scene import Scene
 
 

@@ -35,7 +35,7 @@ NO_PHOTOGRAPHS = "no photographs of the place were given"
 NOTE = "{} of {} views match; {} of {} features do: whoever matches a feature learns it, by design"
 # Share of wrong matches that passes the ratio test where no positions verify matches.
 DISTINCT_SHARE = 0.03
-# A fundamental matrix needs at least so many matches beyond its sample of seven.
+# Least number of matches of a fundamental matrix beyond its sample of seven.
 FEWEST = 15
 
 

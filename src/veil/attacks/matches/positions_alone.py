@@ -14,9 +14,9 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from veil.geometry.camera import Camera
-from veil.localization.judge import Localization
-from veil.localization.options import PositionOptions
-from veil.localization.upright import localize_positions
+from veil.places.poses.judge import Localization
+from veil.places.poses.options import PositionOptions
+from veil.places.poses.upright import localize_positions
 from veil.scene import Scene
 
 # Images of a group: one, and those whose cameras are nearest to it.

@@ -51,7 +51,7 @@ class NeighborOptions:
     """Options of the neighbor attack on lines; defaults were tuned on photographs of an ImageNet sample.
 
     `radius_px` is the scale of the Cauchy distribution of the distances at which neighbors' lines pass a keypoint
-    (docs/theory/position_attacks.md, Eq. 5). A position is certified if so many lines meet in it, to within `meet_px`, that at
+    (docs/theory/position_attacks.md, Eq. 5). A position is certified if enough lines meet in it, to within `meet_px`, that at
     most `accident` such meetings are expected by accident over the neighborhoods of the whole image (Eq. 7 there).
     `refinements` is the number of least-squares steps from the best crossing.
     """

@@ -21,7 +21,7 @@ from veil.errors import InputError, RangeError
 from veil.forms import Lines
 from veil.geometry.camera import Camera
 
-EXACT_ROWS = 7  # up to so many rows all orders are enumerated, at most 5,040
+EXACT_ROWS = 7  # largest number of rows of which all orders are enumerated, at most 5,040
 CHUNK_NUMBERS = 4_000_000
 STEPS = 65  # positions on a segment between which pixels are interpolated
 

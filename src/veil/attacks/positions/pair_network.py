@@ -67,7 +67,7 @@ class PairNetwork:
             raise InputError("a network of pairs needs finite weights and positive crowding")
 
     def codes(self, vectors: Float32[np.ndarray, "features dim"]) -> Float32[np.ndarray, "features code"]:
-        """What the network keeps of each descriptor; rows of any length but zero are scaled to the unit sphere."""
+        """Features of the network for each descriptor; rows of any length but zero are scaled to the unit sphere."""
         layers = self.layers
         return np.maximum(scaled(vectors) @ layers.w1 + layers.b1, 0) @ layers.w2 + layers.b2
 

@@ -40,7 +40,7 @@ def reduce(
 
     Row k satisfies |mu_kj| <= ETA and delta |b*_(k-1)|^2 <= |b*_k|^2 + mu^2 |b*_(k-1)|^2 (Lenstra et al. 1982, Eq. 1.4-1.5).
     With `deep` > 0 a row may move by up to `deep` places at once (Schnorr and Euchner 1994); with `tours` > 0 the basis is then
-    BKZ-reduced with blocks of `block` rows for at most so many tours. Raises RangeError for options out of range, and
+    BKZ-reduced with blocks of `block` rows for at most `tours` tours. Raises RangeError for options out of range, and
     InputError for more rows than dimensions or entries beyond `entry_limit`.
     """
     if not 0.25 < delta < 1:

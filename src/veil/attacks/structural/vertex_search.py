@@ -132,7 +132,7 @@ def _weigh_exact(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weigh
 def evidence(
     part: Flats, points: Float64[np.ndarray, "flats n"], excess: Int64[np.ndarray, "flats"]
 ) -> Float64[np.ndarray, "flats"]:
-    """-log10 of the chance that a wrong vertex has so many zeros beyond m and a length so near to 1 (Eq. V4)."""
+    """-log10 of the chance that a wrong vertex has as many zeros beyond m and a length as near to 1 (Eq. V4)."""
     from scipy.special import gammaln
 
     expected = 2 * part.n * part.zero * COORDINATE_DENSITY

@@ -32,7 +32,7 @@ class NeighborOptions:
 
     Each keypoint is paired with its `neighbors` nearest ones. Pairs are split into classes of distance at `edges_px`: the first
     class holds keypoints at one place with several orientations. For each number in `classes` there is a level that groups the
-    words into so many coarse classes; single words are the last level. `shrinkage` is the count that a pair is expected to have
+    words into coarse classes; single words are the last level. `shrinkage` is the count that a pair is expected to have
     before its own count is believed over the coarser prediction. Beyond `max_pairs` different pairs in a level, those that were
     counted once are forgotten: this bounds the memory.
     """

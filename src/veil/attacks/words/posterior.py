@@ -181,7 +181,7 @@ def _weighed(
 ) -> tuple[Int64[np.ndarray, "_ _"], Float64[np.ndarray, "_ _"]]:
     """Candidate words of each feature and their probabilities (Eq. 4).
 
-    `expected` lists the words of the largest prior, one more than were sent if the dictionary has so many; None: uniform prior.
+    `expected` lists the words of the largest prior, one more than were sent if the dictionary has as many; None: uniform prior.
     """
     words = np.concatenate([form.ids.astype(np.int64) for form in forms], axis=1)
     epsilons = np.repeat([min(form.mechanism.epsilon, LARGEST_EPSILON) for form in forms], [form.m for form in forms])

@@ -26,10 +26,10 @@ from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_words import localize_words
-from veil.localization.judge import NoPose
-from veil.localization.options import WordOptions
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.judge import NoPose
+from veil.places.poses.options import WordOptions
 from veil.scene import Scene
 
 UPLOADS = "uploads of other photographs of the place, and a map of it, in which it localizes them"

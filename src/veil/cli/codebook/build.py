@@ -35,10 +35,10 @@ from veil.codebooks.eight_bits import EightBitWords
 from veil.codebooks.kmeans import FLAT_WORDS
 from veil.codebooks.quantization import MEASURED, Quantization, measure
 from veil.codebooks.sampling import WordTraining
+from veil.device.descriptor_books import assembled
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, write_codebook
-from veil.pipelines.descriptor_books import assembled
 
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from veil.cli.common import at_least
+from veil.device.device import Device
+from veil.device.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
 from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
 from veil.mechanisms.profile import Profile, paper
 from veil.mechanisms.selection import Selection, usual_selection
-from veil.pipelines.device import Device
-from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
 
 
 def add_descriptors(parser: argparse.ArgumentParser, *, paper: bool = False) -> None:

@@ -34,6 +34,8 @@ from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import add_extractor, with_camera
 from veil.cli.remedies import advised
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
+from veil.device.device import Device
+from veil.device.protection import HideInWords, Protection
 from veil.errors import VeilError, remedies_of
 from veil.extraction import DETECTORS, extract
 from veil.extraction.detection import DetectorOptions
@@ -46,8 +48,6 @@ from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.mechanisms.release import HideInLines
 from veil.names import MAP_ID
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInWords, Protection
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, tell
 from veil.client import Client
+from veil.device.device import Device
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
-from veil.pipelines.device import Device
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.remedies import advised
+from veil.device.photographs import with_camera as with_camera
 from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
@@ -28,7 +29,6 @@ from veil.files.features import count_images, holds_features, read_features, wri
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.intrinsics import require_readable
-from veil.pipelines.photographs import with_camera as with_camera
 from veil.space import DIMS, Space, known_space
 
 EXAMPLES = """\

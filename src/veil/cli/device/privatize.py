@@ -18,6 +18,8 @@ from veil.cli.device.asked_protection import (
     require_consistent,
 )
 from veil.cli.remedies import phrase
+from veil.device.device import Device, DeviceRelease
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import count_images, read_features
@@ -25,8 +27,6 @@ from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
 from veil.mechanisms.release import HideInLines
-from veil.pipelines.device import Device, DeviceRelease
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\

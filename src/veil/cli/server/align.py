@@ -8,8 +8,7 @@ from pathlib import Path
 from veil.cli.common import add_command, add_json, report, say, say_left_out, write_json
 from veil.errors import InputError
 from veil.files.places import place_facts, read_positions, write_place
-from veil.pipelines.maps import Map
-from veil.pipelines.placing import align_map, placed_names
+from veil.places.held_map import Map, align_map, placed_names
 
 EXAMPLES = """\
   veil map align map/ positions.csv -o place.json

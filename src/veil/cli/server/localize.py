@@ -27,18 +27,18 @@ from veil.cli.server.index import read_dictionary
 from veil.cli.server.map import add_matching, matching_options
 from veil.cli.server.matcher_arguments import asks_for_network, load_matcher
 from veil.cli.server.pose_rows import pose_line, pose_row
+from veil.device.doors import localize, queries
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions, PositionOptions, WordOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
-from veil.pairs.images import LoadedImage
-from veil.pipelines.localization import POSITION_SECONDS, WORD_SECONDS, localize
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import queries
+from veil.places.held_map import Map
+from veil.places.localization import POSITION_SECONDS, WORD_SECONDS
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil

@@ -11,7 +11,7 @@ from veil.cli.server.plan import sized
 from veil.cli.server.tiles import DEFAULT
 from veil.errors import InputError
 from veil.files.tiles import holds_tiles
-from veil.pipelines.tile_costs import plan_tiles
+from veil.places.tiles import plan_tiles
 from veil.report.tables import Name, Table, fixed, numbers
 from veil.tiles.cutting import CutOptions
 from veil.tiles.plans import ExitPlan, TileNumbers

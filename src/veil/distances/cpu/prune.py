@@ -115,7 +115,7 @@ class Operand:
 def operand(
     side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, neighbors: int, unit: float = 1.0
 ) -> Operand:
-    """Left or right side of a search whose features look for so many `neighbors`.
+    """Left or right side of a search whose features look for a number of `neighbors`.
 
     Without axes the bounds of pairs are the distances themselves. In fixed point no origin may be longer than `unit`.
     """

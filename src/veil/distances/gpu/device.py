@@ -69,7 +69,7 @@ def interpreted() -> bool:
 
 @cache
 def function(left: int, right: int, output: str) -> Any:
-    """Triton function of an output, for features of so many components; `linecache` keeps its source, which Triton reads."""
+    """Triton function of an output, for features of a given dimension; `linecache` keeps its source, which Triton reads."""
     if left * right >= LONG_ENTRIES and output == "dense":
         message = "the first run with subspaces of m = {} and {} compiles for minutes on this machine; Triton keeps the result"
         warnings.warn(message.format(left - 1, right - 1), VeilWarning, stacklevel=2)

@@ -152,7 +152,7 @@ ABSORB = """\
 
 
 def fused(left: int, right: int) -> bool:
-    """Whether one kernel solves and keeps the running bests of features with so many components.
+    """Whether one kernel solves and keeps the running bests of features of a given dimension.
 
     Compilers take minutes for larger ones, so that squared distances go through the cache to a second kernel instead.
     """
@@ -160,7 +160,7 @@ def fused(left: int, right: int) -> bool:
 
 
 def source(left: int, right: int, output: str) -> str:
-    """Source of a module with the function `dense` or `best_two`, for left and right features of so many components.
+    """Source of a module with the function `dense` or `best_two`, for left and right features of a given dimension.
 
     `dense` writes the squared distances and reaches of all pairs of a chunk. `best_two` reads Gram entries where `fused`, else
     the squared distances of `dense` and, behind them, as many reaches.

@@ -280,5 +280,5 @@ def _plain(values: np.ndarray, dtype: type = np.float64) -> np.ndarray:
 
 
 def _chunks(observations: int) -> int:
-    """The number of chunks that the work on so many observations is cut into."""
+    """The number of chunks into which the work on a number of observations is cut."""
     return min(MAX_CHUNKS, 1 + observations // CHUNK_OBSERVATIONS)

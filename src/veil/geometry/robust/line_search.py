@@ -21,12 +21,12 @@ from veil.geometry.solvers.vectors import dot
 SAMPLE = 4
 # Comparisons of a candidate with a pose for each sample, on average: where most poses pass, fewer samples are drawn.
 COMPARISONS = 200
-# A line farther from a point than so many standard deviations is taken to be another point's.
+# Number of standard deviations beyond which a line is taken to be another point's.
 FAR = 4.0
 
 
 class LineSamples(NamedTuple):
-    """What samples of four candidates are drawn from.
+    """Candidates from which samples of four are drawn.
 
     Candidates of mapped image v are rows `starts[v]` to `starts[v + 1]`, the most believed first; candidate c joins line
     `line_rows[c]` with the point `points[point_rows[c]]`, and is right with probability `belief[c]`. `cumulative[c]` is the sum
@@ -47,7 +47,7 @@ class LineSamples(NamedTuple):
 
 
 class LineTest(NamedTuple):
-    """What a candidate says for a pose: log(1 - b + b peak exp(-r^2 inverse_variance / 2)), b its belief.
+    """Evidence of a candidate for a pose: log(1 - b + b peak exp(-r^2 inverse_variance / 2)), b its belief.
 
     r is the distance of the point's projection to its line in `seen`, unit-normal lines of the normalized plane; a projection
     beyond `half_extent` (|x| and |y|) or behind the camera is nowhere near. `peak` is the density of right distances at zero

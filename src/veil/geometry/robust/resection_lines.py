@@ -14,7 +14,7 @@ from veil.geometry.robust.ransac import Consensus, RansacOptions, ransac
 from veil.geometry.robust.significance import SAME_PX, LineBackground, apart_lines
 from veil.geometry.solvers.p6lp import MINIMAL_LINES, pose_from_six_lines
 
-# Lines through one point, that of gravity or a public one, leave the way towards it open: so many others are needed
+# Lines through one point, that of gravity or a public one, do not fix the camera's distance to it: others are needed
 # (lines.md#points-and-cameras).
 MIN_OTHER_LINES = 2
 # Ranked correspondences are sampled from pools of the best 20, ..., all of them, in this many steps of equal ratio.
@@ -62,7 +62,7 @@ class LineResection:
 
     @cached_property
     def _pools(self) -> Int64[np.ndarray, "pools"]:
-        """Sizes of the pools: samples are drawn from so many of the first rows."""
+        """Sizes of the pools: the number of first rows from which samples are drawn."""
         count = len(self.lines)
         if not self.best_first or count <= SMALLEST_POOL:
             return np.array([count])

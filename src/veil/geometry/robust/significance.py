@@ -188,7 +188,7 @@ def line_agreement(camera: Camera, max_error_px: float) -> float:
 
 
 def pose_log10_nfa(inliers: int, matches: int, agreement: float, sampling: Sampling = P3P) -> float:
-    """log10 of the number of false alarms (NFA) of a pose with so many inliers among so many matches.
+    """log10 of the number of false alarms (NFA) of a pose, by its numbers of inliers and of matches.
 
     The NFA is the expected number of poses as good as this one if all matches were accidents (Moisan and Stival 2004, Eq. 6;
     docs/theory/localization.md, Eq. 3): each of the C(n, s) samples gives up to `sampling.poses` poses, and of the other n - s
@@ -203,7 +203,7 @@ def pose_log10_nfa(inliers: int, matches: int, agreement: float, sampling: Sampl
 
 
 def pose_log10_samples(matches: int, sampling: Sampling = P3P) -> float:
-    """log10 of the number of tests of a search: poses of samples of so many matches, times numbers of inliers they may have."""
+    """log10 of the number of tests of a search: poses of samples of the matches, times numbers of inliers they may have."""
     others = max(matches - sampling.size, 1)
     return (math.log(sampling.poses * others) + _log_binomial(max(matches, sampling.size), sampling.size)) / math.log(10)
 

@@ -26,7 +26,7 @@ from veil.geometry.robust.significance import Sampling, pose_log10_nfa
 THRESHOLDS_PX = (1.0, 2.0, 4.0)
 # Wrong pairs of features that are tested to count how often a wrong match agrees.
 BACKGROUND_PAIRS = 8_000
-# A sample of `size` matches fixes a model up to so many solutions (`poses`): five-point, seven-point, four-point.
+# A sample of `size` matches fixes a model up to a number of solutions (`poses`): five-point, seven-point, four-point.
 ESSENTIAL, FUNDAMENTAL, HOMOGRAPHY = Sampling(size=5, poses=10), Sampling(size=7, poses=3), Sampling(size=4, poses=1)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from veil.compiled import compiled
 from veil.geometry.robust.upright_search import table_sum, uniform, word_sum
 
-# Steps about the points are so many times those about the camera: they move projections less.
+# Ratio of steps about the points to those about the camera: the former move projections less.
 ABOUT_POINTS = 4.0
 # The step size grows by this where a step is kept, and falls by its fourth root elsewhere: steady at one in five.
 GROWTH = 1.5

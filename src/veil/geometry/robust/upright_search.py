@@ -18,12 +18,12 @@ from veil.compiled import compiled
 from veil.geometry.robust.grouped_search import _below
 from veil.geometry.solvers.up2p import MAX_POSES, upright_point_distances, upright_turn
 
-# A term of the words is left out beyond so many standard deviations.
+# Number of standard deviations beyond which a term of the words is left out.
 FAR = 4.0
 
 
 class Sampled(NamedTuple):
-    """What pairs are drawn from: candidates of each image of the map, in frames where gravity is the y-axis.
+    """Candidates from which pairs are drawn: those of each image of the map, in frames where gravity is the y-axis.
 
     Candidates of image v are rows `starts[v]` to `starts[v + 1]`; candidate c joins the unit ray `rays[keypoint_rows[c]]` with
     the point `points[point_rows[c]]`. Those with words come first, up to row `worded[v]`; `gain[c]` is their words' likelihood
@@ -43,7 +43,7 @@ class Sampled(NamedTuple):
 
 
 class PoseTest(NamedTuple):
-    """What poses are tested by: the points of each image of the map, and a table over the query's picture.
+    """Test of poses: the points of each image of the map, and a table over the query's picture.
 
     Image v sees the points `shown[shown_starts[v]:shown_starts[v + 1]]`, which are in random order. `table[row, column]` is the
     log likelihood ratio of a point at x = column / scale - origin[0], y = row / scale - origin[1] of the normalized plane.
@@ -63,7 +63,7 @@ class PoseTest(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What a pose must meet.
+    """Thresholds that a pose must meet.
 
     Both points of the sample lie at `nearest` to `farthest` times their distance to the mapped image, and the angle between the
     two directions from which they are seen has at least the cosine `least_cosine`. After each batch of points (their number so

@@ -1,4 +1,4 @@
-"""What a viewer shows: points and images as their server has them, and what the device and attacks add to these."""
+"""Content of a viewer: points and images as their server has them, with additions of the device and of attacks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ShownImage:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Known:
-    """What the device knows of one image: its `photograph` (8-bit RGB), and true `keypoints` in pixels, where it gave them."""
+    """The device's own of one image: its `photograph` (8-bit RGB), and true `keypoints` in pixels, where it gave them."""
 
     photograph: UInt8[np.ndarray, "height width 3"] | None = None
     keypoints: Float[np.ndarray, "_ 2"] | None = None

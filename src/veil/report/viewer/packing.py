@@ -19,7 +19,7 @@ STEPS = 65535
 # Half a step of 16 bits may be this share of the map's extent (the box of the middle 90 % of its points); else floats are used.
 MOST_ERROR = 2e-5
 NONE = np.uint32(0xFFFFFFFF)
-# Keypoints lie on corners, where one pixel says little: colors are those of a picture of so many pixels a side.
+# Keypoints lie on corners, where one pixel says little: colors are those of a picture with this number of pixels a side.
 COLOR_PX = 200
 
 
