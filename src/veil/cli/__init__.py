@@ -1,8 +1,8 @@
 """The command line: parses arguments, calls the library, prints, and returns exit codes.
 
 One command a file, in groups: `device/`, `server/`, `privacy/` and `codebook/`; `demo`, `doctor`, `view` and `completion` stand
-here. All share `common` (parsers, exit codes), `progress` (bars), `engine_arguments` (--engine) and `remedies` (errors become
-sentences with flags).
+here. All share `common` (parsers, exit codes), `records` (options as records, of which parsers are made), `progress` (bars),
+`engine_arguments` (--engine) and `remedies` (errors become sentences with flags).
 """
 
 from __future__ import annotations
