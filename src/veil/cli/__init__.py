@@ -1,7 +1,7 @@
 """The command line: parses arguments, calls the library, prints, and returns exit codes.
 
 One command a file, in groups: `device/`, `server/`, `privacy/` and `codebook/`; `demo`, `doctor`, `view` and `completion` stand
-here. All share `common` (parsers, exit codes), `records` (parsers made of option records), `progress` (bars),
+here. All share `common` (parsers, exit codes), `records` (options as records, of which parsers are made), `progress` (bars),
 `engine_arguments` (--engine) and `remedies` (errors become sentences with flags).
 """
 

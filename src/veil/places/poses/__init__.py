@@ -1,8 +1,7 @@
-"""Localization of queries in words, subspaces, lines or raw features against a map.
+"""Localization of queries in words, subspaces, lines or public descriptors against a map.
 
-- `options`: of all kinds of queries. `answer`: a pose or a reason for none. `judge`: which
-  of the two a query gets.
-- `by_distance`: raw features and subspaces. `by_words`: words. `upright`: keypoints with gravity, in words or alone.
+- `options`: of all kinds of queries. `answer`: a pose, or a reason for none. `judge`: which of both is told.
+- `by_distance`: public descriptors and subspaces. `by_words`: words. `upright`: keypoints with gravity, in words or alone.
 - `matches`: pairs of features and points, and poses from them. `word_points`, `word_lines`: candidates of words in their place.
   `upright_problem`: all keypoints in their place.
 - `evidence`: what chance and a camera say of a pose. `rivals`: other poses that explain as much.
