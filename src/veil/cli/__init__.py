@@ -1,10 +1,15 @@
-"""The command line: parses arguments, calls the library, prints, and returns exit codes."""
+"""The command line: parses arguments, calls the library, prints, and returns exit codes.
+
+One command a file, in groups: `device/`, `server/`, `privacy/` and `codebook/`; `demo`, `doctor`, `view` and `completion` stand
+here. All share `common` (parsers, exit codes), `progress` (bars), `engine_arguments` (--engine) and `remedies` (errors become
+sentences with flags).
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -64,7 +69,7 @@ COMMANDS = {
     "privatize": "raw features -> uploads that may leave the device",
     "budget": "what was spent of epsilon, and what may be",
     "gravity": "photographs -> where down is in each (stays on the device)",
-    "codebook": "build, describe or measure a codebook",
+    "codebook": "build or describe a codebook",
     "match": "match two uploads",
     "map": "uploads or raw features -> a map",
     "map remove": "take images out of a map",
@@ -86,7 +91,7 @@ COMMANDS = {
     "view": "a map or an audit as one HTML page, or as PLY, glTF or a COLMAP model",
     "inspect": "what a file contains and does not protect",
     "audit": "what the server can see: every known attack on your own upload",
-    "inversion": "pictures from features",
+    "invert": "pictures from features or messages",
     "demo": "the whole path on bundled photographs",
     "doctor": "what this machine offers",
     "completion": "complete commands and options in a shell",
@@ -124,7 +129,7 @@ MODULES = {
     "view": "view",
     "inspect": "privacy.inspect",
     "audit": "privacy.audit",
-    "inversion": "privacy.inversion",
+    "invert": "privacy.inversion",
     "demo": "demo",
     "doctor": "doctor",
     "completion": "completion",
@@ -222,7 +227,8 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         else:
             if name not in commands.choices:  # a module may bring several
                 import_module(f"veil.cli.{MODULES[name]}").register(commands)
-            commands.choices[name].description += _told_below(name)
+            parser_of = commands.choices[name]
+            parser_of.description = (parser_of.description or "") + _told_below(name)
     if asked not in COMMANDS and asked not in GROUPS:
         _add_brought(commands, asked, all_of_them=words is None)
     return parser
@@ -231,7 +237,7 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 class FirstWords(argparse.RawDescriptionHelpFormatter):
     """The help of `veil`, which leaves commands below a command to the help of that."""
 
-    def _iter_indented_subactions(self, action: argparse.Action) -> Iterator[argparse.Action]:
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
         yield from (item for item in super()._iter_indented_subactions(action) if " " not in item.dest)
 
     def format_help(self) -> str:

@@ -102,7 +102,7 @@ class Audit:
 def load_inverters(*weights: Path | str) -> dict[Kind, Inverts]:
     """The networks that draw pictures for `run_audit`, by what they read: the bundled one for raw SIFT, and those of files.
 
-    `weights` are files that `veil inversion train` wrote. Raises FileFormatError for another file.
+    `weights` are files that `veil lab train inversion` wrote. Raises FileFormatError for another file.
     """
     given = [read_weights(Path(path)) for path in weights]
     return {item.kind: PlainInverter(item) for item in (bundled_inverter(), *given)}

@@ -55,7 +55,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser = add_command(
         commands,
         "codebook",
-        "build, describe or measure a codebook",
+        "build or describe a codebook",
         "A codebook holds the words that descriptors hide among, and the public PCA of the hardened profile.",
         BUILD_EXAMPLES,
     )
@@ -71,7 +71,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     info.add_argument("codebook", type=Path, help="a file that `veil codebook build` wrote")
     add_json(info)
     info.set_defaults(run=_info)
-    quality.register(actions)
 
 
 def _register_build(actions) -> None:  # type: ignore[no-untyped-def]

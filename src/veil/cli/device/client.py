@@ -31,7 +31,8 @@ from veil.cli.device.asked_protection import (
 )
 from veil.cli.device.client_connection import add_action, add_connection, connected
 from veil.cli.device.client_maps import add_map_actions
-from veil.cli.device.extract import add_extractor, with_camera
+from veil.cli.device.extract import Extractor, with_camera
+from veil.cli.records import add_record
 from veil.cli.remedies import advised
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
 from veil.device.device import Device
@@ -92,7 +93,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         action.add_argument(
             "--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs (default: K.txt beside them)"
         )
-        add_extractor(action)
+        add_record(action, Extractor)
         add_descriptors(action)
         add_lines(action)
         action.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")

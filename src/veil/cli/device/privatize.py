@@ -56,8 +56,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("features", type=Path, help="a file that `veil extract` wrote")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the .veil messages")
-    add_descriptors(parser)
-    add_lines(parser)
+    add_descriptors(parser, paper=True)
+    add_lines(parser, rules=True)
     parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
     parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
     parser.add_argument(

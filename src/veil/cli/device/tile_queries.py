@@ -122,7 +122,7 @@ def _answer(arguments: argparse.Namespace, features: Features, fetcher: TileFetc
         near=None if arguments.near is None else np.array(arguments.near),
         within=arguments.within,
         fix=None if arguments.fix is None else (arguments.fix[0], arguments.fix[1]),
-        options=TileOptions(localize=LocalizeOptions(max_error_px=arguments.max_error, matching=matching, seed=arguments.seed)),
+        options=TileOptions(localize=LocalizeOptions(matching=matching)),
     )
 
 

@@ -37,7 +37,6 @@ def map_messages(
         pairs=asked_pairs(arguments, len(loaded)),
         cluster_size=arguments.cluster_size,
         max_ratio=_max_ratio(arguments.ratio, loaded),
-        gravity_sigma_deg=arguments.gravity_sigma,
     )
     cut = f" clusters={options.cluster_size}" if len(loaded) > options.cluster_size and add_to is None else ""
     key = run_key([*digests, (_key(options) + cut).encode(), str(arguments.add_to).encode()])

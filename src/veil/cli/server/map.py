@@ -96,13 +96,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--seed", type=at_least(0), default=0, help="seed of RANSAC and mapping (default 0)")
     parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map to add the images to; it stays as it is")
     parser.add_argument(
-        "--gravity-sigma",
-        type=float,
-        default=0.5,
-        metavar="DEG",
-        help="standard deviation of gravity in messages with lines (default 0.5)",
-    )
-    parser.add_argument(
         "--gravity",
         type=Path,
         metavar="CSV",
