@@ -31,14 +31,14 @@ import numpy as np
 from veil.cli.common import quiet_colmap
 from veil.cli.server.serve_demo import DEMO
 from veil.client.connection import Connection
+from veil.demo import HELD_OUT
+from veil.device.device import Device
+from veil.device.doors import localize
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
-from veil.localization.options import LocalizeOptions
-from veil.pipelines.demo import HELD_OUT
-from veil.pipelines.device import Device
-from veil.pipelines.localization import localize
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
+from veil.places.poses.options import LocalizeOptions
 from veil.report.figures import BLUE, GREEN, drawn
 from veil.server.service import Service
 from veil.threads import settle, single_blas

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import veil
+from veil.device.device import Device
 from veil.features import Features
 from veil.files.examples import lund_door, other_place
 from veil.geometry.intrinsics import parse
-from veil.pipelines.device import Device
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from veil.device.device import Device
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.files.examples import HELD_OUT
 from veil.geometry.earth import EarthFrame
-from veil.pipelines.device import Device
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

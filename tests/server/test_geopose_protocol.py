@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
+from veil.device.device import Device
 from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.earth import ecef_of_geodetic
 from veil.geometry.rigid import Rigid, center_covariance
-from veil.pipelines.device import Device
 from veil.server.geopose_protocol import MOST_BESIDE, UNKNOWN, query_of, require_begun, response_of
 from veil.server.policy import NotAMessage, Refused
 from veil.server.schema_check import SCHEMAS, components

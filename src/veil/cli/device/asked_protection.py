@@ -9,37 +9,29 @@ from pathlib import Path
 from typing import Literal
 
 from veil.cli.common import at_least
+from veil.device.device import Device
+from veil.device.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
 from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
-from veil.mechanisms.profile import STRATEGIES, Profile, paper
+from veil.mechanisms.profile import Profile, paper
 from veil.mechanisms.selection import Selection, usual_selection
-from veil.pipelines.device import Device
-from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
 
 
-def add_descriptors(parser: argparse.ArgumentParser) -> None:
-    """Add the options of descriptors in subspaces, then of those in words."""
-    parser.add_argument(
-        "--profile",
-        choices=("hardened", "paper"),
-        default=None,
-        help="hardened (default); or paper, as published, for comparison: it is broken for SIFT",
-    )
-    parser.add_argument(
-        "--m",
-        type=int,
-        default=None,
-        help="dimension of the subspaces (paper profile only; default 4), or with --words how many words a "
-        f"feature sends (default {SUBSET_SIZE})",
-    )
-    parser.add_argument(
-        "--lifting",
-        choices=STRATEGIES,
-        default=None,
-        help="how the directions of subspaces are chosen (paper profile only; default sub-hybrid)",
-    )
+def add_descriptors(parser: argparse.ArgumentParser, *, paper: bool = False) -> None:
+    """Add the options of descriptors in subspaces, then of those in words; with `paper` also the profile of the paper."""
+    words = f"with --words how many words a feature sends (default {SUBSET_SIZE})"
+    if paper:
+        parser.add_argument(
+            "--profile",
+            choices=("hardened", "paper"),
+            help="hardened (default); or paper, as published, for comparison: it is broken for SIFT",
+        )
+        words = f"dimension of the subspaces (paper profile only; default 4), or {words}"
+    else:
+        parser.set_defaults(profile=None)
+    parser.add_argument("--m", type=int, help=words)
     parser.add_argument(
         "--codebook",
         type=Path,
@@ -81,18 +73,20 @@ def _count(text: str) -> int | Literal["all"]:
     return "all" if text == "all" else at_least(1)(text)
 
 
-def add_lines(parser: argparse.ArgumentParser) -> None:
-    """Add the options of lines in place of positions."""
+def add_lines(parser: argparse.ArgumentParser, *, rules: bool = False) -> None:
+    """Add the options of lines in place of positions; with `rules` also those on how lines are drawn."""
     parser.add_argument("--lines", action="store_true", help="send a line through each keypoint, not its position")
+    parser.add_argument(
+        "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
+    )
+    if not rules:
+        parser.set_defaults(line_rule=None, aligned_share=None)
+        return
     parser.add_argument(
         "--line-rule",
         choices=RULE_NAMES,
-        default=None,
         help="with --lines: random directions (default), or one rule for each half of the picture: convergent "
         "in an anchor, or parallel",
-    )
-    parser.add_argument(
-        "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
     )
     parser.add_argument(
         "--aligned-share", type=float, metavar="Q", help="share of random lines that lie along gravity (default 0.5)"
@@ -100,14 +94,14 @@ def add_lines(parser: argparse.ArgumentParser) -> None:
 
 
 def _chosen_profile(arguments: argparse.Namespace, usual: Profile) -> Profile:
-    """The profile that --profile, --m and --lifting ask for, or the `usual` hardened one.
+    """The profile that --profile and --m ask for, or the `usual` hardened one.
 
     Raises InputError for options that do not fit together.
     """
     if arguments.profile == "paper":
-        return paper(arguments.m if arguments.m is not None else 4, arguments.lifting or "sub-hybrid")
-    if arguments.m is not None or arguments.lifting is not None:
-        raise InputError("--m and --lifting belong to --profile paper; the hardened profile is fixed")
+        return paper(arguments.m if arguments.m is not None else 4)
+    if arguments.m is not None:
+        raise InputError("--m belongs to --words, or to --profile paper of `veil privatize`; the hardened profile is fixed")
     return usual
 
 
@@ -182,7 +176,7 @@ def require_consistent(arguments: argparse.Namespace) -> None:
         raise InputError("--line-rule convergent and parallel belong to subspaces: words with such lines are not localized")
     if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):
         raise InputError("--aligned-share belongs to random lines: those of two halves of the picture are not drawn")
-    subspaces = ("profile", "lifting", "codebook", "decoys")
+    subspaces = ("profile", "codebook", "decoys")
     of_descriptors = (*subspaces, "m", "words", "epsilon", "min_distance")
     if arguments.no_descriptors and (arguments.lines or any(getattr(arguments, name) is not None for name in of_descriptors)):
         raise InputError(
@@ -190,7 +184,7 @@ def require_consistent(arguments: argparse.Namespace) -> None:
             "descriptors"
         )
     if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
-        raise InputError("--profile, --lifting, --codebook and --decoys belong to subspaces; --words sends words instead")
+        raise InputError("--profile, --codebook and --decoys belong to subspaces; --words sends words instead")
     if arguments.words and arguments.min_distance is not None:
         raise InputError("--min-distance belongs to subspaces: words leave by a random choice (--features)")
     if not arguments.words and (arguments.epsilon is not None or arguments.allow_private_dictionary):

@@ -18,6 +18,8 @@ from veil.cli.device.asked_protection import (
     require_consistent,
 )
 from veil.cli.remedies import phrase
+from veil.device.device import Device, DeviceRelease
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import count_images, read_features
@@ -25,8 +27,6 @@ from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
 from veil.mechanisms.release import HideInLines
-from veil.pipelines.device import Device, DeviceRelease
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\
@@ -56,8 +56,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("features", type=Path, help="a file that `veil extract` wrote")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the .veil messages")
-    add_descriptors(parser)
-    add_lines(parser)
+    add_descriptors(parser, paper=True)
+    add_lines(parser, rules=True)
     parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
     parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
     parser.add_argument(
