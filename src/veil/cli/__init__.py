@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -222,7 +222,7 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         else:
             if name not in commands.choices:  # a module may bring several
                 import_module(f"veil.cli.{MODULES[name]}").register(commands)
-            commands.choices[name].description += _told_below(name)
+            commands.choices[name].description = f"{commands.choices[name].description}{_told_below(name)}"
     if asked not in COMMANDS and asked not in GROUPS:
         _add_brought(commands, asked, all_of_them=words is None)
     return parser
@@ -231,7 +231,7 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 class FirstWords(argparse.RawDescriptionHelpFormatter):
     """The help of `veil`, which leaves commands below a command to the help of that."""
 
-    def _iter_indented_subactions(self, action: argparse.Action) -> Iterator[argparse.Action]:
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
         yield from (item for item in super()._iter_indented_subactions(action) if " " not in item.dest)
 
     def format_help(self) -> str:
