@@ -49,7 +49,7 @@ def section(name: str, parser: argparse.ArgumentParser) -> str:
         action for action in parser._actions if not action.option_strings and not isinstance(action, argparse._SubParsersAction)
     ]
     form = parser._get_formatter()
-    arguments = [form._format_args(action, str(action.metavar or action.dest)) for action in inputs]
+    arguments = [form._format_args(action, action.dest) for action in inputs]
     required = [_written(action, form) for action in options(parser) if action.required]
     group = ["COMMAND ..."] if len(inputs) < len([action for action in parser._actions if not action.option_strings]) else []
     usage = " ".join([name, *arguments, *group, *required, "[options]"])

@@ -90,7 +90,7 @@ def opened(out: Path) -> tuple[FormsOf, ImageFiles]:
     files: dict[str, tuple[str, str]] = {}
     for name, image in images.items():
         assert isinstance(image, ImageOnDemand)
-        files[name] = (str(image._path), image.name)
+        files[name] = (str(image._path), name)
     return FormsOf(images), ImageFiles(of=files, read=forms_in)
 
 

@@ -36,7 +36,7 @@ from veil.matching.placed_points import PlacedPoints, placed
 from veil.mechanisms.public import publish
 from veil.places.built_maps import MappingOptions
 from veil.places.maps import NoMap
-from veil.places.poses.judge import Localization
+from veil.places.poses.answer import Localization
 from veil.report.tables import Table, names, numbers
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from worlds.epipolar import epipolar_errors_px

@@ -53,8 +53,8 @@ from veil.mechanisms.words import to_words
 from veil.places.held_map import Map
 from veil.places.localization import WORD_SECONDS
 from veil.places.pairs.images import LoadedImage
+from veil.places.poses.answer import Localization
 from veil.places.poses.by_words import localize_candidates
-from veil.places.poses.judge import Localization
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
 from veil.report.figures import drawn, series

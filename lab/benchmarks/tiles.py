@@ -34,8 +34,8 @@ from tqdm import tqdm
 from veil.forms import Points
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.mechanisms.public import publish
+from veil.places.poses.answer import Localization
 from veil.places.poses.by_distance import localize
-from veil.places.poses.judge import Localization
 from veil.places.poses.options import LocalizeOptions
 from veil.scene import MappedImage, Scene
 from veil.threads import settle

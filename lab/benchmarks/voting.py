@@ -29,8 +29,8 @@ from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import pose_error
 from veil.matching.inverted_index import index_map, vocabulary_candidates
 from veil.mechanisms.release import privatize_words
+from veil.places.poses.answer import Localization
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import Localization
 from veil.places.poses.options import WordOptions
 from veil.places.poses.upright_problem import UprightProblem
 from veil.randomness import seeded

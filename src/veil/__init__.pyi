@@ -106,9 +106,9 @@ from veil.scene import Scene as Scene
 # Localization
 from veil.files.weights import load_lightglue as load_lightglue
 from veil.geometry.robust.grouped import GroupedOptions as GroupedOptions
-from veil.places.poses.judge import Localization as Localization
+from veil.places.poses.answer import Localization as Localization
 from veil.places.poses.options import LocalizeOptions as LocalizeOptions
-from veil.places.poses.judge import NoPose as NoPose
+from veil.places.poses.answer import NoPose as NoPose
 from veil.places.poses.options import PositionOptions as PositionOptions
 from veil.places.poses.options import UprightOptions as UprightOptions
 from veil.places.poses.options import WordOptions as WordOptions

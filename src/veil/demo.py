@@ -49,7 +49,7 @@ from veil.mechanisms.subspaces import lift
 from veil.places.built_maps import MappingOptions
 from veil.places.held_map import Map
 from veil.places.maps import NoMap
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.uploads import loaded
 from veil.progress import Progress, Steps, ignore_progress, silent
 from veil.randomness import Secret, fresh, memoized

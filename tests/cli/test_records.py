@@ -60,13 +60,13 @@ def test_a_record_makes_the_parser() -> None:
 def test_a_command_is_given_the_record() -> None:
     """Planted command: its function sees the record, and the docstring names every field."""
     seen: list[Boil] = []
-    commands = argparse.ArgumentParser().add_subparsers()
 
-    def run(record: Boil) -> int:
+    def seeing(record: Boil) -> int:
         seen.append(record)
         return 0
 
-    parser = add_record_command(commands, "boil", "eggs -> meal", "  boil a -o f\n", Boil, run)
+    commands = argparse.ArgumentParser().add_subparsers()
+    parser = add_record_command(commands, "boil", "eggs -> meal", "  boil a -o f\n", Boil, seeing)
     arguments = parser.parse_args(["a", "-o", "f"])
     assert arguments.run(arguments) == 0
     assert seen == [Boil(eggs=(Path("a"),), output=Path("f"))] and seen[0].pot_size == 1.5

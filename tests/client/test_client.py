@@ -21,7 +21,7 @@ from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
 from veil.geometry.rigid import rotation_angle_deg
 from veil.places.held_map import Map
-from veil.places.poses.judge import NoPose
+from veil.places.poses.answer import NoPose
 from veil.server.policy import MapPolicy, Refused
 from veil.server.problems import answer_to
 from veil.server.service import Service

@@ -19,7 +19,7 @@ from veil.errors import WireError
 from veil.features import Features
 from veil.files.blobs import FolderBlobs
 from veil.files.outbox import Sending
-from veil.places.poses.judge import NoPose
+from veil.places.poses.answer import NoPose
 from veil.wire.receipts import BEGIN, Receipt
 from worlds.certificates import write_certificate
 from worlds.releases import taken

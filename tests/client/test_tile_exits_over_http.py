@@ -21,7 +21,7 @@ from veil.errors import FileFormatError, InputError
 from veil.files.served_tiles import FACTS, HINT, add_served, remove_served
 from veil.files.tiles import BINARY, JSON, FolderCache, write_tiles
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
-from veil.places.poses.judge import Localization
+from veil.places.poses.answer import Localization
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.store_identity import TILES

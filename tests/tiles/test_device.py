@@ -15,7 +15,7 @@ from veil.geometry.earth import EarthFrame
 from veil.geometry.georeference import Georeference
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.similarity import Similarity
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
 from veil.tiles.exits import Region

@@ -1,4 +1,9 @@
-"""The command line: parses arguments, calls the library, prints, and returns exit codes."""
+"""The command line: parses arguments, calls the library, prints, and returns exit codes.
+
+One command a file, in groups: `device/`, `server/`, `privacy/` and `codebook/`; `demo`, `doctor`, `view` and `completion` stand
+here. All share `common` (parsers, exit codes), `records` (parsers made of option records), `progress` (bars),
+`engine_arguments` (--engine) and `remedies` (errors become sentences with flags).
+"""
 
 from __future__ import annotations
 
@@ -222,7 +227,8 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         else:
             if name not in commands.choices:  # a module may bring several
                 import_module(f"veil.cli.{MODULES[name]}").register(commands)
-            commands.choices[name].description = f"{commands.choices[name].description}{_told_below(name)}"
+            parser_of = commands.choices[name]
+            parser_of.description = (parser_of.description or "") + _told_below(name)
     if asked not in COMMANDS and asked not in GROUPS:
         _add_brought(commands, asked, all_of_them=words is None)
     return parser

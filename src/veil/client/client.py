@@ -19,7 +19,7 @@ from veil.errors import InputError, WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
 from veil.names import chosen
-from veil.places.poses.judge import NoPose
+from veil.places.poses.answer import NoPose
 from veil.tiles.fetching import TileFetcher
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 

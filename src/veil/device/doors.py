@@ -29,7 +29,7 @@ from veil.places.localization import localize_loaded
 from veil.places.maps import NoMap
 from veil.places.pairs.images import LoadedImage
 from veil.places.pairs.matching import MatchingWork
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 from veil.places.uploads import Uploads, decoded, loaded
 from veil.progress import Progress, Steps, silent

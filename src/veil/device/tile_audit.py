@@ -13,7 +13,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.tiles import read_manifest, read_records
 from veil.inversion.maps import Inverts
-from veil.places.poses.judge import NoPose
+from veil.places.poses.answer import NoPose
 from veil.progress import Progress, ignore_progress
 from veil.tiles.device import wanted_tiles
 from veil.tiles.fetching import proved_tile

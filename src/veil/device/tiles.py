@@ -11,7 +11,7 @@ import numpy as np
 from veil.features import Features
 from veil.files.tiles import read_manifest, read_records
 from veil.one_line import one_line
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
 from veil.tiles.exits import Region
 from veil.tiles.fetching import Fetched, TileCache, TileFetcher

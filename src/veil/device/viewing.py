@@ -29,7 +29,7 @@ from veil.inversion.maps import DIM, Frame, points_map
 from veil.one_line import one_line
 from veil.places.held_map import Map
 from veil.places.pairs.images import LoadedImage
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.progress import Progress, Steps, ignore_progress, silent
 from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly

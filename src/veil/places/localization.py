@@ -15,11 +15,8 @@ from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.places.held_map import Map
 from veil.places.pairs.images import LoadedImage
-from veil.places.poses.by_distance import localize as by_distance
-from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
-from veil.places.poses.upright import localize_positions
 from veil.progress import Progress
 
 # Seconds of processor time, all threads together, for a search by words. Ordinary searches take one or two; only a longer one
@@ -53,6 +50,8 @@ def localize_loaded(
         book = codebook or where.codebook_for(image.form)
         options = options or LocalizeOptions()
         ranked = where.ranked_images(image.form, codebook, threads=options.workers) if search == "index" else None
+        from veil.places.poses.by_distance import localize as by_distance  # loads SciPy and COLMAP
+
         return by_distance(
             image.camera,
             image.positions,
@@ -67,6 +66,8 @@ def localize_loaded(
     if image.form.mechanism.epsilon == 0:
         if isinstance(image.positions, Lines):
             raise InputError("the query holds neither positions nor descriptors: its words are random and its positions hidden")
+        from veil.places.poses.upright import localize_positions
+
         return localize_positions(
             image.camera,
             image.positions,
@@ -79,6 +80,8 @@ def localize_loaded(
     index = where.index_for(image.form, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))
     begun = time.process_time()
+    from veil.places.poses.by_words import localize_words
+
     answer = localize_words(
         image.camera,
         image.positions,

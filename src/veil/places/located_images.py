@@ -26,7 +26,7 @@ from veil.places.maps.growth import TOO_WEAK, grow_map
 from veil.places.maps.images import Pair
 from veil.places.maps.options import LEAST_INLIERS
 from veil.places.pairs.images import LoadedImage
-from veil.places.poses.judge import Localization
+from veil.places.poses.answer import Localization
 from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
 from veil.scene import Scene

@@ -14,7 +14,7 @@ from veil.geometry.rigid import Rigid
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
 from veil.places.maps.lines import LineView
-from veil.places.poses.judge import Localization
+from veil.places.poses.answer import Localization
 from veil.report import pictures
 from veil.report.demo_forms import four_ways
 from veil.report.maps_from_above import maps_figure

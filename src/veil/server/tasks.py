@@ -33,7 +33,7 @@ from veil.places.pairs.blocks import KIND
 from veil.places.pairs.images import LoadedImage
 from veil.places.pairs.matching import MatchingWork
 from veil.places.pairs.store import MatchStore
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.removal import forgetting, remove_from_map
 from veil.places.uploads import files_of, loaded

@@ -17,8 +17,7 @@ from veil.features import Features
 from veil.geometry.earth import require_places
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
-from veil.places.poses.by_distance import localize_matches
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions
 from veil.tiles.cells import distances_to_boxes
 from veil.tiles.manifest import Manifest
@@ -119,6 +118,8 @@ def localize_in_tiles(
         return NoPose(reason="no tile could be used; see why, and fetch again", correspondences=0)
     points = united(tiles, manifest.coding)
     keypoint_rows, point_rows = matched(query, points, options.localize)
+    from veil.places.poses.by_distance import localize_matches  # loads SciPy and COLMAP
+
     return localize_matches(
         features.camera,
         features.keypoints,

@@ -20,7 +20,7 @@ from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.public import publish
 from veil.places.maps import MapImage, NoMap, build_map
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.scene import Scene
 from veil.trials.form_answers import FormAnswer, FormSetup, Variant, answered, sent_keypoints
 from veil.wire import Upload, decode

@@ -16,7 +16,7 @@ from veil.geometry.rigid import Rigid
 from veil.ldp.guarantee import FetchGuarantee
 from veil.pir import one_server, public_matrix, two_servers
 from veil.pir.layout import best_layout
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.progress import Progress, ignore_progress
 from veil.scene import Scene
 from veil.tiles.cutting import CutMap, CutOptions, cut

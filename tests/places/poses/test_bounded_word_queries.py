@@ -12,8 +12,8 @@ from veil.geometry.robust.grouped import BATCH, STREAMS, GroupedOptions, candida
 from veil.geometry.robust.grouped_search import FIRST_GROUPS, search
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import index_map, vocabulary_candidates
+from veil.places.poses.answer import NoPose
 from veil.places.poses.by_words import localize_candidates, localize_words
-from veil.places.poses.judge import NoPose
 from veil.places.poses.options import WordOptions
 from worlds import generator, world
 from worlds.grouped_problems import LIMIT, planted_groups

@@ -17,8 +17,8 @@ from veil.geometry.anchors import pencil_of
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.significance import P6L, line_agreement, point_agreement, pose_log10_nfa
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, lift_to_lines
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import correspondences, localize, localize_matches
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions
 from veil.randomness import seeded
 from veil.scene import MappedImage, Scene

@@ -12,8 +12,8 @@ from veil.geometry.rigid import rotation_angle_deg
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.places.held_map import Map
 from veil.places.pairs.images import LoadedImage
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
-from veil.places.poses.judge import Localization, NoPose
 from worlds import generator, subspaces
 from worlds.lightglue_weights import random_weights, still_weights
 from worlds.map_scenes import KINDS, image_name, planted_map

@@ -17,8 +17,8 @@ from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, line_agreement, point_agreement, pose_log10_nfa
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import Candidates, index_map, vocabulary_candidates
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_candidates, localize_words
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import WordOptions
 from veil.places.poses.word_lines import word_problem
 from veil.places.poses.word_points import WordProblem

@@ -13,9 +13,9 @@ from veil.forms import Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.rigid import Rigid
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize, localize_matches
 from veil.places.poses.evidence import PRINT_LEAST, PRINT_MOST, _gathered
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.matches import Estimate, matched_features
 from veil.places.poses.options import LocalizeOptions
 from veil.scene import MappedImage, Scene

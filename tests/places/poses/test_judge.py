@@ -12,9 +12,10 @@ from veil.forms import Lines, Points
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import index_map
 from veil.places.poses import by_words
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
 from veil.places.poses.evidence import PoseEvidence
-from veil.places.poses.judge import AMBIGUOUS, IMPOSSIBLE, VAGUE, Claim, Localization, NoPose, claim_of, judge
+from veil.places.poses.judge import AMBIGUOUS, IMPOSSIBLE, VAGUE, Claim, claim_of, judge
 from veil.places.poses.matches import MatchedPoints
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.poses.rivals import COIN, PairContest, Rival, Rivals, WeighedPose, coin

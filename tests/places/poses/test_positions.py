@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError, RangeError
 from veil.geometry.rigid import rotation_angle_deg
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import PositionOptions, UprightOptions
 from veil.places.poses.upright import NO_CANDIDATES, PositionProblem, localize_positions
 from veil.places.poses.upright_problem import MOST_GUESSES

@@ -14,8 +14,9 @@ from veil.forms import Subsets
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import index_map, unshared_log_odds, vocabulary_candidates
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import AMBIGUOUS, Localization, NoPose
+from veil.places.poses.judge import AMBIGUOUS
 from veil.places.poses.options import UprightOptions, WordOptions
 from veil.places.poses.upright import UprightWeighing
 from veil.places.poses.upright_problem import UprightProblem

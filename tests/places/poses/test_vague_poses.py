@@ -12,8 +12,8 @@ from veil.errors import RangeError
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid, covariance_from_colmap
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize_matches
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from worlds import generator, project
 

@@ -14,8 +14,8 @@ from veil.forms import Lines
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.places.poses import by_words
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import UprightOptions, WordOptions
 from worlds.copied_places import COUNT, LEFT_TO_RIGHT, QUERY, WORLD, City
 from worlds.word_worlds import dictionary_of, lines_of, with_down, words_of

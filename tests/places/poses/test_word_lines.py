@@ -13,8 +13,8 @@ from veil.forms import Subsets
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import index_map, vocabulary_candidates
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import WordOptions
 from veil.places.poses.word_lines import MOST_BELIEF, SHARE_OF_FEATURES, LineSearch, LineWords, line_search
 from worlds import generator, world

@@ -30,9 +30,9 @@ from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.upright import localize_positions
 from veil.randomness import Secure, fresh
 from veil.scene import Scene, mean_down

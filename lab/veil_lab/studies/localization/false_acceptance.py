@@ -26,8 +26,8 @@ from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, LineRule, ParallelOptions, lift_to_lines
 from veil.mechanisms.public import publish
 from veil.places.maps import MapImage, NoMap, build_map
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import correspondences, localize_matches
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
 from veil.randomness import seeded

@@ -24,9 +24,9 @@ from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.places.maps import MapImage, NoMap, build_map
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import correspondences, localize_matches
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
 from veil.scene import Scene, mean_down

@@ -18,8 +18,8 @@ from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.retrieval import most_similar
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import to_words
+from veil.places.poses.answer import Localization
 from veil.places.poses.by_distance import localize
-from veil.places.poses.judge import Localization
 from veil.randomness import fresh
 from veil.scene import MappedImage, Scene
 from veil_lab.studies.localization.false_acceptance import Fold

@@ -12,8 +12,8 @@ import numpy as np
 from veil.features import Features
 from veil.geometry.similarity import pose_error
 from veil.pir import two_servers
+from veil.places.poses.answer import Localization
 from veil.places.poses.by_distance import localize_matches
-from veil.places.poses.judge import Localization
 from veil.places.poses.options import LocalizeOptions
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles

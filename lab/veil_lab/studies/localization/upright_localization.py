@@ -24,8 +24,8 @@ from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import index_map
 from veil.mechanisms.release import privatize_words
+from veil.places.poses.answer import Localization
 from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import Localization
 from veil.places.poses.options import WordOptions
 from veil.progress import Progress
 from veil.randomness import seeded

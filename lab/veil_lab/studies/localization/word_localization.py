@@ -23,9 +23,9 @@ from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
 from veil.places.poses.by_words import localize_candidates, localize_words
-from veil.places.poses.judge import Localization, NoPose
 from veil.places.poses.options import WordOptions
 from veil.progress import Progress
 from veil.randomness import fresh

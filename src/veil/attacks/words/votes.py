@@ -27,8 +27,7 @@ from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
-from veil.places.poses.by_words import localize_words
-from veil.places.poses.judge import NoPose
+from veil.places.poses.answer import NoPose
 from veil.places.poses.options import WordOptions
 from veil.scene import Scene
 
@@ -153,6 +152,8 @@ def _points_seen(scene: Scene, image: ReleasedImage, pose: Rigid) -> Int64[np.nd
 
 def _pose(target: Target, image: ReleasedImage, scene: Scene, dictionary: Codebook) -> Rigid | None:
     """Pose of an upload in the map, None if it is refused; found once for all attacked releases."""
+    from veil.places.poses.by_words import localize_words  # loads SciPy and COLMAP
+
     shared = target.knowledge.shared
     index_key, pose_key = f"index {dictionary.digest} {id(scene)}", f"pose {id(image.form)} {id(scene)}"
     if index_key not in shared:

@@ -37,7 +37,7 @@ from veil.matching.placed_points import require_raw
 from veil.places.held_map import Map
 from veil.places.localization import POSITION_SECONDS, WORD_SECONDS
 from veil.places.pairs.images import LoadedImage
-from veil.places.poses.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 
 EXAMPLES = """\

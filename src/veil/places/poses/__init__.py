@@ -1,6 +1,7 @@
 """Localization of queries in words, subspaces, lines or raw features against a map.
 
-- `options`: of all kinds of queries. `judge`: the answer, a pose or a reason for none.
+- `options`: of all kinds of queries. `answer`: a pose or a reason for none. `judge`: which
+  of the two a query gets.
 - `by_distance`: raw features and subspaces. `by_words`: words. `upright`: keypoints with gravity, in words or alone.
 - `matches`: pairs of features and points, and poses from them. `word_points`, `word_lines`: candidates of words in their place.
   `upright_problem`: all keypoints in their place.

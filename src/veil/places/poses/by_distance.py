@@ -15,7 +15,8 @@ from veil.geometry.views import MapViews
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.matching.point_index import RankedImages
-from veil.places.poses.judge import Localization, NoPose, judge_pairs
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.judge import judge_pairs
 from veil.places.poses.matches import features_of
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import MatchedImages, RankedSearch

@@ -25,8 +25,9 @@ from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, consensus_of
 from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log_odds, vocabulary_candidates
 from veil.matching.retrieval import most_similar
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence
-from veil.places.poses.judge import ONE_POINT, Claim, Localization, NoPose, judge
+from veil.places.poses.judge import ONE_POINT, Claim, judge
 from veil.places.poses.matches import Estimate, Matched, MatchedLines, MatchedPoints, matched_features
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.poses.rivals import PairContest, rivals

@@ -29,8 +29,9 @@ from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
 from veil.matching.inverted_index import Candidates
+from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence, beyond_chance
-from veil.places.poses.judge import Claim, Localization, NoPose, judge
+from veil.places.poses.judge import Claim, judge
 from veil.places.poses.matches import Estimate, MatchedPoints
 from veil.places.poses.options import PositionOptions, WordOptions
 from veil.places.poses.rivals import COIN, Contest, WeighedPose, coin, rivals

@@ -19,8 +19,8 @@ from veil.places.maps.lines.reconstruction import Reconstruction
 from veil.places.maps.lines.stored_maps import LineImage, reconstruction_of, scene_of
 from veil.places.maps.lines.stored_maps import images_of as images_of_scene
 from veil.places.maps.lines.tracks import restricted
+from veil.places.poses.answer import Localization
 from veil.places.poses.by_distance import localize
-from veil.places.poses.judge import Localization
 from veil.scene import Scene
 from worlds import World, world
 from worlds.line_worlds import graph_of, images_of, matches_of, views_of

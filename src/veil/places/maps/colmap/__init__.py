@@ -1,4 +1,7 @@
-"""COLMAP in a process that is watched, limited and killed if need be; requests and answers are lines of JSON."""
+"""COLMAP in a process that is watched, limited and killed if need be; requests and answers are lines of JSON.
+
+`worker` is the program of that process.
+"""
 
 from __future__ import annotations
 
