@@ -91,6 +91,8 @@ def has(name: str) -> bool:
             value: Any = import_module(".".join(words[:end]))
         except ModuleNotFoundError:
             continue
+        if getattr(value, "__file__", None) is None:  # a folder that holds no code any more
+            return False
         for word in words[end:]:
             if word not in {*dir(value), *getattr(value, "__dataclass_fields__", ())}:
                 return False

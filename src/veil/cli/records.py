@@ -59,12 +59,13 @@ def option(
     default: Any = None,
     required: bool = False,
     short: str | None = None,
+    name: str | None = None,
     metavar: str | None = None,
     parse: Callable[[str], Any] | None = None,
     choices: Sequence[str] | None = None,
 ) -> Any:
-    """A field that is an option, by the field's name; `parse` and `choices` stand for what its annotation says."""
-    told = Told(help=help, names=("--", *([short] if short else [])), metavar=metavar, parse=parse, choices=choices)
+    """A field that is an option, by the field's name or another; `parse` and `choices` stand for what its annotation says."""
+    told = Told(help=help, names=(*([short] if short else []), name or "--"), metavar=metavar, parse=parse, choices=choices)
     return dataclasses.field(default=dataclasses.MISSING if required else default, metadata={"told": told})
 
 
@@ -96,7 +97,8 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
         if not told.names:
             parser.add_argument(field.name, help=told.help, **given)
             continue
-        words = [*told.names[1:], "--" + field.name.replace("_", "-")]
+        usual = "--" + field.name.replace("_", "-")
+        words = [usual if name == "--" else name for name in told.names]
         if field.default is dataclasses.MISSING:
             given["required"] = True
         elif given.get("action") != "store_true":
@@ -108,7 +110,7 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
     """What argparse must know to parse values of an annotation."""
     parts = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        (hint,) = (part for part in parts if part is not type(None))
+        hint = next(part for part in parts if part is not type(None))  # `parse` reads the others
         parts = typing.get_args(hint)
     if hint is bool:
         return {"action": "store_true"}

@@ -116,7 +116,7 @@ def test_a_plan_compares_the_exits(
     """Planted costs; the tiles that a map would be cut to are planned as those that were cut."""
     folder, _ = work
     costs = ServerCosts(xor_s=1e-9, product_s=1e-9, hint_s=1e-6)
-    monkeypatch.setattr("veil.cli.server.tile_plan.measured_server_costs", lambda *_, **__: costs)
+    monkeypatch.setattr("veil.places.tiles.measured_server_costs", lambda *_, **__: costs)
     records = []
     for words in ([str(folder / "tiles")], [str(folder / "map"), "--bytes", "30000", "--asked", "2"]):
         out = tmp_path / "plan.json"

@@ -22,8 +22,8 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.asked_protection import (
-    add_descriptors,
-    add_lines,
+    USUAL,
+    AskedProtection,
     asked_descriptors,
     asked_line_rule,
     fitting,
@@ -94,10 +94,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
             "--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs (default: K.txt beside them)"
         )
         add_record(action, Extractor)
-        add_descriptors(action)
-        add_lines(action)
-        action.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
-        action.set_defaults(allow_private_dictionary=False, output=Path())
+        add_record(action, AskedProtection)
+        action.set_defaults(**USUAL, output=Path())
         if name == "contribute":
             action.add_argument("--wait", action="store_true", help="wait until the messages are in the map or left out")
     _add(actions, "send", "send what waited for the server", _send)
