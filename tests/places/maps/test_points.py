@@ -158,7 +158,7 @@ def test_no_overlap_gives_no_map_but_a_reason(tmp_path: Path) -> None:
     }
     result = mapped(images, tmp_path)
     assert isinstance(result, NoMap)
-    assert "overlap" in result.reason
+    assert any("overlap" in remedy.object for remedy in result.remedy)
 
 
 def test_one_image_is_no_map(tmp_path: Path) -> None:
