@@ -125,8 +125,9 @@ def test_citations_lead_somewhere() -> None:
 
 @pytest.mark.parametrize("rule", [missing_names, repeated_pictures])
 def test_pages_name_what_is_there_and_show_it_once(rule: Callable[[Path], Iterator[tuple[int, str]]]) -> None:
-    assert len(PAGES) > 30
-    assert faults(PAGES, ROOT, rule) == ""
+    pages = [path for path in PAGES if path.name != "renamed.md"]  # which lists names that are gone
+    assert len(pages) > 30
+    assert faults(pages, ROOT, rule) == ""
 
 
 def test_offenders_on_pages_are_told(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ class OpenSet:
         return self.sizes[-1].templates if self.sizes else 0
 
     def at(self, templates: int) -> GallerySize:
-        """The threshold for a gallery of so many templates: that of the next larger size which was fitted.
+        """The threshold for a gallery of a number of templates: that of the next larger size which was fitted.
 
         Raises InputError, which says how many people are needed, where the calibration had too few.
         """
@@ -124,7 +124,7 @@ class OpenSet:
 
 
 def people_needed(templates: int, fpir: float) -> int:
-    """About how many people, all strangers to each other, a calibration needs for a gallery of so many templates.
+    """Approximate number of people, all strangers to each other, that a calibration needs for a gallery.
 
     Enough that, were a share `fpir` of strangers near to everybody, one would be among them at 97.5 % (the rule of three); and
     that 30 different people are too near some of 30 templates at the threshold: P people make P^2 comparisons, of which about a

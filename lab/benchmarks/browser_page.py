@@ -17,8 +17,8 @@ from pathlib import Path
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from veil.demo import demo_features, write_demo_map
 from veil.files.examples import HELD_OUT
-from veil.pipelines.demo import demo_features, write_demo_map
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -3,7 +3,7 @@
     python lab/benchmarks/weak.py strecha/castle-P19 --shared 100 50 --methods lines ceiling
 
 From the quad of images that has most tracks, images enter at their true poses as long as the lines that agree with points of
-the images before are beyond chance, and stay as `veil.mapping.lines` keeps them. No search is made, nothing is confused and
+the images before are beyond chance, and stay as `veil.places.maps.lines` keeps them. No search is made, nothing is confused and
 nothing drifts: a mapper that decides by the same evidence registers no more. Images that are left out are listed with the
 number of lines that agree with their true poses.
 """
@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from veil.mapping.lines.problem import MappingProblem, mapping_problem
-from veil.mapping.lines.reconstruction import Reconstruction, empty_reconstruction, without_images
-from veil.mapping.lines.registration import Candidate, LineMapOptions, contradicted, evidence, sighting, triangulate
-from veil.mapping.lines.tracks import candidate_quads
+from veil.places.maps.lines.problem import MappingProblem, mapping_problem
+from veil.places.maps.lines.reconstruction import Reconstruction, empty_reconstruction, without_images
+from veil.places.maps.lines.registration import Candidate, LineMapOptions, contradicted, evidence, sighting, triangulate
+from veil.places.maps.lines.tracks import candidate_quads
 from veil.trials.line_maps import Subject, line_views, subject_graph
 from veil.trials.reconstruction_run import Run
 

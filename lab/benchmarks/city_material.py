@@ -1,4 +1,4 @@
-"""What a simulated city is made of: tiles of real photographs, and statistics of real tracks, measured once and kept in a file.
+"""Material of a simulated city: tiles of real photographs, and statistics of real tracks, measured once and kept in a file.
 
 Photographs are those of `VEIL_DATA/photos/bsds500`, three of four for cities and one of four for foreign ones. Tracks are those
 of Strecha's four scenes and of `fox` (docs/theory/city.md). Measuring takes three minutes of one core; the file has 35 MB.
@@ -81,7 +81,7 @@ def posed_images(folder: Path, features: int) -> list[PosedImage]:
 
 
 def real_pairs(folder: Path, features: int) -> TrackPairs:
-    """Pairs of views of all `SCENES`, with so many features an image."""
+    """Pairs of views of all `SCENES`, with a number of features an image."""
     return joined([track_pairs(posed_images(folder / name, features)) for name in SCENES])
 
 

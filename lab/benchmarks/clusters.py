@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.similarity import align_centers, pose_error
-from veil.mapping import MapOptions, NoMap, build_map
-from veil.mapping.clusters.of_positions import map_in_clusters
-from veil.mapping.clusters.view_graph import ClusterOptions
+from veil.places.maps import MapOptions, NoMap, build_map
+from veil.places.maps.clusters.of_positions import map_in_clusters
+from veil.places.maps.clusters.view_graph import ClusterOptions
 from worlds.streets import Street, street
 
 OPTIONS = MapOptions(max_ratio=0.9)

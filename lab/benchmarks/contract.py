@@ -22,11 +22,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.cli.common import quiet_colmap
+from veil.device.device import Device
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
-from veil.pipelines.device import Device
 from worlds.contract_runs import prey, run, serving
 from worlds.servers import messages_of, words_of
 

@@ -27,7 +27,7 @@ from city_material import DEFAULT
 from city_releases import Released, made, read
 from queries import asked, explained, mapped, query, verdict
 
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from veil.threads import settle
 from veil_lab.city.plan import block_facades, spiral
 from veil_lab.city.walks import BLOCK_WALKS, WALK_IMAGES

@@ -121,7 +121,7 @@ def _encrypted(dim: int, count: int, threads: int) -> dict[str, object]:
 
 
 def _key_bytes(context: object, option: str) -> int:
-    """What one key adds to the bytes of the parameters."""
+    """Bytes that one key adds to the parameters."""
     none = dict.fromkeys([*KEYS.values(), "save_secret_key"], False)
     bare, held = (len(context.serialize(**{**none, option: kept})) for kept in (False, True))  # type: ignore[attr-defined]
     return held - bare

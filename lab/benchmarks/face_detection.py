@@ -28,7 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faces", type=Path, nargs="*", default=[])
     parser.add_argument("--empty", type=Path, nargs="*", default=[])
-    parser.add_argument("--every", type=int, default=1, help="of the photographs, one in so many")
+    parser.add_argument("--every", type=int, default=1, help="take every Nth photograph")
     parser.add_argument("--show", action="store_true", help="name the photographs of --empty in which something is found")
     arguments = parser.parse_args()
     finder = load_face_finder(FIVE_LANDMARKS)

@@ -1,4 +1,4 @@
-"""What two lifted templates keep of a network's accuracy, by how well its raw descriptors verify: a model.
+"""Accuracy of a network that two lifted templates keep, by how well its raw descriptors verify: a model.
 
     python lab/benchmarks/face_margin.py [--levels 0.976 0.99 0.998 0.9995] [--dims 24 128 512] [--m 2 4] [--seeds 3]
 

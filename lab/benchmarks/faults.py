@@ -40,6 +40,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.cli.common import quiet_colmap
+from veil.device.device import Device
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.atomic import replacing
@@ -47,7 +48,6 @@ from veil.files.examples import lund_door
 from veil.files.maps import write_map
 from veil.files.pictures import read_picture
 from veil.geometry.rigid import Rigid
-from veil.pipelines.device import Device
 from veil.scene import Scene
 from veil.server.deletion import clear_map
 from veil.server.map_records import map_in, put_version
@@ -74,7 +74,7 @@ time.time = stepped
 
 @dataclass
 class Load:
-    """What clients saw: answers by route, poses in wrong places, and what was acknowledged and deleted."""
+    """Record of the clients: answers by route, poses in wrong places, and what was acknowledged and deleted."""
 
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)

@@ -7,7 +7,7 @@ The rate is that of the same matrix product alone: all components of both sides,
 halves, by torch. `share` is the product's time over that of `best_two`, which includes it. `torch` is a batched product with a
 batched Cholesky solve, in slices, scaled to all pairs. Times are those of the device, after a first call that compiles;
 a kernel that disagrees with float64 is not timed. Table 1 of Dusmanu et al. 2021 (NVIDIA RTX 2080 Ti) is printed beside
-1,000 x 1,000. --chunks and --programs time `best_two` in chunks of 2^N Gram entries and with so many programs each, beside its
+1,000 x 1,000. --chunks and --programs time `best_two` in chunks of 2^N Gram entries with some programs each, beside its
 products alone. Needs the extra veil[gpu] and a CUDA device; where there is none, exit code 2.
 """
 

@@ -26,17 +26,17 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.pictures import read_picture
 from veil.forms import Form
 from veil.geometry.similarity import align_centers, pose_error
-from veil.mapping import NoMap
-from veil.mapping.removal import remove_images
 from veil.matching import match
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
-from veil.pairs.images import LoadedImage
-from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.growth import add_positions
-from veil.pipelines.mapping import map_positions
-from veil.pipelines.maps import Map
+from veil.places.building import map_positions
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.growth import add_positions
+from veil.places.held_map import Map
+from veil.places.maps import NoMap
+from veil.places.maps.removal import remove_images
+from veil.places.pairs.images import LoadedImage
 from veil.randomness import seeded
 from veil_lab.files.scenes import ReferenceScene, read_scene
 

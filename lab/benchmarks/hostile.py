@@ -130,7 +130,7 @@ def made(out: Path):
 
 
 def prey(arguments: argparse.Namespace, service: Service) -> tuple[Target, list[str]]:
-    """What attackers know, and names that no answer to them may hold."""
+    """Knowledge of the attackers, and names that no answer to them may hold."""
     record = service.set_place(waited(service).id, PLACE)
     messages = asked(arguments)
     closed = service.records.make("planted-name-of-a-closed-map", MapPolicy())

@@ -57,9 +57,9 @@ def sizes(folder: Path) -> dict[str, int]:
 
 
 def parsers(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """The parsers of commands without commands below them."""
+    """The parsers of groups, whose options count, and of commands without commands below them."""
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not groups:
+    if not groups or name:
         yield name, parser
     for group in groups:
         shown = {id(action): key for key, action in reversed(group.choices.items())}
@@ -80,7 +80,7 @@ def commands() -> dict[str, dict[str, int]]:
         ]
         package = name.split()[0] if name.split()[0] in ("evaluate", "lab", "faces") else "veil"
         entry = made.setdefault(package, {"commands": 0, "options": 0})
-        entry["commands"] += 1
+        entry["commands"] += not any(isinstance(action, argparse._SubParsersAction) for action in parser._actions)
         entry["options"] += len(options)
     return made
 

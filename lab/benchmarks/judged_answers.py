@@ -44,13 +44,13 @@ from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, pose_error
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import localize
-from veil.localization.by_words import localize_words
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
+from veil.places.poses.by_distance import localize
+from veil.places.poses.by_words import localize_words
 from veil.randomness import seeded
 from veil.scene import Scene
 from veil.wire import LineUpload

@@ -45,7 +45,7 @@ from worlds.line_worlds import features_of as features_of_world
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of one kill: its stage, and the next call's end, difference, leftovers and time."""
+    """Result of one kill: its stage, and the next call's end, difference, leftovers and time."""
 
     stage: str
     ended: bool
@@ -138,7 +138,7 @@ def killed_runs(folder: Path, command: list[str], kills: int, seed: int) -> list
 
 
 def run(place: Path, command: list[str], *, after: float | None = None) -> tuple[float, int]:
-    """Seconds and exit code of `veil` in a folder; with `after` it is killed, with its processes, after so many seconds."""
+    """Seconds and exit code of `veil` in a folder; with `after` it is killed, with its processes, after these seconds."""
     place.mkdir(exist_ok=True)
     output = ["-o", "map"] if "--help" not in command else []
     start = time.monotonic()

@@ -43,20 +43,20 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from city_material import DEFAULT
 from city_releases import made, read
+from pairs import PART, Steps
 from tqdm import tqdm
 
-from pairs import PART, Steps
+from veil.device.doors import forms_in
 from veil.engine import open_engine
 from veil.forms import Subspaces
-from veil.pairs import blocks as blocks_module
-from veil.pairs import matching as matching_module
-from veil.pairs.blocks import KIND, BlockTask, compute_block, matched_in_blocks
-from veil.pairs.choice import pair_choice
-from veil.pairs.images import FormsOf, ImageFiles
-from veil.pairs.matching import MatchingWork, matched_as_chosen
-from veil.pairs.store import MatchStore
-from veil.pipelines.images_on_demand import GIB, ImageOnDemand, uploads_on_demand
-from veil.pipelines.uploads import forms_in
+from veil.places.images_on_demand import GIB, ImageOnDemand, uploads_on_demand
+from veil.places.pairs import blocks as blocks_module
+from veil.places.pairs import matching as matching_module
+from veil.places.pairs.blocks import KIND, BlockTask, compute_block, matched_in_blocks
+from veil.places.pairs.choice import pair_choice
+from veil.places.pairs.images import FormsOf, ImageFiles
+from veil.places.pairs.matching import MatchingWork, matched_as_chosen
+from veil.places.pairs.store import MatchStore
 from veil.threads import settle
 from veil.wire import Upload, encode
 from veil_lab.city.images import PHONE
@@ -90,7 +90,7 @@ def opened(out: Path) -> tuple[FormsOf, ImageFiles]:
     files: dict[str, tuple[str, str]] = {}
     for name, image in images.items():
         assert isinstance(image, ImageOnDemand)
-        files[name] = (str(image._path), image._name)
+        files[name] = (str(image._path), name)
     return FormsOf(images), ImageFiles(of=files, read=forms_in)
 
 
@@ -315,7 +315,7 @@ def efficiency(arguments: argparse.Namespace) -> dict:
 
 def blocks_of(arguments: argparse.Namespace, files: ImageFiles) -> list[BlockTask]:
     """Some full blocks of the run `local`, to be computed into another folder."""
-    from veil.pairs.store import decode_block
+    from veil.places.pairs.store import decode_block
 
     store = MatchStore(arguments.out / "local", KIND, read=False)
     names = {digest: name for name, each in store.names().items() for digest in each}

@@ -23,21 +23,20 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 import numpy as np
 
 from veil.cli.common import quiet_colmap
+from veil.device.doors import localize, map_images
 from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
 from veil.features import Features
 from veil.files.pictures import read_picture
 from veil.files.weights import load_aliked, load_lightglue
 from veil.geometry.similarity import align_poses, pose_error
-from veil.localization.judge import Localization
-from veil.mapping import NoMap
 from veil.matching import match
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.matching.placed_points import PlacedPoints, placed
 from veil.mechanisms.public import publish
-from veil.pipelines.built_maps import MappingOptions
-from veil.pipelines.localization import localize
-from veil.pipelines.mapping import map_images
+from veil.places.built_maps import MappingOptions
+from veil.places.maps import NoMap
+from veil.places.poses.answer import Localization
 from veil.report.tables import Table, names, numbers
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from worlds.epipolar import epipolar_errors_px

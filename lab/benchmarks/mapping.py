@@ -26,8 +26,8 @@ import sys
 from pathlib import Path
 import numpy as np, pycolmap
 from veil.files.features import read_features
-from veil.mapping import MapImage
-from veil.mapping.database import write_database
+from veil.places.maps import MapImage
+from veil.places.maps.database import write_database
 from veil.mechanisms.public import publish
 
 features, output = Path(sys.argv[1]), Path(sys.argv[2])
@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("scenes", type=Path, nargs="+")
     parser.add_argument("--max-features", type=int, default=2048)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--cores", type=int, default=2, help="both ways are confined to so many (default 2)")
+    parser.add_argument("--cores", type=int, default=2, help="number of cores for both ways (default 2)")
     arguments = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])

@@ -20,12 +20,12 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from veil.pairs.blocks import KIND, matched_in_blocks
-from veil.pairs.candidates import sequential_pairs
-from veil.pairs.images import FormsOf
-from veil.pairs.store import MatchStore
-from veil.pipelines.images_on_demand import GIB, form_bytes, uploads_on_demand
-from veil.pipelines.uploads import load_uploads
+from veil.device.doors import load_uploads
+from veil.places.images_on_demand import GIB, form_bytes, uploads_on_demand
+from veil.places.pairs.blocks import KIND, matched_in_blocks
+from veil.places.pairs.candidates import sequential_pairs
+from veil.places.pairs.images import FormsOf
+from veil.places.pairs.store import MatchStore
 
 MIB = 2**20
 

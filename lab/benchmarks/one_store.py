@@ -79,7 +79,7 @@ class Storage:
 
 
 def tried(kind: Storage, folder: Path, count: int, starts: int) -> Iterator[dict[str, Any]]:
-    """What became of the blobs of a store in each state."""
+    """Blobs of a store that are left in each state."""
     world = StoreWorld(settings=kind.settings(), folder=folder / "store")
     service = world.start()
     names = fill(service, count)

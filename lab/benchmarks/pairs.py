@@ -38,9 +38,9 @@ from tqdm import tqdm
 from veil.forms import Points
 from veil.matching import match_pairs
 from veil.matching.retrieval import words_in_common
-from veil.pairs.candidates import similar_pairs
-from veil.pairs.choice import pair_choice
-from veil.pairs.matching import matched_as_chosen
+from veil.places.pairs.candidates import similar_pairs
+from veil.places.pairs.choice import pair_choice
+from veil.places.pairs.matching import matched_as_chosen
 from veil.progress import Progress
 from veil.threads import settle
 

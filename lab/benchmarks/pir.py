@@ -1,7 +1,7 @@
 """Speed and noise of private retrieval: passes over a gigabyte of records beside a plain sum of the same bytes.
 
     python lab/benchmarks/pir.py                  records of 32 KiB, 1 GiB of them, on one thread
-    python lab/benchmarks/pir.py --noise 100000   the noise of so many random queries to 1,000 records, too
+    python lab/benchmarks/pir.py --noise 100000   the noise of this number of random queries to 1,000 records, too
 
 `sum` adds the records' bytes as integers of 64 bits, by a compiled loop: the speed at which one core reads memory. `one query`
 and `16 queries` are passes of SimplePIR's server, `two servers` of theirs (which read the half of the records that a query
@@ -168,7 +168,7 @@ def client(layout: Layout, words: np.ndarray) -> dict[str, float]:
 
 
 def noise(count: int) -> dict[str, float]:
-    """The worst noise of so many random queries to 1,000 records of 32 random bytes, all decoded and compared."""
+    """The worst noise of a number of random queries to 1,000 records of 32 random bytes, all decoded and compared."""
     random = np.random.default_rng(2)
     data = random.integers(0, 256, (1000, 32), dtype=np.uint8)
     layout = Layout(records=1000, size=32)

@@ -43,18 +43,19 @@ from city_material import DEFAULT
 from city_releases import BOOK, Released, made, read
 from tqdm import tqdm
 
+from veil.device.doors import localize
 from veil.features import Features
 from veil.forms import Form, Points, Subsets
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_words import localize_candidates
-from veil.localization.judge import Localization
-from veil.localization.options import LocalizeOptions, WordOptions
 from veil.mechanisms.words import to_words
-from veil.pairs.images import LoadedImage
-from veil.pipelines.localization import WORD_SECONDS, localize
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
+from veil.places.localization import WORD_SECONDS
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.answer import Localization
+from veil.places.poses.by_words import localize_candidates
+from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
 from veil.report.figures import drawn, series
 from veil.scene import MappedImage, Scene
@@ -119,7 +120,7 @@ def off(pose: Rigid, truth: Rigid) -> tuple[float, float]:
 
 
 def verdict(answer: object, truth: Rigid) -> str:
-    """What an answer to a query is worth: "right", "wrong" or "none"."""
+    """Verdict on an answer to a query: "right", "wrong" or "none"."""
     if not isinstance(answer, Localization):
         return "none"
     meters, degrees = off(answer.cam_from_world, truth)
@@ -127,7 +128,7 @@ def verdict(answer: object, truth: Rigid) -> str:
 
 
 def explained(city: Released, image: int, known: np.ndarray, answer: Localization) -> dict:
-    """What is known of a wrong pose: its error, what it told of itself, and how many of its inliers are true matches."""
+    """Facts of a wrong pose: its error, its own evidence, and the number of its inliers that are true matches."""
     meters, degrees = off(answer.cam_from_world, city.pose(image))
     told = None
     if answer.covariance is not None:

@@ -106,7 +106,7 @@ def _run(image: Features, dictionary: Codebook, mechanism: SubsetMechanism, repe
 
 
 def _red(made: DrawnSubsets, vectors: np.ndarray, dictionary: Codebook, mechanism: SubsetMechanism) -> str | None:
-    """What is wrong with a release, if anything."""
+    """Fault of a release, if it has any."""
     few = slice(0, 50)
     products = vectors[few].astype(np.float64) @ dictionary.vectors.astype(np.float64).T
     if (products.max(axis=1) - products[np.arange(len(products)), made.true_words[few]] > 1e-6).any():

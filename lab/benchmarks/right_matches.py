@@ -10,7 +10,7 @@ map with which its true geometry (of the reference's cameras) is least by chance
 - log10 of the number of geometries as good that are expected among wrong matches (veil.geometry.robust.two_view), the least
   over all matches and those that pass ratio tests;
 - with how many photographs of the map its true geometry is beyond chance, so that a map would believe the pair if it knew the
-  geometry (veil.mapping.verification); with one alone its distance is not known;
+  geometry (veil.places.maps.verification); with one alone its distance is not known;
 - the matches of the first kinds, and the number of pairs beyond chance, of raw features.
 
 No geometry is searched for, so no search among these matches can do better.
@@ -30,9 +30,9 @@ from weak import lifted, whole_subject
 from veil.cli.common import quiet_colmap
 from veil.geometry.camera import as_colmap
 from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
-from veil.mapping.verification import WRONG_PAIRS
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
+from veil.places.maps.verification import WRONG_PAIRS
 from veil.trials.line_maps import Subject
 from veil_lab.studies.mapping.reconstruction import map_checked
 

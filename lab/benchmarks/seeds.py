@@ -15,9 +15,9 @@ from tqdm import tqdm
 
 from veil.cli.common import quiet_colmap
 from veil.geometry.similarity import pairwise_rotation_deg
-from veil.mapping.lines import LineMapOptions
-from veil.mapping.lines.incremental import quad_batches, ranked_seeds
-from veil.mapping.lines.problem import mapping_problem
+from veil.places.maps.lines import LineMapOptions
+from veil.places.maps.lines.incremental import quad_batches, ranked_seeds
+from veil.places.maps.lines.problem import mapping_problem
 from veil.trials.line_maps import Subject, line_views, subject_graph
 from veil_lab.cli.evaluate.reconstruction import read_subject
 from veil_lab.files.scenes import read_scene

@@ -31,14 +31,14 @@ import numpy as np
 from veil.cli.common import quiet_colmap
 from veil.cli.server.serve_demo import DEMO
 from veil.client.connection import Connection
+from veil.demo import HELD_OUT
+from veil.device.device import Device
+from veil.device.doors import localize
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
-from veil.localization.options import LocalizeOptions
-from veil.pipelines.demo import HELD_OUT
-from veil.pipelines.device import Device
-from veil.pipelines.localization import localize
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
+from veil.places.poses.options import LocalizeOptions
 from veil.report.figures import BLUE, GREEN, drawn
 from veil.server.service import Service
 from veil.threads import settle, single_blas
@@ -222,7 +222,7 @@ def processor_s(pid: int) -> float:
 
 
 def told(pid: int, what: str) -> Iterator[str]:
-    """What the kernel says of a process and those that it started."""
+    """Numbers of the kernel for a process and those that it started."""
     waiting = [pid]
     while waiting:
         one = waiting.pop()

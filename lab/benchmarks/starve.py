@@ -137,7 +137,7 @@ def shown(label: str, found: tuple[Seen, Seen, Seen], usual: float, opened: int)
 
 
 def measured(door: Door, aim: Aim, phones: list[str], seconds: float) -> tuple[Seen, Seen, Seen]:
-    """What /readyz, the phones' queries and the device's requests had, for some seconds."""
+    """Answers to /readyz, the phones' queries and the device's requests, for some seconds."""
     until, ready, queries, tiles = time.monotonic() + seconds, Seen(), Seen(), Seen()
 
     def watch() -> None:
@@ -211,7 +211,7 @@ def attack(name: str, aim: Aim, door: Door, count: int, pipe) -> None:
 
 
 def trusting(certificate: str) -> ssl.SSLContext:
-    """What verifies a certificate of this program."""
+    """Context that verifies a certificate of this program."""
     return ssl.create_default_context(cafile=certificate)
 
 
@@ -232,7 +232,7 @@ def serving(arguments: argparse.Namespace) -> Iterator[None]:
 
 
 def known(arguments: argparse.Namespace, service: Service) -> tuple[Aim, list[str]]:
-    """What attackers know, and the phones' tokens."""
+    """Knowledge of the attackers, and the phones' tokens."""
     record, message = waited(service), asked(arguments)[0]
     tiles, length, _ = serve_street(service)
     made = [service.tokens.make(f"phone {number}", ["localize"], quota=PLENTY)[1] for number in range(len(PHONES))]

@@ -103,7 +103,7 @@ def main() -> int:
 
 
 def outside(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What processes tell in which calls are counted, as it comes."""
+    """Messages of processes in which calls are counted, as they come."""
     with ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="veil-kills-")))
         if "shared" in arguments.storage:

@@ -33,10 +33,10 @@ from tqdm import tqdm
 
 from veil.forms import Points
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.localization.by_distance import localize
-from veil.localization.judge import Localization
-from veil.localization.options import LocalizeOptions
 from veil.mechanisms.public import publish
+from veil.places.poses.answer import Localization
+from veil.places.poses.by_distance import localize
+from veil.places.poses.options import LocalizeOptions
 from veil.scene import MappedImage, Scene
 from veil.threads import settle
 from veil.tiles.cutting import CutMap, CutOptions, cut

@@ -23,6 +23,11 @@ import numpy as np
 from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from veil.demo import demo_features, write_demo_map
+from veil.device.device import Device
+from veil.device.doors import map_images
+from veil.device.protection import HideInLines, HideInSubspaces, Protection
+from veil.device.viewing import ViewOptions, view_map
 from veil.errors import VeilError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -31,13 +36,8 @@ from veil.files.features import write_features
 from veil.files.pictures import read_picture
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
-from veil.mapping import NoMap
-from veil.pipelines.demo import demo_features, write_demo_map
-from veil.pipelines.device import Device
-from veil.pipelines.mapping import map_images
-from veil.pipelines.maps import Map
-from veil.pipelines.protection import HideInLines, HideInSubspaces, Protection
-from veil.pipelines.viewing import ViewOptions, view_map
+from veil.places.held_map import Map
+from veil.places.maps import NoMap
 from veil.report.viewer.content import ShownImage, View
 from veil.report.viewer.page import page
 from veil.wire import decode

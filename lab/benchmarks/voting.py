@@ -27,12 +27,12 @@ from veil.forms import Subsets
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import pose_error
-from veil.localization.by_words import localize_words
-from veil.localization.judge import Localization
-from veil.localization.options import WordOptions
-from veil.localization.upright_problem import UprightProblem
 from veil.matching.inverted_index import index_map, vocabulary_candidates
 from veil.mechanisms.release import privatize_words
+from veil.places.poses.answer import Localization
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.options import WordOptions
+from veil.places.poses.upright_problem import UprightProblem
 from veil.randomness import seeded
 from veil.scene import mean_down
 from veil.wire.message import Upload

@@ -125,7 +125,7 @@ def calls(folder: Path) -> dict[str, Callable[[], object]]:
 
 
 def walks() -> dict[str, dict[str, int]]:
-    """What each call passes."""
+    """Numbers of functions, files and rooms that each call passes."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         made = {}

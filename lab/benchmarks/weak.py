@@ -1,4 +1,4 @@
-"""Maps of weak scenes: photographs whose features are dropped until the best four images share so many tracks.
+"""Maps of weak scenes: photographs whose features are dropped until the best four images share a given number of tracks.
 
     python lab/benchmarks/weak.py fox strecha/castle-P19 strecha/fountain-P11 --shared 200 100 50 --seeds 2
     python lab/benchmarks/weak.py smartphone_monstree --camera SIMPLE_RADIAL,1254.6,567,756,0.0027

@@ -23,8 +23,8 @@ from veil.files.gravity import read_gravity as read_gravity
 from veil.files.gravity import write_gravity as write_gravity
 from veil.geometry.gravity import Gravity as Gravity
 from veil.geometry.gravity import NoGravity as NoGravity
-from veil.pipelines.gravity import GravityAnswer as GravityAnswer
-from veil.pipelines.gravity import measure_gravity as measure_gravity
+from veil.device.gravity import GravityAnswer as GravityAnswer
+from veil.device.gravity import measure_gravity as measure_gravity
 
 # Protection and release
 from veil.files.client import Entry as Entry
@@ -45,12 +45,12 @@ from veil.mechanisms.profile import hardened as hardened
 from veil.mechanisms.profile import paper as paper
 from veil.mechanisms.release import HideInLines as HideInLines
 from veil.mechanisms.selection import Selection as Selection
-from veil.pipelines.device import Device as Device
-from veil.pipelines.device import DeviceRelease as DeviceRelease
-from veil.pipelines.protection import HideInSubspaces as HideInSubspaces
-from veil.pipelines.protection import HideInWords as HideInWords
-from veil.pipelines.protection import Protection as Protection
-from veil.pipelines.protection import positions_alone as positions_alone
+from veil.device.device import Device as Device
+from veil.device.device import DeviceRelease as DeviceRelease
+from veil.device.protection import HideInSubspaces as HideInSubspaces
+from veil.device.protection import HideInWords as HideInWords
+from veil.device.protection import Protection as Protection
+from veil.device.protection import positions_alone as positions_alone
 
 # Messages and forms
 from veil.forms import Form as Form
@@ -62,8 +62,8 @@ from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
 from veil.ldp.guarantee import LocalDP as LocalDP
 from veil.ldp.guarantee import NoProof as NoProof
 from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
-from veil.pairs.images import LoadedImage as LoadedImage
-from veil.pipelines.uploads import read_messages as read_messages
+from veil.places.pairs.images import LoadedImage as LoadedImage
+from veil.places.uploads import read_messages as read_messages
 from veil.wire.codec import decode as decode
 from veil.wire.codec import encode as encode
 from veil.wire.message import LineUpload as LineUpload
@@ -80,48 +80,48 @@ from veil.codebooks.eight_bits import EightBitWords as EightBitWords
 from veil.files.codebooks import bundled_codebook as bundled_codebook
 from veil.files.codebooks import read_codebook as read_codebook
 from veil.files.codebooks import write_codebook as write_codebook
-from veil.pipelines.descriptor_books import build_codebook as build_codebook
+from veil.device.descriptor_books import build_codebook as build_codebook
 
 # Maps
 from veil.map_check import MapCheck as MapCheck
-from veil.mapping.check import ReadingsCheck as ReadingsCheck
+from veil.places.maps.check import ReadingsCheck as ReadingsCheck
 from veil.map_check import LineMapCheck as LineMapCheck
-from veil.mapping.points import NoMap as NoMap
-from veil.pipelines.built_maps import BuiltMap as BuiltMap
-from veil.pipelines.built_maps import MappingOptions as MappingOptions
-from veil.pairs.matching import MatchingWork as MatchingWork
-from veil.pipelines.growth import grow_map as grow_map
-from veil.pipelines.mapping import map_images as map_images
-from veil.mapping.plans import MapPlan as MapPlan
-from veil.pipelines.maps import Map as Map
-from veil.pairs.choice import PairChoice as PairChoice
+from veil.places.maps.points import NoMap as NoMap
+from veil.places.built_maps import BuiltMap as BuiltMap
+from veil.places.built_maps import MappingOptions as MappingOptions
+from veil.places.pairs.matching import MatchingWork as MatchingWork
+from veil.device.doors import grow_map as grow_map
+from veil.device.doors import map_images as map_images
+from veil.places.maps.plans import MapPlan as MapPlan
+from veil.places.held_map import Map as Map
+from veil.places.pairs.choice import PairChoice as PairChoice
 from veil.progress import Steps as Steps
-from veil.pipelines.removal import RemovalReceipt as RemovalReceipt
-from veil.pipelines.removal import forgetting as forgetting
-from veil.pipelines.removal import remove_from_map as remove_from_map
-from veil.pipelines.unit_costs import plan_map as plan_map
+from veil.places.removal import RemovalReceipt as RemovalReceipt
+from veil.places.removal import forgetting as forgetting
+from veil.places.removal import remove_from_map as remove_from_map
+from veil.places.unit_costs import plan_map as plan_map
 from veil.scene import MappedImage as MappedImage
 from veil.scene import Scene as Scene
 
 # Localization
 from veil.files.weights import load_lightglue as load_lightglue
 from veil.geometry.robust.grouped import GroupedOptions as GroupedOptions
-from veil.localization.judge import Localization as Localization
-from veil.localization.options import LocalizeOptions as LocalizeOptions
-from veil.localization.judge import NoPose as NoPose
-from veil.localization.options import PositionOptions as PositionOptions
-from veil.localization.options import UprightOptions as UprightOptions
-from veil.localization.options import WordOptions as WordOptions
+from veil.places.poses.answer import Localization as Localization
+from veil.places.poses.options import LocalizeOptions as LocalizeOptions
+from veil.places.poses.answer import NoPose as NoPose
+from veil.places.poses.options import PositionOptions as PositionOptions
+from veil.places.poses.options import UprightOptions as UprightOptions
+from veil.places.poses.options import WordOptions as WordOptions
 from veil.matching.lightglue import LightGlue as LightGlue
 from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
 from veil.matching.neighbors import MatchOptions as MatchOptions
-from veil.pipelines.localization import localize as localize
+from veil.device.doors import localize as localize
 
 # Pictures of maps
 from veil.files.map_exports import export_map as export_map
-from veil.pipelines.viewing import ViewOptions as ViewOptions
-from veil.pipelines.viewing import ViewedMap as ViewedMap
-from veil.pipelines.viewing import view_map as view_map
+from veil.device.viewing import ViewOptions as ViewOptions
+from veil.device.viewing import ViewedMap as ViewedMap
+from veil.device.viewing import view_map as view_map
 from veil.report.viewer.content import ViewLimits as ViewLimits
 
 # A map's place on Earth
@@ -131,17 +131,17 @@ from veil.files.places import write_place as write_place
 from veil.geometry.earth import EarthFrame as EarthFrame
 from veil.geometry.georeference import Georeference as Georeference
 from veil.geometry.similarity import Similarity as Similarity
-from veil.pipelines.placing import align_map as align_map
-from veil.pipelines.placing import placed_names as placed_names
+from veil.places.held_map import align_map as align_map
+from veil.places.held_map import placed_names as placed_names
 
 # Private tiles
 from veil.client.tile_access import open_tiles as open_tiles
-from veil.pipelines.tile_costs import TilePlan as TilePlan
-from veil.pipelines.tile_costs import plan_tiles as plan_tiles
-from veil.pipelines.tiles import TileAnswer as TileAnswer
-from veil.pipelines.tiles import cut_map as cut_map
-from veil.pipelines.tiles import fetcher_of as fetcher_of
-from veil.pipelines.tiles import localize_with_tiles as localize_with_tiles
+from veil.places.tiles import TilePlan as TilePlan
+from veil.places.tiles import plan_tiles as plan_tiles
+from veil.device.tiles import TileAnswer as TileAnswer
+from veil.places.tiles import cut_map as cut_map
+from veil.device.tiles import fetcher_of as fetcher_of
+from veil.device.tiles import localize_with_tiles as localize_with_tiles
 from veil.tiles.cutting import CutMap as CutMap
 from veil.tiles.cutting import CutOptions as CutOptions
 from veil.tiles.cutting import CutReport as CutReport
@@ -179,11 +179,11 @@ from veil.audit.verdict import Verdict as Verdict
 from veil.files.learned_models import read_learned_model as read_learned_model
 from veil.inversion.maps import Inverts as Inverts
 from veil.inversion.quality import Quality as Quality
-from veil.pipelines.attacker import Attacker as Attacker
-from veil.pipelines.auditing import Audit as Audit
-from veil.pipelines.auditing import AuditOptions as AuditOptions
-from veil.pipelines.auditing import load_inverters as load_inverters
-from veil.pipelines.auditing import run_audit as run_audit
+from veil.device.attacker import Attacker as Attacker
+from veil.device.auditing import Audit as Audit
+from veil.device.auditing import AuditOptions as AuditOptions
+from veil.device.auditing import load_inverters as load_inverters
+from veil.device.auditing import run_audit as run_audit
 
 # Engines
 from veil.engine import open_engine as open_engine

@@ -51,7 +51,7 @@ class Remedy:
         if owner:
             told = f"{owner}({name}={self.value or ('True' if self.action == 'allow' else '...')})"
         else:
-            article = "" if self.action == "install" or self.object.split()[0] in ("another", "fewer") else "the "
+            article = "" if self.action in ("give", "install") else "the "
             told = f"{article}{self.object} {self.value}".rstrip()
         return _PHRASES[self.action].format(told)
 

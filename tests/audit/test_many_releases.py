@@ -99,7 +99,7 @@ def test_the_command_attacks_several_releases_at_a_time(door: dict[str, Features
             str(tmp_path / "up"),
             "--attacked-features",
             "8",
-            "--seconds",
+            "--max-seconds",
             "0",
             "--pictures",
             "0",

@@ -14,8 +14,8 @@ from veil.features import Features
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.inversion.maps import SIDE, Frame, Inverts, Kind, SparseMap
-from veil.localization.judge import Localization, NoPose
 from veil.mechanisms.public import publish
+from veil.places.poses.answer import Localization, NoPose
 from veil.space import Space
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import localize_in_tiles

@@ -39,7 +39,7 @@ MEANINGS = (
         "--aligned-share",
         "number",
         "share of random lines that lie along gravity",
-        "privatize, client contribute, client localize, evaluate reconstruction",
+        "privatize, evaluate reconstruction",
     ),
     Meaning("--asked", "count", "tiles that a device asks for at every localization", "tiles cut, tiles plan, evaluate tiles"),
     Meaning(
@@ -50,7 +50,7 @@ MEANINGS = (
     ),
     Meaning("--attacker", "path", "photographs that the attacker has", "audit, evaluate attacks, evaluate neighborhoods"),
     Meaning("--balance", "text", "label of the decoys, each class of which is drawn alike", "faces create, evaluate faces"),
-    Meaning("--bits", "choice", "bits of a descriptor along each axis of its PCA", "tiles cut, tiles plan, evaluate tiles"),
+    Meaning("--bits", "choice", "bits of a descriptor along each axis of its PCA", "evaluate tiles"),
     Meaning("--bytes", "count", "bytes of a tile", "tiles cut, tiles plan, evaluate tiles"),
     Meaning(
         "--camera",
@@ -98,7 +98,7 @@ MEANINGS = (
         "--dictionary",
         "path",
         "dictionary whose words are sent, entered or inverted",
-        "index, localize, inversion invert",
+        "index, localize, invert",
     ),
     Meaning("--draws", "count", "times that lines are drawn at random", "evaluate reconstruction, evaluate queries"),
     Meaning(
@@ -124,7 +124,7 @@ MEANINGS = (
         "--figure",
         "path",
         "picture to draw",
-        "budget plan, gravity, codebook quality, evaluate homographies, evaluate reconstruction, evaluate queries, "
+        "budget plan, gravity, lab quality, evaluate homographies, evaluate reconstruction, evaluate queries, "
         "evaluate localization, evaluate tiles, evaluate attacks, evaluate defenses, evaluate inversion, evaluate "
         "attributes, evaluate faces, evaluate identification, evaluate protection",
     ),
@@ -166,9 +166,8 @@ MEANINGS = (
         "degrees by which readings of gravity are off",
         "evaluate reconstruction, evaluate upright, evaluate plans",
     ),
-    Meaning("--gravity-sigma", "number", "degrees by which gravity is assumed to be off", "map, localize"),
     Meaning("--images", "path", "originals of what was released: photographs and features", "view, audit"),
-    Meaning("--inverter", "path", "network that turns features into pictures", "audit, inversion invert, evaluate inversion"),
+    Meaning("--inverter", "path", "network that turns features into pictures", "audit, invert, evaluate inversion"),
     Meaning("--json", "path", "where the record is written as JSON", "*"),
     Meaning("--labels", "path", "table of labels of photographs", "faces describe, evaluate attributes"),
     Meaning(
@@ -181,14 +180,13 @@ MEANINGS = (
         "--lifting",
         "choice",
         "way of lifting to subspaces",
-        "privatize, client contribute, client localize, faces create, evaluate identification, evaluate faces, evaluate "
-        "histories, evaluate protection",
+        "faces create, evaluate identification, evaluate faces, evaluate histories, evaluate protection",
     ),
     Meaning(
         "--line-rule",
         "choice",
         "rule by which lines are drawn",
-        "privatize, client contribute, client localize, evaluate reconstruction",
+        "privatize, evaluate reconstruction",
     ),
     Meaning("--list", "flag", "what is there is printed", "serve token, serve backup, serve tiles"),
     Meaning(
@@ -234,12 +232,12 @@ MEANINGS = (
         "path",
         "file or folder to write",
         "extract, privatize, gravity, codebook build, lab train attacks, map, map remove, map align, tiles cut, serve backup, "
-        "serve token, view, audit, demo, faces describe, lab train inversion, inversion invert",
+        "serve token, view, audit, demo, faces describe, lab train inversion, invert",
     ),
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
     Meaning("--pairs", "choice", "pairs of images that are matched", "plan map"),
-    Meaning("--pca-axes", "count", "axes of the PCA of tiles' descriptors", "tiles cut, tiles plan, evaluate tiles"),
+    Meaning("--pca-axes", "count", "axes of the PCA of tiles' descriptors", "evaluate tiles"),
     Meaning("--per-image", "count", "features of each photograph that are lifted", "evaluate attacks, evaluate defenses"),
     Meaning(
         "--photographs",
@@ -261,13 +259,13 @@ MEANINGS = (
         "scenes of one place, which are no strangers to each other",
         "evaluate queries, evaluate localization, evaluate tiles",
     ),
-    Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, codebook quality"),
+    Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, lab quality"),
     Meaning("--seconds", "number", "seconds of a measurement", "plan map, tiles plan, doctor"),
     Meaning(
         "--seed",
         "count",
         "seed of what is drawn at random",
-        "codebook build, codebook quality, map, map align, tiles cut, localize, audit, lab train attacks, lab train inversion, "
+        "codebook build, lab quality, map, audit, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate "
         "attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
     ),
@@ -296,10 +294,10 @@ MEANINGS = (
         "--word-count",
         "count",
         "words of a dictionary",
-        "budget plan, codebook build, tiles cut, evaluate localization, evaluate upright, evaluate tiles, "
+        "budget plan, codebook build, evaluate localization, evaluate upright, evaluate tiles, "
         "evaluate attacks, evaluate plans",
     ),
-    Meaning("--word-samples", "count", "samples of a search among candidate words", "localize, evaluate localization"),
+    Meaning("--word-samples", "count", "samples of a search among candidate words", "evaluate localization"),
     Meaning(
         "--workers",
         "count",

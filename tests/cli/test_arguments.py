@@ -66,7 +66,8 @@ def missing(commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
     """Attributes that a command's functions read and its parser does not set."""
     for name, parser in commands.items():
         run = parser.get_default("run")
-        known = {action.dest for action in parser._actions} | set(parser._defaults)
+        groups = [group for above, group in commands.items() if name.startswith(f"{above} ")]
+        known = {action.dest for each in (parser, *groups) for action in each._actions} | set(parser._defaults)
         left, seen = [run] if run else [], set()
         while left:
             function = inspect.unwrap(left.pop())

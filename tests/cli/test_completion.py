@@ -49,6 +49,9 @@ CASES = [
     (["map", "re"], {"remove"}, {"align"}),
     (["map", "remove", "--ma"], {"--matches"}, {"--mapper"}),
     (["map", "--mapper", ""], {"incremental", "global"}, {"remove"}),
+    (["tiles", ""], {"cut", "plan"}, {"tiles", "remove"}),
+    (["tiles", "cut", "--by"], {"--bytes"}, {"--mbit"}),
+    (["client", "map", "list", "--tok"], {"--token-file"}, {"--accepts"}),
     (["budget", ""], {"plan", "set", "show"}, {"extract"}),
     (["budget", "set", "--cl"], {"--clear"}, {"--camera"}),
     (["privatize", "--profile", "h"], {"hardened"}, {"paper"}),
@@ -93,7 +96,9 @@ def test_no_command_and_no_option_is_left_out(parser: argparse.ArgumentParser) -
     known = {item.words: item for item in completed(parser)}
     for name, leaf in leaves(parser):
         item = known[name.removeprefix("veil ")]
-        assert {name for option in item.options for name in option.names} == {
+        group = [known["client"]] if name.startswith("veil client ") else []
+        above = {name for item in group for option in item.options for name in option.names}
+        assert {name for option in item.options for name in option.names} == above | {
             word for action in leaf._actions for word in action.option_strings
         }
     assert {name for name, _ in known["map"].further} == {"remove", "align"}

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from veil.cli import main
+from veil.demo import DemoResult, run_demo
 from veil.files.features import read_features
-from veil.pipelines.demo import DemoResult, run_demo
 from worlds.schemas import validate
 from worlds.view_pages import read_page
 

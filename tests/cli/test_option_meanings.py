@@ -12,7 +12,7 @@ from test_cli import COMMANDS, is_here
 from test_option_names import meaning
 
 PATHS = {"FILE", "FOLDER", "PATH", "CSV", "TOML", "HTML", "PHOTOS", "SCENE"}
-KINDS = {"int": "count", "parse": "count", "float": "number", "_count": "count", "_octave": "count", "_gibibytes": "number"}
+KINDS = {"int": "count", "parse": "count", "float": "number", "_count": "count", "octave": "count", "_gibibytes": "number"}
 
 
 def kind_of(action: argparse.Action) -> str:

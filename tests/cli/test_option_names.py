@@ -1,14 +1,22 @@
-"""One meaning has one name: options of all commands against each other, and old names that still work."""
+"""One meaning has one name: options of all commands against each other, and the table of old names."""
 
 from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
-import pytest
 from test_cli import COMMANDS, is_here
+
+from worlds.documents import REFERENCE, ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+from extensions.renamed import page, rows
 
 # What an option is about, as its help says, and the names that such an option may have.
 VOCABULARY = {
@@ -33,66 +41,6 @@ VOCABULARY = {
     r"draw .*\(\.png or \.svg\)": {"--figure", "--curve", "--forged-figure"},
     r"\bas JSON\b": {"--json"},
 }
-# Options that had another name once: the command, the old name, the new one, and words that make the rest of the line whole.
-RENAMED = [
-    ("veil faces describe", "--out", "--output", ["photos/", "--out", "a.npz"]),
-    (
-        "veil lab train inversion",
-        "--out",
-        "--output",
-        ["photos/", "--input", "raw", "--steps", "1", "--seed", "0", "--out", "a.npz"],
-    ),
-    ("veil inversion invert", "--weights", "--inverter", ["photos/", "-o", "out", "--weights", "a.npz"]),
-    ("veil evaluate inversion", "--weights", "--inverter", ["photos/", "--weights", "a.npz"]),
-    ("veil evaluate inversion", "--limit", "--photographs", ["photos/", "--limit", "3"]),
-    ("veil evaluate learned", "--pool", "--decoys", ["photos/", "--pool", "a.npz"]),
-    ("veil evaluate forms", "--pool", "--decoys", ["scene/", "--pool", "a.npz"]),
-    ("veil evaluate forms", "--workers", "--threads", ["scene/", "--workers", "3"]),
-    ("veil evaluate upright", "--near", "--nearest", ["scene/", "--near", "3"]),
-    ("veil evaluate localization", "--strangers", "--false", ["scene/", "--strangers", "3"]),
-    ("veil evaluate retrieval", "--workers", "--threads", ["scene/", "--workers", "3"]),
-    ("veil evaluate defenses", "--workers", "--threads", ["sequences/", "--victims", "photos/", "--workers", "3"]),
-    ("veil index", "--workers", "--threads", ["map/", "--workers", "3"]),
-    ("veil audit", "--seconds", "--max-seconds", ["upload/", "--seconds", "3"]),
-    ("veil evaluate forms", "--seconds", "--max-seconds", ["scene/", "--seconds", "3"]),
-    ("veil budget plan", "--words", "--word-count", ["--epsilon-image", "9", "--words", "64", "128"]),
-    ("veil codebook build", "--words", "--word-count", ["photos/", "-o", "a.npz", "--words", "64"]),
-    ("veil codebook build", "--decoys", "--decoy-pool", ["photos/", "-o", "a.npz", "--decoys"]),
-    ("veil tiles cut", "--words", "--word-count", ["map/", "-o", "tiles", "--words", "64"]),
-    ("veil tiles cut", "--axes", "--pca-axes", ["map/", "-o", "tiles", "--axes", "64"]),
-    ("veil tiles plan", "--axes", "--pca-axes", ["map/", "--axes", "64"]),
-    ("veil evaluate tiles", "--words", "--word-count", ["scene/", "--words", "64"]),
-    ("veil evaluate tiles", "--axes", "--pca-axes", ["scene/", "--axes", "64"]),
-    ("veil evaluate localization", "--words", "--word-count", ["scene/", "--words", "64"]),
-    ("veil evaluate localization", "--iterations", "--word-samples", ["scene/", "--iterations", "64"]),
-    ("veil evaluate upright", "--words", "--word-count", ["scene/", "--words", "64"]),
-    ("veil evaluate upright", "--points", "--operating-points", ["scene/", "--points", "1000,5,2"]),
-    ("veil evaluate attacks", "--words", "--word-count", ["photos/", "--attacker", "others/", "--words", "64"]),
-    ("veil evaluate attacks", "--features", "--attacked-features", ["photos/", "--attacker", "others/", "--features", "64"]),
-    ("veil evaluate forms", "--features", "--attacked-features", ["scene/", "--features", "64"]),
-    ("veil evaluate learned", "--features", "--attacked-features", ["photos/", "--features", "64"]),
-    ("veil evaluate learned", "--default", "--as-privatize", ["photos/", "--default"]),
-    ("veil evaluate learned", "--model", "--attack-model", ["photos/", "--model", "a.npz"]),
-    ("veil audit", "--features", "--attacked-features", ["upload/", "--features", "64"]),
-    ("veil audit", "--model", "--attack-model", ["upload/", "--model", "a.npz"]),
-    ("veil audit", "--place", "--place-photographs", ["upload/", "--place", "photos/"]),
-    ("veil localize", "--iterations", "--word-samples", ["map/", "a.veil", "--iterations", "64"]),
-    ("veil localize", "--pairs", "--pair-samples", ["map/", "a.veil", "--pairs", "64"]),
-    ("veil plan map", "--images", "--image-count", ["--images", "64"]),
-    ("veil index", "--nearest", "--nearest-words", ["map/", "--nearest", "3"]),
-    ("veil view", "--device", "--images", ["map/", "--device", "photos/"]),
-    ("veil serve", "--map", "--add-map", ["store/", "--map", "lobby=map/"]),
-    ("veil faces describe", "--only", "--single-face", ["photos/", "-o", "a.npz", "--only"]),
-    ("veil faces identify", "--name", "--face-name", ["door.store", "a.npz", "--decoys", "o.npz", "--name", "a.jpg"]),
-    ("veil faces calibrate", "--pairs", "--face-pairs", ["door.store", "a.npz", "--decoys", "o.npz", "--pairs", "p.csv"]),
-    ("veil evaluate protection", "--pairs", "--face-pairs", ["a.npz", "--decoys", "o.npz", "--pairs", "p.csv"]),
-    ("veil evaluate inversion", "--pictures", "--reconstructions", ["photos/", "--pictures", "a.png"]),
-    ("veil evaluate reconstruction", "--seeds", "--draws", ["scene/", "--seeds", "3"]),
-]
-
-
-# Those of packages that are installed.
-RENAMED = [case for case in RENAMED if is_here(case[0].removeprefix("veil "))]
 
 
 def meaning(action: argparse.Action) -> str:
@@ -130,10 +78,45 @@ def test_two_names_for_one_meaning_are_seen() -> None:
     assert strange([parser]) == ["veil x --pool: decoy pool; default: the bundled one", "['--a', '--b']: how many there are"]
 
 
-@pytest.mark.parametrize(("command", "old", "new", "words"), RENAMED, ids=[f"{case[0]} {case[1]}" for case in RENAMED])
-def test_an_old_name_works_and_is_not_shown(command: str, old: str, new: str, words: list[str]) -> None:
-    parser = COMMANDS[command]
-    renamed = [new if word == old else word for word in words]
-    assert vars(parser.parse_args(words)) == vars(parser.parse_args(renamed))
-    shown = parser.format_help().partition("\nexamples:")[0]
-    assert new in shown and not re.search(rf"{old}(?![\w-])", shown)
+def has(name: str) -> bool:
+    """Whether there is a command, an option of a command, or a name of Python with the fields and methods below it."""
+    command, _, option = name.partition(" --")
+    if option:
+        return command in COMMANDS and f"--{option}" in COMMANDS[command]._option_string_actions
+    if " " in name:
+        return name in COMMANDS
+    words = name.split(".")
+    for end in range(len(words), 0, -1):
+        try:
+            value: Any = import_module(".".join(words[:end]))
+        except ModuleNotFoundError:
+            continue
+        if getattr(value, "__file__", None) is None:  # a folder that holds no code any more
+            return False
+        for word in words[end:]:
+            if word not in {*dir(value), *getattr(value, "__dataclass_fields__", ())}:
+                return False
+            value = getattr(value, word, None)
+        return True
+    return False
+
+
+def needs_others(name: str) -> bool:
+    """Whether a name is of a package that is not installed."""
+    if " " in name:
+        return not is_here(name.removeprefix("veil ").partition(" --")[0])
+    return find_spec(name.partition(".")[0]) is None
+
+
+def test_the_page_of_old_names_is_that_of_its_table() -> None:
+    """Second method: the page as `docs/extensions/renamed.py` makes it. Its new names are there, its old ones are not."""
+    assert (REFERENCE / "renamed.md").read_text() == page(), "run: python docs/extensions/renamed.py"
+    assert [old for old, _ in rows() if has(old)] == []
+    assert [new for _, new in rows() if not has(new) and not needs_others(new)] == []
+
+
+def test_names_are_seen() -> None:
+    """Broken twins: names that there are not beside names that there are."""
+    there = ("veil audit", "veil audit --max-seconds", "veil.LocalizeOptions.seed", "veil.cli.main")
+    assert all(map(has, there))
+    assert not any(map(has, ("veil auditing", "veil audit --maximum", "veil.LocalizeOptions.seeds", "veil.nothing", "nothing")))

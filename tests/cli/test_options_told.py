@@ -12,6 +12,8 @@ from test_cli import COMMANDS
 
 ROOT = Path(__file__).parents[2]
 SHOWN = {name: {word for action in parser._actions for word in action.option_strings} for name, parser in COMMANDS.items()}
+for name in SHOWN.keys() - {"veil client"}:
+    SHOWN[name] |= SHOWN["veil client"] if name.startswith("veil client ") else set()
 ALL = set.union(*SHOWN.values())
 # A command up to its end: that of its line or code, a comment, or what another program reads.
 _COMMANDS = "|".join(re.escape(name) for name in sorted(SHOWN, key=len, reverse=True))
@@ -22,10 +24,12 @@ OTHERS = {"--no-deps", "--compare", "--version", "--user", "--help", "--nthreads
 
 
 def documents() -> list[Path]:
-    """Pages and programs that name commands."""
+    """Pages and programs that name commands, but the page of old names."""
     rooms = [path for room in ("docs", "lab", "faces") for path in (ROOT / room).rglob("*.md")]
     pages = [ROOT / "README.md", *rooms, *(ROOT / "deploy").rglob("*"), *(ROOT / "examples").rglob("*")]
-    return sorted(path for path in pages if path.suffix in (".md", ".sh", ".py", ".service", ".toml"))
+    return sorted(
+        path for path in pages if path.suffix in (".md", ".sh", ".py", ".service", ".toml") and path.stem != "renamed"
+    )
 
 
 def unknown(text: str) -> Iterator[str]:

@@ -174,6 +174,7 @@ def test_sentences() -> None:
     assert sentence("no pose", ()) == "no pose" and isinstance(error, ValueError)
     assert str(Remedy("allow", "Device.release.allow_second")) == "allow it with Device.release(allow_second=True)"
     assert str(Remedy("renew", "index")) == "make the index again" and str(Remedy("install", "x")) == "install x"
+    assert str(Remedy("give", "the same choices")) == "give the same choices"
 
 
 def test_remedies_of_a_server() -> None:

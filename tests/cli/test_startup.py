@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from importlib.metadata import EntryPoint
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from veil.cli import BROUGHT, COMMANDS, PACKAGES, _parser, brought, main
+from veil.cli import BROUGHT, COMMANDS, GROUPS, PACKAGES, _parser, brought, main
 from worlds.heavy import HEAVY
 
 LOADED = """
@@ -58,13 +59,36 @@ def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -
 def test_the_table_of_commands_is_what_the_commands_say_of_themselves() -> None:
     """The summaries are written twice; every command is in the table, in its order, and is the same parsed alone."""
     whole = subparsers(_parser())
-    told = COMMANDS | {name: PACKAGES[name][1] for name in brought()}
+    summaries = {name.partition(" ")[0] if name.partition(" ")[0] in GROUPS else name: text for name, text in COMMANDS.items()}
+    summaries |= GROUPS
+    told = summaries | {name: PACKAGES[name][1] for name in brought()}
     assert list(whole.choices) == list(told)
     assert {action.dest: action.help for action in whole._choices_actions} == told
+    for group in GROUPS:
+        below = {action.dest: action.help for action in subparsers(whole.choices[group])._choices_actions}
+        assert {f"{group} {word}": text for word, text in below.items()} == {
+            name: text for name, text in COMMANDS.items() if name.startswith(f"{group} ")
+        }
     for name in told:
         alone = subparsers(_parser([name, "--anything"]))
-        assert list(alone.choices) == list(COMMANDS if name in COMMANDS else {**told, **PACKAGES})
+        assert list(alone.choices) == list(summaries if name in summaries else {**told, **PACKAGES})
         assert alone.choices[name].format_help() == whole.choices[name].format_help()
+
+
+@pytest.mark.parametrize("first", sorted({*GROUPS, *(name.split()[0] for name in COMMANDS if " " in name)}))
+def test_the_first_word_of_commands_lists_them(first: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Oracle: the table of commands. A group alone is wrong usage, and `veil --help` has one line for all of them."""
+    below = [name.partition(" ")[2] for name in COMMANDS if name.startswith(f"{first} ")]
+    with pytest.raises(SystemExit) as stop:
+        main([first, "--help"])
+    said = capsys.readouterr().out
+    assert stop.value.code == 0 and below and all(re.search(rf"^ +(veil {first} )?{word}  ", said, re.M) for word in below)
+    with pytest.raises(SystemExit) as stop:
+        main([first])
+    assert stop.value.code == 2 and f"usage: veil {first} " in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert len(re.findall(rf"^ +{first}\b", capsys.readouterr().out, re.M)) == 1
 
 
 def found_as(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:

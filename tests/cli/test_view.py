@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from veil.cli import main
+from veil.device.device import Device
+from veil.device.doors import map_images
 from veil.features import Features
 from veil.files.features import write_features
 from veil.files.map_folders import write_models
 from veil.files.maps import write_map
-from veil.pipelines.built_maps import BuiltMap
-from veil.pipelines.device import Device
-from veil.pipelines.mapping import map_images
+from veil.places.built_maps import BuiltMap
 from veil.wire import decode
 from worlds.documents import documented, keys
 from worlds.map_scenes import planted_map

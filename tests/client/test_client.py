@@ -14,14 +14,14 @@ from veil.cli.remedies import advised
 from veil.client import Client, RemotePose, ServerError, Unreachable
 from veil.client.answers import accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection
+from veil.device.device import Device
+from veil.device.doors import localize
+from veil.device.protection import HideInWords, Protection
 from veil.errors import InputError, ReleaseRefused, Remedy, WireError
 from veil.features import Features
 from veil.geometry.rigid import rotation_angle_deg
-from veil.localization.judge import NoPose
-from veil.pipelines.device import Device
-from veil.pipelines.localization import localize
-from veil.pipelines.maps import Map
-from veil.pipelines.protection import HideInWords, Protection
+from veil.places.held_map import Map
+from veil.places.poses.answer import NoPose
 from veil.server.policy import MapPolicy, Refused
 from veil.server.problems import answer_to
 from veil.server.service import Service

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from veil.client import Client, Unreachable
+from veil.device.device import Device
 from veil.features import Features
-from veil.pipelines.device import Device
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from veil.client import Client, RemotePose, Unreachable
+from veil.device.device import Device
 from veil.errors import WireError
 from veil.features import Features
 from veil.files.blobs import FolderBlobs
 from veil.files.outbox import Sending
-from veil.localization.judge import NoPose
-from veil.pipelines.device import Device
+from veil.places.poses.answer import NoPose
 from veil.wire.receipts import BEGIN, Receipt
 from worlds.certificates import write_certificate
 from worlds.releases import taken

@@ -17,12 +17,12 @@ from PIL import Image
 from veil.cli import main
 from veil.client import Client
 from veil.client.connection import Connection
+from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import VeilError
 from veil.features import Features
 from veil.files.examples import lund_door
 from veil.mechanisms.release import HideInLines
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.wire import decode
 from worlds.recorders import Recorder, recording
 from worlds.releases import taken

@@ -16,12 +16,12 @@ import pytest
 from veil.client import Client, TileUse
 from veil.client.connection import Unreachable
 from veil.client.tile_access import TileExit, open_tiles
+from veil.device.device import Device
 from veil.errors import FileFormatError, InputError
 from veil.files.served_tiles import FACTS, HINT, add_served, remove_served
 from veil.files.tiles import BINARY, JSON, FolderCache, write_tiles
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
-from veil.localization.judge import Localization
-from veil.pipelines.device import Device
+from veil.places.poses.answer import Localization
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.store_identity import TILES

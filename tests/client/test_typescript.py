@@ -24,6 +24,8 @@ from jsonschema import Draft202012Validator
 from veil.cli import main
 from veil.codebooks.compression import fit_pca
 from veil.codebooks.dictionary import Dictionary
+from veil.device.device import Device
+from veil.device.protection import HideInWords, Protection
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, write_codebook
 from veil.files.features import write_features
@@ -31,8 +33,6 @@ from veil.files.web_pages import page_files
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.release import privatize_words
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInWords, Protection
 from veil.randomness import memoized
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -13,7 +13,7 @@ from veil.errors import FileFormatError
 from veil.files.maps import write_map
 from veil.files.point_indexes import read_point_index, write_point_index
 from veil.matching.point_index import PointIndex
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from worlds.edges import scene, truncated
 from worlds.random_forms import points
 

@@ -105,7 +105,7 @@ def test_names_that_a_table_cannot_hold_are_refused_before_any_reading(
     folder = tmp_path / "photos"
     folder.mkdir()
     Image.new("RGB", (32, 32)).save(folder / " b.jpg")
-    monkeypatch.setattr("veil.pipelines.gravity._of_photograph", lambda *_: pytest.fail("a reading was made"))
+    monkeypatch.setattr("veil.device.gravity._of_photograph", lambda *_: pytest.fail("a reading was made"))
     assert main(["gravity", str(folder), "-o", str(tmp_path / "g.csv")]) == 1
     assert "begins or ends with a space" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ from veil.geometry.robust.significance import pose_log10_nfa
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.ldp.planning import STEP, PlannedPlace, candidates_by_chance, curve, most_telling, needed_inliers, plan_release
-from veil.localization.options import LocalizeOptions
+from veil.places.poses.options import LocalizeOptions
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.compression import fit_pca
 from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
+from veil.device.protection import usual_profile
 from veil.distances import reference
 from veil.errors import InputError, RangeError, SpaceError
 from veil.features import Features
@@ -20,7 +21,6 @@ from veil.ldp.guarantee import NoProof
 from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import _plan, lift, uniform_rule
-from veil.pipelines.protection import usual_profile
 from veil.space import Space
 from worlds import codebook, features, generator, sift_like, unit
 from worlds.power import require_even, require_mean

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from veil.codebooks.decoys import USUAL_REUSE, in_runs, runs_for
+from veil.device.protection import HideInSubspaces
 from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -15,7 +16,6 @@ from veil.mechanisms.parameters import Parameters, selected_parameters
 from veil.mechanisms.profile import hardened, paper
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows, usual_selection
-from veil.pipelines.protection import HideInSubspaces
 from veil.randomness import Secure, seeded
 
 KEY = seeded("selection")

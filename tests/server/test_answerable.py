@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.features import Features
 from veil.files.maps import write_map
 from veil.mechanisms.release import HideInLines
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.scene import Scene
 from veil.server.answerable import answered_forms
 from veil.server.policy import FORMS, MapPolicy

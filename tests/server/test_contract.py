@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from veil.device.device import Device
 from veil.features import Features
 from veil.files.schemas import service_schemas
-from veil.pipelines.device import Device
 from veil.server.problems import KINDS, TITLES
 from veil.server.schema_check import SCHEMAS, components
 from veil.server.tokens import SCOPES

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.matching.neighbors import Matches
-from veil.pairs.blocks import KIND
-from veil.pairs.store import MatchStore
+from veil.places.pairs.blocks import KIND
+from veil.places.pairs.store import MatchStore
 from veil.server.blob_use import sweep_loose
 from veil.server.contributions import Contribution, add_contribution, set_state
 from veil.server.deletion import erase

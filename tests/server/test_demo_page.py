@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from veil.demo import demo_features, write_demo_map
+from veil.device.doors import localize
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.examples import HELD_OUT, lund_door
 from veil.files.pictures import read_picture
 from veil.forms import Subsets
-from veil.localization.judge import Localization
-from veil.pipelines.demo import demo_features, write_demo_map
-from veil.pipelines.localization import localize
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
+from veil.places.poses.answer import Localization
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from veil.device.device import Device
 from veil.errors import CannotWrite, InputError
 from veil.features import Features
 from veil.files.maps import write_map
-from veil.pipelines.device import Device
 from veil.processes import WorkerDied
 from veil.server import runner as background
 from veil.server.database import MOST_IDLE, SqliteDatabase

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
+from veil.device.device import Device
 from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.earth import ecef_of_geodetic
 from veil.geometry.rigid import Rigid, center_covariance
-from veil.pipelines.device import Device
 from veil.server.geopose_protocol import MOST_BESIDE, UNKNOWN, query_of, require_begun, response_of
 from veil.server.policy import NotAMessage, Refused
 from veil.server.schema_check import SCHEMAS, components
@@ -82,8 +82,8 @@ def test_a_client_of_the_specification_gets_the_pose_of_localize(server: tuple[R
     schema("request").validate(request)
     status, problem = asked(f"{found.url}/geopose", found.admin, request)
     assert status == 404 and problem["cause"].endswith("is on Earth"), "the map is not there yet"
-    assert problem["remedy"] == [{"action": "give", "object": "place of a map", "value": ""}]
-    assert problem["detail"] == f"{problem['cause']}; give the place of a map"
+    assert problem["remedy"] == [{"action": "give", "object": "the map's place", "value": ""}]
+    assert problem["detail"] == f"{problem['cause']}; give the map's place"
     assert found.ask("PUT", f"/v1/maps/{map_id}/place", value=PLACE).status == 200
     for path in ("/geopose", f"/v1/maps/{map_id}/geopose"):
         status, response = asked(found.url + path, found.admin, request)

@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from veil.device.device import Device
 from veil.features import Features
 from veil.files.maps import write_map
-from veil.pipelines.device import Device
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -8,8 +8,8 @@ from itertools import combinations
 
 import pytest
 
+from veil.device.device import Device
 from veil.features import Features
-from veil.pipelines.device import Device
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 
 from veil.client import Client, ServerError
+from veil.device.device import Device
 from veil.features import Features
-from veil.localization.judge import NoPose
-from veil.pipelines.device import Device
+from veil.places.poses.answer import NoPose
 from veil.server import connections
 from veil.server.bodies import BoundedBodies
 from veil.server.entrance import HEALTH, Holder, holder_of

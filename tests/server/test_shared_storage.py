@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from veil.device.device import Device
 from veil.errors import FileFormatError, InputError, StorageTrouble
 from veil.features import Features
-from veil.pipelines.device import Device
 from veil.server import sweeping
 from veil.server.contributions import add_contribution
 from veil.server.deletion import MATCHES

@@ -27,6 +27,8 @@ from veil.cli import main
 from veil.client.answers import RemotePose
 from veil.client.connection import ServerError
 from veil.codebooks.dictionary import Dictionary
+from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.files.examples import lund_door
@@ -34,8 +36,6 @@ from veil.files.features import write_features
 from veil.files.gravity import write_gravity
 from veil.geometry.gravity import Gravity
 from veil.mechanisms import HideInLines, hardened, paper
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.server.policy import MapPolicy
 from veil.server.receipts import add_receipt
 from veil.server.service import Service

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from veil.cli import main
+from veil.device.device import Device
 from veil.errors import InputError, RangeError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.examples import lund_door
 from veil.files.pictures import read_picture
 from veil.geometry.rigid import rotation_angle_deg
-from veil.mapping import NoMap
-from veil.pairs.images import LoadedImage
-from veil.pipelines.built_maps import BuiltMap
-from veil.pipelines.device import Device
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import loaded
+from veil.places.built_maps import BuiltMap
+from veil.places.held_map import Map
+from veil.places.maps import NoMap
+from veil.places.pairs.images import LoadedImage
+from veil.places.uploads import loaded
 from veil.server.contributions import Contribution
 from veil.server.entering import OWNERS, built_by_any, usable_images
 from veil.server.jobs import Job

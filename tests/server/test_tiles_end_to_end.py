@@ -21,10 +21,10 @@ import pytest
 
 from veil.cli import main
 from veil.client.tile_access import open_tiles
+from veil.device.tiles import localize_with_tiles
 from veil.files.tiles import write_tiles
-from veil.localization.judge import Localization
-from veil.pipelines.tiles import localize_with_tiles
 from veil.pir import one_server, two_servers
+from veil.places.poses.answer import Localization
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from worlds.ports import free_port
 from worlds.tile_streets import Street, street

@@ -10,10 +10,10 @@ import h5py
 import numpy as np
 import pytest
 
+from veil.device.device import Device
 from veil.features import Features
 from veil.files.maps import read_map, write_map
 from veil.forms import Subspaces
-from veil.pipelines.device import Device
 from veil.scene import Scene
 from veil.wire import decode
 from worlds.map_scenes import planted_map

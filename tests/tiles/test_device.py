@@ -9,13 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 
+from veil.device.tiles import TileAnswer, localize_with_tiles
 from veil.errors import InputError, RangeError, SpaceError
 from veil.geometry.earth import EarthFrame
 from veil.geometry.georeference import Georeference
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.similarity import Similarity
-from veil.localization.judge import Localization, NoPose
-from veil.pipelines.tiles import TileAnswer, localize_with_tiles
+from veil.places.poses.answer import Localization, NoPose
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
 from veil.tiles.exits import Region

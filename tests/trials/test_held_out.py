@@ -10,9 +10,9 @@ import pytest
 import veil.trials.held_out as localization
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.localization.judge import NoPose
-from veil.mapping import NoMap
 from veil.mechanisms.profile import paper
+from veil.places.maps import NoMap
+from veil.places.poses.answer import NoPose
 from veil.randomness import Secret, memoized
 from veil.trials.form_answers import Variant
 from veil.trials.held_out import HeldOutSetup, Query, run_variants

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError
 from veil.features import Features
 from veil.files import atomic
@@ -29,9 +31,7 @@ from veil.files.outbox import Outbox, Sending
 from veil.files.tiles import FolderCache
 from veil.mechanisms.profile import paper
 from veil.mechanisms.release import HideInLines
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
-from veil.pipelines.removal import forgetting, remove_from_map
+from veil.places.removal import forgetting, remove_from_map
 from worlds import generator, world
 from worlds.kill_checks import needles
 from worlds.kill_servers import Place, Server

@@ -6,10 +6,10 @@ import numpy as np
 
 from veil.features import Features
 from veil.forms import Points
-from veil.mapping.lines import LineView, MatchGraph, match_graph
-from veil.mapping.lines.stored_maps import LineImage
 from veil.matching import Matches
 from veil.mechanisms.lines import lift_to_lines
+from veil.places.maps.lines import LineView, MatchGraph, match_graph
+from veil.places.maps.lines.stored_maps import LineImage
 from veil.randomness import seeded
 from worlds import World, generator, sift_like
 from worlds.streets import Street

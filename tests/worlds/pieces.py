@@ -7,7 +7,7 @@ from scipy.spatial.transform import Rotation
 
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity
-from veil.mapping.clusters.pieces import Piece
+from veil.places.maps.clusters.pieces import Piece
 
 
 def ring(rng: np.random.Generator, count: int, *, seen: int = 20, straight: bool = False) -> Piece:

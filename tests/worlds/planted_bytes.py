@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import h5py
 
 from veil.files.map_folders import model_folders
-from veil.pairs.blocks import KIND
-from veil.pairs.store import MatchStore
+from veil.places.pairs.blocks import KIND
+from veil.places.pairs.store import MatchStore
 from worlds.servers import arrays_of
 
 # Bytes of a window, and where in a message or an array windows begin, as shares of its length.

@@ -19,9 +19,9 @@ from typing import Any
 import h5py
 import uvicorn
 
+from veil.device.device import Device
+from veil.device.protection import HideInWords, Protection
 from veil.features import Features
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInWords, Protection
 from veil.server.app import create_app
 from veil.server.connections import connection_options
 from veil.server.runner import Runner

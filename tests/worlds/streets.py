@@ -14,8 +14,8 @@ import numpy as np
 from veil.forms import Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
-from veil.mapping.images import MapImage
 from veil.matching.neighbors import Matches
+from veil.places.maps.images import MapImage
 from veil.space import Space
 from worlds import sift_like, unit
 

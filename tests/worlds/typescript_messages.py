@@ -158,5 +158,5 @@ def verdict(case: bytes) -> str | None:
     try:
         decode(case)
     except WireError as error:
-        return str(error)
+        return error.cause
     return None

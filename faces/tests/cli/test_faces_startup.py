@@ -39,7 +39,7 @@ def test_a_descriptor_verifies_without_what_looks_at_photographs(tmp_path: Path,
     pairs = pairs_of(faces, 5)
     lines = [f"{faces.names[a]},{faces.names[b]},{int(c)}" for a, b, c in zip(pairs.left, pairs.right, pairs.same, strict=True)]
     (tmp_path / "p.csv").write_text("\n".join(["image_a,image_b,same", *lines]))
-    who = ("--name", faces.names[0], "--person", "a", "--decoys", "o.npz")
+    who = ("--face-name", faces.names[0], "--person", "a", "--decoys", "o.npz")
     assert main(["faces", "create", "s", "--decoys", "o.npz"]) == 0
     assert main(["faces", "calibrate", "s", "f.npz", "--face-pairs", "p.csv", "--decoys", "o.npz"]) == 0
     assert main(["faces", "enroll", "s", "f.npz", *who]) == 0

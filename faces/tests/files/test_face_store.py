@@ -149,15 +149,14 @@ def enroll_many(path: str, worker: int) -> None:
 
 WORKER = """
 import sys
-sys.path[:0] = [{tests!r}, {files!r}]
+sys.path[:] = {paths!r}
 from test_face_store import {name}
 {name}({path!r}, {number})
 """
 
 
 def started(name: str, path: Path, number: int) -> subprocess.Popen[str]:
-    tests = Path(__file__).parents[1]
-    code = WORKER.format(tests=str(tests), files=str(tests / "files"), name=name, path=str(path), number=number)
+    code = WORKER.format(paths=sys.path, name=name, path=str(path), number=number)
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
 
 

@@ -201,7 +201,7 @@ def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
 
 
 def _line(person: str, purpose: str, version: int, generation: int, enrolled: float, revoked: float | None, tag: bytes) -> Line:
-    # Values of another type than was written get another tag. A tag must be bytes: `bytes(number)` would be so many zeros.
+    # Values of another type than was written get another tag. A tag must be bytes: `bytes(number)` would be zeros.
     if not isinstance(tag, bytes):
         raise TypeError("a tag is not bytes")
     return Line(

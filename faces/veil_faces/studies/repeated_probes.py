@@ -138,7 +138,7 @@ def _row(
 
 
 def _pictures(faces: Faces, count: int) -> Int64[np.ndarray, "people pictures"]:
-    """Rows of the first `count` pictures of each person who has so many. Raises InputError for fewer than five people."""
+    """Rows of the first `count` pictures of each person who has as many. Raises InputError for fewer than five people."""
     people, _ = faces.classes(IDENTITY)
     rows = [np.flatnonzero(people == k)[:count] for k in range(int(people.max()) + 1)]
     enough = [part for part in rows if len(part) == count]

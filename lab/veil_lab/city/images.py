@@ -31,11 +31,11 @@ PHONE = Camera(model="SIMPLE_RADIAL", width_px=1600, height_px=1200, params=(130
 
 @dataclass(frozen=True, kw_only=True)
 class CityOptions:
-    """What a city is like.
+    """Parameters of a city.
 
-    - `seed`: of everything. `features`: at most so many in an image, those of largest scale.
+    - `seed`: of everything. `features`: largest number in an image, those of largest scale.
     - `least_sigma_px`: smaller features are not detected. `gravity_sigma_deg`: of a phone's reading, about each axis.
-    - `copied_share`: facades that are exact copies of one of so many `templates` of their width.
+    - `copied_share`: share of facades that are exact copies of one of `templates` facades of their width.
     """
 
     seed: int = 1
@@ -264,7 +264,7 @@ def _joined(parts: Sequence[Landmarks]) -> Landmarks:
 
 
 def _kept(cache: OrderedDict, key: Hashable, most: int, make: Callable[[], Any]) -> Any:
-    """What `make` gives for a key, from the cache if it is there; the cache forgets what was not used for longest."""
+    """Result of `make` for a key, from the cache if it is there; the cache forgets what was not used for longest."""
     if key not in cache:
         cache[key] = make()
         if len(cache) > most:

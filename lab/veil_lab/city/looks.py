@@ -1,4 +1,4 @@
-"""What facades look like: keypoints of real photographs as picture tiles, with descriptors as SIFT gave them.
+"""Appearance of facades: keypoints of real photographs as picture tiles, with descriptors as SIFT gave them.
 
 Neighbors on a tile are neighbors of one photograph. Mirrored photographs and their negatives are photographs too, and their
 descriptors are permutations of the original's (VLFeat's layout in COLMAP's order: 4 x 4 cells of 8 directions). When a city

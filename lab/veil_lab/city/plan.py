@@ -88,7 +88,7 @@ def cell_of(identity: int) -> tuple[int, int]:
 def block_facades(seed: int, x: int, y: int, *, copied_share: float, templates: int = TEMPLATES) -> list[Facade]:
     """The facades of the block in grid cell (x, y), around its four sides.
 
-    `copied_share` of all are copies of one of so many `templates` of their width.
+    `copied_share` of all are copies of one of `templates` facades of their width.
     """
     number = spiral_number(x, y)
     facades = []

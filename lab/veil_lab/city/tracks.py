@@ -1,4 +1,4 @@
-"""What real photographs say of one point in several views: differences of descriptors, repeatability, noise of keypoints.
+"""Statistics of one point in several real photographs: differences of descriptors, repeatability, noise of keypoints.
 
 Tracks come from photographs with reference cameras. Matches (mutual nearest neighbors, ratio 0.8, within 2 px of the epipolar
 line) are joined and triangulated. A point is then sought in all photographs by place and scale alone, whatever its descriptor
@@ -146,7 +146,7 @@ def _points(views: list[_View]) -> Float64[np.ndarray, "_ 3"]:
     for rows in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
         if len(rows) < 3 or len(set(image_of[rows])) < len(rows):
             continue
-        local = [(views[i], row - starts[i]) for row, i in zip(rows, image_of[rows], strict=True)]
+        local = [(views[i], int(row - starts[i])) for row, i in zip(rows, image_of[rows], strict=True)]
         point = _triangulated(local)
         errors = [np.linalg.norm(view.project(point[None])[0][0] - view.keypoints[row]) for view, row in local]
         if max(errors) < GATE_PX:  # NaN behind a camera or at the border is not below
@@ -154,7 +154,7 @@ def _points(views: list[_View]) -> Float64[np.ndarray, "_ 3"]:
     return np.array(points).reshape(-1, 3)
 
 
-def _triangulated(observations: list[tuple[_View, int]]) -> Float64[np.ndarray, "3"]:
+def _triangulated(observations: Sequence[tuple[_View, int]]) -> Float64[np.ndarray, "3"]:
     """The point by the linear method (DLT) on normalized coordinates."""
     rows = []
     for view, row in observations:
@@ -212,7 +212,7 @@ def _sampled(views: list[_View], points: np.ndarray, random: np.random.Generator
             columns["found"].append(row_of[point, k] >= 0)
             columns["by_chance"].append(beside[point, k])
             if row_of[point, k] >= 0:
-                right, other = _told_apart(views[i].descriptors[row_of[point, i]], views[k], row_of[point, k])
+                right, other = _told_apart(views[i].descriptors[row_of[point, i]], views[k], int(row_of[point, k]))
                 columns["differences"].append(right)
                 columns["other"].append(other)
     many = (row_of >= 0).sum(axis=1)

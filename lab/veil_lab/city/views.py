@@ -34,7 +34,7 @@ _BINS_DEG = np.array([0.0, 5, 10, 15, 20, 25, 30, 35, 40, 50, 60])
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ViewStatistics:
-    """What is drawn from.
+    """Source of the draws.
 
     - `near`, `far`, int16 (N, 128): real differences of descriptors of one point between two views at most 12 and at least 25
       degrees apart, sorted by length. `near_gain`, `angle_gain`, `octave_gain`: factors at quantiles of length (`KNOTS`) that
@@ -60,7 +60,7 @@ class ViewStatistics:
 
 
 def statistics_of(pairs: TrackPairs, cores: UInt8[np.ndarray, "_ 128"], *, clutter: float) -> ViewStatistics:
-    """What `TrackPairs` say, with gains that fit simulated distances on `cores` to the real ones."""
+    """Numbers of `TrackPairs`, with gains that fit simulated distances on `cores` to the real ones."""
     angle, octaves = pairs.angle_deg[pairs.found], pairs.octaves[pairs.found]
     pools = {}
     for name, rows in (("near", angle <= NEAR_DEG), ("far", angle >= FAR_DEG)):

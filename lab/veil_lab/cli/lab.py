@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veil.cli.common import add_command
+from veil_lab.cli import quality
 from veil_lab.cli.train import attacks, inversion
 
 
@@ -14,8 +15,8 @@ def register(commands: Any) -> None:
         commands,
         "lab",
         "train networks that attacks and audits use",
-        "The laboratory: train networks that attacks and audits use.",
-        attacks.EXAMPLES + inversion.EXAMPLES,
+        "The laboratory: train networks that attacks and audits use, and measure codebooks.",
+        attacks.EXAMPLES + inversion.EXAMPLES + quality.EXAMPLES,
     )
     groups = parser.add_subparsers(metavar="ACTION", required=True)
     train = add_command(
@@ -28,3 +29,4 @@ def register(commands: Any) -> None:
     networks = train.add_subparsers(metavar="NETWORK", required=True)
     attacks.register(networks)
     inversion.register(networks)
+    quality.register(groups)

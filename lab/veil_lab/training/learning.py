@@ -1,4 +1,4 @@
-"""What the attacks `modes` and `context` learn from the attacker's own photographs, for one codebook."""
+"""Training of the attacks `modes` and `context` on the attacker's own photographs, for one codebook."""
 
 from __future__ import annotations
 

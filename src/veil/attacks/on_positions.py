@@ -12,8 +12,8 @@ from veil.attacks.claims import CannotRun, Pose
 from veil.attacks.matches.positions_alone import groups_of_images, localized_near
 from veil.attacks.target import Target
 from veil.errors import Remedy
-from veil.localization.judge import Localization
-from veil.localization.options import PositionOptions
+from veil.places.poses.answer import Localization
+from veil.places.poses.options import PositionOptions
 
 # Samples in each group of images, and the seconds of the processor after which it is left in any case.
 SAMPLES, MOST_SECONDS = 10_000_000, 30.0

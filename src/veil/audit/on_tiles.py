@@ -19,8 +19,8 @@ from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.inversion.maps import Frame, Inverts, SparseMap, points_map
 from veil.inversion.quality import Quality, quality, quality_facts
-from veil.localization.judge import Localization, NoPose
 from veil.mechanisms.public import publish
+from veil.places.poses.answer import Localization, NoPose
 from veil.tiles.coding import TileCoding
 from veil.tiles.device import localize_in_tiles
 from veil.tiles.manifest import Manifest

@@ -1,10 +1,15 @@
-"""The command line: parses arguments, calls the library, prints, and returns exit codes."""
+"""The command line: parses arguments, calls the library, prints, and returns exit codes.
+
+One command a file, in groups: `device/`, `server/`, `privacy/` and `codebook/`; `demo`, `doctor`, `view` and `completion` stand
+here. All share `common` (parsers, exit codes), `records` (options as records, of which parsers are made), `progress` (bars),
+`engine_arguments` (--engine) and `remedies` (errors become sentences with flags).
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -64,7 +69,7 @@ COMMANDS = {
     "privatize": "raw features -> uploads that may leave the device",
     "budget": "what was spent of epsilon, and what may be",
     "gravity": "photographs -> where down is in each (stays on the device)",
-    "codebook": "build, describe or measure a codebook",
+    "codebook": "build or describe a codebook",
     "match": "match two uploads",
     "map": "uploads or raw features -> a map",
     "map remove": "take images out of a map",
@@ -86,10 +91,15 @@ COMMANDS = {
     "view": "a map or an audit as one HTML page, or as PLY, glTF or a COLMAP model",
     "inspect": "what a file contains and does not protect",
     "audit": "what the server can see: every known attack on your own upload",
-    "inversion": "pictures from features",
+    "invert": "pictures from features or messages",
     "demo": "the whole path on bundled photographs",
     "doctor": "what this machine offers",
     "completion": "complete commands and options in a shell",
+}
+# Groups whose name alone is no command, with their summaries. `map` and `serve` are commands that have others below them.
+GROUPS = {
+    "plan": "what work takes before it is done",
+    "tiles": "a public map in tiles that devices fetch privately",
 }
 # The module of `veil.cli` that registers each command.
 MODULES = {
@@ -119,7 +129,7 @@ MODULES = {
     "view": "view",
     "inspect": "privacy.inspect",
     "audit": "privacy.audit",
-    "inversion": "privacy.inversion",
+    "invert": "privacy.inversion",
     "demo": "demo",
     "doctor": "doctor",
     "completion": "completion",
@@ -169,12 +179,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """The words of a command line, in which the first two are one if both together name a command, as `map remove` does.
+    """The words of a command line, in which the first two are one if both name a command below a command, as `map remove`.
 
     So `veil map remove` is never a map of the folder "remove", which is ./remove.
     """
     both = " ".join(words[:2])
-    return [both, *words[2:]] if both in COMMANDS else list(words)
+    return [both, *words[2:]] if both in COMMANDS and words[0] in COMMANDS else list(words)
 
 
 def _asked(words: Sequence[str]) -> str | None:
@@ -202,22 +212,67 @@ def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     The imports of a command take a second or more, so the others have a name and a summary only. Commands that other packages
     bring are looked up unless `words` name one of veil itself.
     """
-    parser = argparse.ArgumentParser(
-        prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="veil", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=FirstWords)
     parser.add_argument("--version", action="version", version=f"veil {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     asked = None if words is None else _asked(words)
-    wanted = set(MODULES.values()) if words is None else {MODULES[asked]} if asked in MODULES else set()
     for name, summary in COMMANDS.items():
-        module = MODULES[name]
-        if module not in wanted:
+        group = name.partition(" ")[0]
+        is_wanted = words is None or asked in (name, group if group in GROUPS else name) or _brings(asked, name)
+        if group in GROUPS:
+            if group not in commands.choices:
+                _add_group(commands, group, in_full=is_wanted)
+        elif not is_wanted:
             commands.add_parser(name, help=summary)
-        elif name not in commands.choices:  # a module may bring several
-            import_module(f"veil.cli.{module}").register(commands)
-    if asked not in COMMANDS:
+        else:
+            if name not in commands.choices:  # a module may bring several
+                import_module(f"veil.cli.{MODULES[name]}").register(commands)
+            parser_of = commands.choices[name]
+            parser_of.description = (parser_of.description or "") + _told_below(name)
+    if asked not in COMMANDS and asked not in GROUPS:
         _add_brought(commands, asked, all_of_them=words is None)
     return parser
+
+
+class FirstWords(argparse.RawDescriptionHelpFormatter):
+    """The help of `veil`, which leaves commands below a command to the help of that."""
+
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
+        yield from (item for item in super()._iter_indented_subactions(action) if " " not in item.dest)
+
+    def format_help(self) -> str:
+        self._action_max_length += self._indent_increment  # which argparse forgets of commands
+        return super().format_help()
+
+
+def _brings(asked: str | None, name: str) -> bool:
+    """Whether the module of the command that was asked for registers another command, too."""
+    return asked in MODULES and MODULES[asked] == MODULES[name]
+
+
+def _below(name: str) -> dict[str, str]:
+    """Summaries of the commands below a command or a group, by their last word."""
+    return {each.partition(" ")[2]: summary for each, summary in COMMANDS.items() if each.startswith(f"{name} ")}
+
+
+def _told_below(name: str) -> str:
+    """The commands below a command, for its description; empty if there are none."""
+    below = _below(name)
+    widest = max(map(len, below), default=0)
+    lines = [f"\n  veil {name} {word.ljust(widest)}  {summary}" for word, summary in below.items()]
+    return "\n\nCommands below it have help of their own:" + "".join(lines) if lines else ""
+
+
+def _add_group(commands: Commands, group: str, *, in_full: bool) -> None:
+    """Add a group of commands: its summary alone, or with the commands in it."""
+    if not in_full:
+        commands.add_parser(group, help=GROUPS[group])
+        return
+    summary = GROUPS[group]
+    parser = commands.add_parser(group, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for word in _below(group):
+        import_module(f"veil.cli.{MODULES[f'{group} {word}']}").register(actions)
 
 
 def _add_brought(commands: Commands, asked: str | None, *, all_of_them: bool) -> None:

@@ -9,7 +9,7 @@ import math
 import shutil
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photogr
 MOST_NAMED, FEW_NAMED = 8, 3
 Item = TypeVar("Item")
 Commands = Any  # argparse keeps the type of its subparsers private
+Arguments = Any  # parsed arguments: argparse's Namespace, or the record of a command's options
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
@@ -45,6 +46,21 @@ def add_command(commands: Commands, name: str, summary: str, description: str, e
         epilog=f"examples:\n{examples}",
         formatter_class=Help,
     )
+
+
+def share_options(group: argparse.ArgumentParser) -> None:
+    """Let the options of a group of commands stand after a command of it, too; call it when the group has them all."""
+    shared = argparse.ArgumentParser(prog=group.prog, add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    for action in group._actions:
+        if action.option_strings and not isinstance(action, argparse._HelpAction):
+            shared._add_action(action)
+    parse = group.parse_known_args
+
+    def parse_known_args(words: Sequence[str], namespace: argparse.Namespace | None = None) -> Any:
+        known, rest = shared.parse_known_args(words, namespace)
+        return parse(rest, known)
+
+    group.parse_known_args = parse_known_args  # type: ignore[method-assign, assignment]
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -172,12 +188,12 @@ def tell_skipped(skipped: Mapping[str, str]) -> None:
         tell(f"veil: skipped {name}: {reason}")
 
 
-def say(arguments: argparse.Namespace, text: str) -> None:
+def say(arguments: Arguments, text: str) -> None:
     """Print a text for people: on standard output, or on standard error if `--json -` writes JSON to standard output."""
     _write(_for_people(arguments), printable(text))
 
 
-def say_left_out(arguments: argparse.Namespace, left_out: Mapping[str, str]) -> None:
+def say_left_out(arguments: Arguments, left_out: Mapping[str, str]) -> None:
     """Print the names of images that are not in a map with their reasons; one line for many of one reason.
 
     The command's --json names all of them.
@@ -192,21 +208,21 @@ def say_left_out(arguments: argparse.Namespace, left_out: Mapping[str, str]) -> 
             say(arguments, f"left out {name}: {reason}")
 
 
-def say_table(arguments: argparse.Namespace, table: Table) -> None:
+def say_table(arguments: Arguments, table: Table) -> None:
     """Print a table for people where `say` prints, as wide as that terminal at most; 80 columns where it is none."""
     stream = _for_people(arguments)
     for line in table.lines(width_of(stream)):
         _write(stream, line)
 
 
-def say_facts(arguments: argparse.Namespace, pairs: Mapping[str, str]) -> None:
+def say_facts(arguments: Arguments, pairs: Mapping[str, str]) -> None:
     """Print names, each with a text beside it that is wrapped to the width of the terminal, where `say` prints."""
     stream = _for_people(arguments)
     for line in facts(pairs, width_of(stream)):
         _write(stream, line)
 
 
-def explain(arguments: argparse.Namespace, *sentences: str) -> None:
+def explain(arguments: Arguments, *sentences: str) -> None:
     """Print sentences that belong to a table where `say` prints: wrapped at spaces on a terminal, else a line each."""
     stream = _for_people(arguments)
     for sentence in sentences:
@@ -219,7 +235,7 @@ def width_of(stream: Any) -> int:
     return max(40, shutil.get_terminal_size((WIDTH, 24)).columns) if stream.isatty() else WIDTH
 
 
-def _for_people(arguments: argparse.Namespace) -> Any:
+def _for_people(arguments: Arguments) -> Any:
     return sys.stderr if str(getattr(arguments, "json", None)) == "-" else sys.stdout
 
 
@@ -229,7 +245,7 @@ def _write(stream: Any, text: str) -> None:
     print(text.encode(encoding, "replace").decode(encoding), file=stream)
 
 
-def report(arguments: argparse.Namespace, path: Path, what: str) -> None:
+def report(arguments: Arguments, path: Path, what: str) -> None:
     """Print that `what` was written to `path`."""
     say(arguments, f"wrote {what} to {path}")
 
@@ -254,18 +270,16 @@ def at_least(low: int) -> Callable[[str], int]:
     return parse
 
 
+OCTAVE = "0, -1 to double the image first, or auto: -1 where 0 gives less than half of --max-features (default auto)"
+
+
+def octave(text: str) -> int | None:
+    """An argparse type for the octave at which SIFT begins: None stands for "auto", the default of `veil extract`."""
+    if text not in ("auto", "-1", "0", "1"):
+        raise argparse.ArgumentTypeError(f"must be auto, -1, 0 or 1, got {text!r}")
+    return None if text == "auto" else int(text)
+
+
 def add_first_octave(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says at which octave SIFT begins: None stands for "auto", the default of `veil extract`."""
-
-    def parse(text: str) -> int | None:
-        if text not in ("auto", "-1", "0", "1"):
-            raise argparse.ArgumentTypeError(f"must be auto, -1, 0 or 1, got {text!r}")
-        return None if text == "auto" else int(text)
-
-    parser.add_argument(
-        "--first-octave",
-        type=parse,
-        default=None,
-        metavar="N",
-        help="0, -1 to double the image first, or auto: -1 where 0 gives less than half of --max-features (default auto)",
-    )
+    """Add the option that says at which octave SIFT begins."""
+    parser.add_argument("--first-octave", type=octave, default=None, metavar="N", help=OCTAVE)

@@ -102,11 +102,18 @@ def script(shell: str, parser: argparse.ArgumentParser, version: str) -> str:
     return _fish(found, version) if shell == "fish" else (_ZSH if shell == "zsh" else "") + _bash(found, version)
 
 
-def completed(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[Completed]:
-    """The commands below a parser and itself. A name of two words, as `map remove`, goes on from its first word."""
+def completed(
+    parser: argparse.ArgumentParser, words: tuple[str, ...] = (), above: tuple[Option, ...] = ()
+) -> Iterator[Completed]:
+    """The commands below a parser and itself. A name of two words, as `map remove`, goes on from its first word.
+
+    `above` are options of the groups that the parser is in, which may stand after its name, too.
+    """
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     below = {name: child for group in groups for name, child in group.choices.items()}
     told = {choice.dest: choice.help or "" for group in groups for choice in group._choices_actions}
+    options = (*(_option(action) for action in parser._actions if action.option_strings), *above)
+    shared = tuple(option for option in options if words and "--help" not in option.names)
     firsts = {name.split()[0] for name in below}
     for name in sorted(firsts | set(below)):
         child = below.get(name)
@@ -115,13 +122,13 @@ def completed(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> I
         if child is None:
             yield Completed(words=" ".join(here), further=further, options=(), takes_input=False)
             continue
-        for item in completed(child, here):
+        for item in completed(child, here, shared):
             own = item.words == " ".join(here)
             yield Completed(**{**vars(item), "further": (*item.further, *further)}) if own else item
     yield Completed(
         words=" ".join(words),
         further=tuple((name, told.get(name, "")) for name in sorted(firsts)),
-        options=tuple(_option(action) for action in parser._actions if action.option_strings),
+        options=options,
         takes_input=any(not action.option_strings and action not in groups for action in parser._actions),
     )
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import Bar, add_command, add_json, at_least, explain, quiet_colmap, report, say, say_table, write_json
-from veil.localization.judge import Localization
-from veil.pipelines.demo import VIEW, DemoOptions, run_demo
+from veil.demo import VIEW, DemoOptions, run_demo
+from veil.places.poses.answer import Localization
 from veil.report.tables import Name, Table, numbers
 from veil.trials.held_out import TrialOutcome
 from veil.trials.reconstruction_run import Run

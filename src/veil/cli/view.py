@@ -20,13 +20,13 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.remedies import phrase
+from veil.device.viewing import ViewedMap, ViewOptions, told_further, view_audit, view_map
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
 from veil.files.map_exports import GRAY, export_map
 from veil.files.map_folders import model_folders
-from veil.pipelines.maps import Map
-from veil.pipelines.viewing import ViewedMap, ViewOptions, told_further, view_audit, view_map
+from veil.places.held_map import Map
 from veil.report.viewer.content import View, ViewLimits
 from veil.report.viewer.packing import photograph_colors
 from veil.report.viewer.page import Page, page

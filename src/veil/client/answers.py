@@ -11,8 +11,8 @@ from jaxtyping import Float64
 
 from veil.errors import WireError, remedies_of
 from veil.geometry.rigid import Rigid, center_covariance
-from veil.localization.judge import NoPose
 from veil.one_line import line, one_line
+from veil.places.poses.answer import NoPose
 
 
 @dataclass(frozen=True, kw_only=True)

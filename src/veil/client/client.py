@@ -12,14 +12,14 @@ from urllib.parse import quote
 from veil.client.answers import Accepted, JobStatus, RemoteMap, RemotePose, accepted_of, job_of, map_of, pose_of
 from veil.client.connection import Connection, ServerError, Unreachable
 from veil.client.tile_use import TileUse
+from veil.device.device import Device
+from veil.device.protection import Protection
+from veil.device.tiles import TileAnswer
 from veil.errors import InputError, WireError
 from veil.features import Features
 from veil.files.outbox import Outbox, Sending
-from veil.localization.judge import NoPose
 from veil.names import chosen
-from veil.pipelines.device import Device
-from veil.pipelines.protection import Protection
-from veil.pipelines.tiles import TileAnswer
+from veil.places.poses.answer import NoPose
 from veil.tiles.fetching import TileFetcher
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 

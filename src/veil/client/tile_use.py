@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.client.tile_access import TileExit, open_tiles
+from veil.device.tiles import TileAnswer, localize_with_tiles
 from veil.features import Features
 from veil.one_line import one_line
-from veil.pipelines.tiles import TileAnswer, localize_with_tiles
 from veil.tiles.device import TileOptions
 from veil.tiles.fetching import TileCache, TileFetcher
 

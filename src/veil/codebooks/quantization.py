@@ -38,7 +38,7 @@ class DistanceStatistics:
         return DistanceStatistics(mean=float(values.mean()), p5=low, median=median, p95=high)
 
     def as_json(self) -> dict[str, object]:
-        """The distances' part of the record of `veil codebook quality`."""
+        """The distances' part of the record of `veil lab quality`."""
         return {
             "mean": self.mean,
             "p5": self.p5,
@@ -70,7 +70,7 @@ class Quantization:
         return float(-(shares * np.log2(shares)).sum()) + 0.0  # no negative zero
 
     def as_json(self) -> dict:
-        """The record of `veil codebook quality`."""
+        """The record of `veil lab quality`."""
         words, descriptors = len(self.uses), len(self.to_word)
         unused, entropy = even_use(words, descriptors)
         return {

@@ -1,4 +1,8 @@
-"""Where tasks run: `open_engine("local")` on this machine, `"dask"` and `"dask:ADDRESS"` on Dask (docs/reference/engine.md)."""
+"""Where tasks run: `open_engine("local")` on this machine, `"dask"` and `"dask:ADDRESS"` on Dask (docs/reference/engine.md).
+
+`protocol` is what every engine does, `task` one call. `local` runs tasks in `processes`, whose program is `worker`.
+`dask_engine` runs them by `dask_cluster` on machines, where `dask_worker` receives them.
+"""
 
 from __future__ import annotations
 

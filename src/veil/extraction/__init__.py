@@ -1,4 +1,8 @@
-"""Extraction of raw features from photographs, one extractor a file; everything here stays on the device."""
+"""Extraction of raw features from photographs, one extractor a file; everything here stays on the device.
+
+`picture` is a decoded photograph. Extractors: `sift`; `hardtfeat` and `hardnet` describe its keypoints (`learned`, `patches`);
+`aliked` and `xfeat` find their own (`detected`, `detection`, `convolution`). `segments` finds lines, and gravity from them.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import numpy as np
 from veil.errors import InputError
 from veil.files.atomic import replacing, write_text, writing
 from veil.files.maps import map_fingerprint, require_vacant
-from veil.mapping.lines.reconstruction import Reconstruction
+from veil.places.maps.lines.reconstruction import Reconstruction
 
 # What the folder of an unfinished run holds: results of clusters, the folder that the mapper works in, and, once the map is
 # written, the run's key with the map's fingerprint.

@@ -280,7 +280,7 @@ def _second_release(entry: Entry, others: Sequence[Entry]) -> ReleaseRefused:
         f"{entry.name} was already released with other choices ({others[0].parameters}){_difference(entry, others[0])}; "
         f"{consequence}",
         facts={"image": entry.name, "released_as": others[0].released_as},
-        remedy=(Remedy("give", "same choices"), Remedy("allow", "Device.release.allow_second")),
+        remedy=(Remedy("give", "the same choices"), Remedy("allow", "Device.release.allow_second")),
     )
 
 

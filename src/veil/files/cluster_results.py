@@ -16,9 +16,9 @@ from veil.forms import Form, Points, Subsets
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.map_check import MapCheck
-from veil.mapping.images import MapImage
-from veil.mapping.lines import LineMap, LineMapCheck, LineView, Tracks
-from veil.mapping.points import NoMap
+from veil.places.maps.images import MapImage
+from veil.places.maps.lines import LineMap, LineMapCheck, LineView, Tracks
+from veil.places.maps.points import NoMap
 from veil.scene import MappedImage, Scene
 
 VERSION = 1

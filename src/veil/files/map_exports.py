@@ -16,7 +16,7 @@ from jaxtyping import Float64, UInt8
 from veil.errors import InputError
 from veil.files.atomic import write_bytes, writing
 from veil.files.maps import new_folder, require_vacant
-from veil.mapping.scenes import model_of
+from veil.places.maps.scenes import model_of
 from veil.scene import MappedImage, Scene
 
 Format = Literal["ply", "gltf", "colmap"]

@@ -24,7 +24,7 @@ from veil.geometry.camera import from_colmap
 from veil.geometry.rigid import rigid_from_colmap
 from veil.ldp.mechanism import SubsetMechanism
 from veil.map_check import MapCheck
-from veil.mapping.scenes import model_of as _reconstruction
+from veil.places.maps.scenes import model_of as _reconstruction
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 

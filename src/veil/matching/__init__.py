@@ -6,7 +6,7 @@
 - Points of a map: `point_indexing` makes an index, `point_index` answers queries, `point_votes` compares tracks.
 - Images by their subspaces: `similar_images`. Compiled distances of both: `voting`, `word_distances`.
 
-Which pairs of images are matched is decided in `veil.pairs`.
+Which pairs of images are matched is decided in `veil.places.pairs`.
 """
 
 from veil.matching.neighbors import Matches, MatchOptions, match

@@ -1,5 +1,7 @@
 """Private information retrieval: records of equal size are fetched, and the server does not learn which (docs/theory/pir.md).
 
 - `two_servers`: each of k servers XORs a random subset of the records; perfect privacy unless all of them collude.
-- `one_server`: SimplePIR; privacy rests on learning with errors. `layout` chooses how records lie in its matrix.
+- `one_server`: SimplePIR; privacy rests on learning with errors. `layout` chooses how records lie in its `matrix`, with which
+  `kernels` multiply; `public_matrix` and `gaussian` are its randomness.
+- `reference`: both, slow and obvious.
 """

@@ -13,8 +13,8 @@ import numpy as np
 from veil.geometry.rigid import Rigid
 from veil.ldp.budget import outward
 from veil.ldp.composition import composed_epsilon
-from veil.localization.judge import Localization
-from veil.mapping.lines import LineView
+from veil.places.maps.lines import LineView
+from veil.places.poses.answer import Localization
 from veil.report import pictures
 from veil.report.demo_forms import four_ways
 from veil.report.maps_from_above import maps_figure
@@ -58,7 +58,7 @@ def page(
 
     `drawn` is the picture that an attacker draws of the first photograph, None if no attack was possible.
     `extent` is the scene's size in reference units, `tiles` are the same photographs localized in tiles.
-    `repeat` holds the numbers on releasing one photograph twice, with fresh and with memoized draws (`veil.pipelines.demo`).
+    `repeat` holds the numbers on releasing one photograph twice, with fresh and with memoized draws (`veil.demo`).
     `read_rgb` reads photographs for pictures. `view` is the name of the file beside it that shows the map in three dimensions.
     """
     import jinja2

@@ -8,7 +8,7 @@ from statistics import median
 
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.guarantee import NoProof
-from veil.localization.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 from veil.trials.held_out import DELTA, TrialOutcome
 from veil.trials.tile_exits import ExitOutcome, ExitStudy
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from veil.errors import InputError
 from veil.forms import Subsets
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from veil.server.map_facts import dictionaries_of
 from veil.server.policy import FORMS, MapPolicy, Refused
 from veil.wire.head import Head

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from veil.errors import InputError
 from veil.files.atomic import clear_leftovers, remove
-from veil.pairs.blocks import KIND
-from veil.pairs.store import MatchStore
-from veil.pipelines.removal import forgetting
+from veil.places.pairs.blocks import KIND
+from veil.places.pairs.store import MatchStore
+from veil.places.removal import forgetting
 from veil.server.backups import clear_parts
 from veil.server.blob_use import loosen
 from veil.server.contributions import Contribution, contributions_in, leaving_in, set_state

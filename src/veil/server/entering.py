@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from veil.errors import InputError, SpaceError
-from veil.mapping import NoMap
-from veil.mapping.contributions import degenerate
-from veil.pairs.images import LoadedImage
-from veil.pipelines.built_maps import BuiltMap
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import loaded
-from veil.pipelines.weighing import Weighed
+from veil.places.built_maps import BuiltMap
+from veil.places.held_map import Map
+from veil.places.maps import NoMap
+from veil.places.maps.contributions import degenerate
+from veil.places.pairs.images import LoadedImage
+from veil.places.uploads import loaded
+from veil.places.weighing import Weighed
 from veil.scene import Scene
 from veil.wire.message import Message
 

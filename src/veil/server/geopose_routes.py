@@ -87,7 +87,7 @@ def maps_for(service: Service, token: Token, map_id: str | None, query: GeoPoseQ
         found = [record for record in service.records.all() if token.may_use(record.id)]
     placed = [record for record in found if PLACE in record.facts]
     if not placed:
-        raise NotFound("no map that the token may use is on Earth", remedy=Remedy("give", "place of a map"))
+        raise NotFound("no map that the token may use is on Earth", remedy=Remedy("give", "the map's place"))
     if query.near is not None:
         here = ecef_of_geodetic(np.array([*query.near, 0.0]))
         origins = [record.facts[PLACE]["origin"] for record in placed]

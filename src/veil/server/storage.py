@@ -35,7 +35,7 @@ def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False, ow
         noted = {"database": "folder", "blobs": "folder" if (folder / BLOBS).is_dir() else kinds["blobs"]}
     if noted is not None and noted != kinds:
         told = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))
-        raise FileFormatError(f"{folder} was used with {told}", remedy=Remedy("give", "server's settings"))
+        raise FileFormatError(f"{folder} was used with {told}", remedy=Remedy("give", "the server's settings"))
     blobs = _open_blobs(folder, settings.blobs)
     if not settings.database and not anew and not (folder / DATABASE).is_file():
         _require_unused(blobs, folder, owned)

@@ -20,24 +20,24 @@ from veil.files.codebooks import bundled_codebook
 from veil.files.map_folders import model_folders, write_models
 from veil.files.maps import read_map
 from veil.forms import Lines, Subsets
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions, WordOptions
-from veil.mapping import NoMap
-from veil.mapping.removal import named_in
-from veil.pairs.blocks import KIND
-from veil.pairs.images import LoadedImage
-from veil.pairs.matching import MatchingWork
-from veil.pairs.store import MatchStore
-from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.growth import add_positions
-from veil.pipelines.images_on_demand import GIB, uploads_on_demand
-from veil.pipelines.line_mapping import map_lines
-from veil.pipelines.localization import WORD_SECONDS, localize
-from veil.pipelines.mapping import map_positions
-from veil.pipelines.maps import INDEXED_FROM, Map
-from veil.pipelines.removal import forgetting, remove_from_map
-from veil.pipelines.uploads import files_of, loaded
-from veil.pipelines.weighing import weighed
+from veil.places.building import map_positions
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.growth import add_positions
+from veil.places.held_map import INDEXED_FROM, Map
+from veil.places.images_on_demand import GIB, uploads_on_demand
+from veil.places.line_mapping import map_lines
+from veil.places.localization import WORD_SECONDS, localize_loaded
+from veil.places.maps import NoMap
+from veil.places.maps.removal import named_in
+from veil.places.pairs.blocks import KIND
+from veil.places.pairs.images import LoadedImage
+from veil.places.pairs.matching import MatchingWork
+from veil.places.pairs.store import MatchStore
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, WordOptions
+from veil.places.removal import forgetting, remove_from_map
+from veil.places.uploads import files_of, loaded
+from veil.places.weighing import weighed
 from veil.progress import Progress
 from veil.scene import Scene
 from veil.server.answerable import require_comparable
@@ -89,8 +89,8 @@ def localize_query(
     MapPolicy.of(policy).require_content(upload)
     try:
         require_comparable(upload, held_map(folder))
-        found = localize(
-            upload,
+        found = localize_loaded(
+            loaded(upload),
             held_map(folder),
             options=LocalizeOptions(workers=1),
             word_options=_word_options() if isinstance(upload.form, Subsets) else None,

@@ -15,11 +15,10 @@ from veil import distances
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.geometry.earth import require_places
-from veil.localization.by_distance import localize_matches
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions
 from veil.tiles.cells import distances_to_boxes
 from veil.tiles.manifest import Manifest
 from veil.tiles.tile_format import Tile
@@ -104,7 +103,7 @@ def localize_in_tiles(
 ) -> Localization | NoPose:
     """The pose of a photograph in the points of fetched tiles, or why there is none.
 
-    The pose is estimated, weighed against chance and refused as on a public map (`veil.localization.by_distance.localize`).
+    The pose is estimated, weighed against chance and refused as on a public map (`veil.places.poses.by_distance.localize`).
     `point_rows` of the answer are rows of `veil.tiles.union.united` of the same tiles.
 
     - `features`: raw features of the photograph.
@@ -119,6 +118,8 @@ def localize_in_tiles(
         return NoPose(reason="no tile could be used; see why, and fetch again", correspondences=0)
     points = united(tiles, manifest.coding)
     keypoint_rows, point_rows = matched(query, points, options.localize)
+    from veil.places.poses.by_distance import localize_matches  # loads SciPy and COLMAP
+
     return localize_matches(
         features.camera,
         features.keypoints,

@@ -19,15 +19,13 @@ from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import localize
-from veil.localization.by_words import localize_words
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions, WordOptions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, Release, privatize, privatize_words
 from veil.mechanisms.selection import usual_selection
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import Secure
 from veil.scene import Scene
 from veil.wire import LineUpload, Message, Upload, decode, encode
@@ -187,6 +185,8 @@ def _by_words(setup: FormSetup, upload: Message, scene: Scene, vocabulary: Inver
     """The answer to a query that is sent in words."""
     assert isinstance(upload.form, Subsets)
     options = WordOptions(search=GroupedOptions(seed=setup.seed), threads=setup.workers)
+    from veil.places.poses.by_words import localize_words
+
     return localize_words(upload.camera, _positions(upload), upload.form, scene, vocabulary, options=options)
 
 
@@ -196,4 +196,6 @@ def _by_distance(
     """The answer to a query that is sent as raw features or in subspaces."""
     options = LocalizeOptions(workers=setup.workers, seed=setup.seed)
     codebook = setup.codebook if isinstance(form, Subspaces) and scene.is_public else None
+    from veil.places.poses.by_distance import localize  # loads SciPy and COLMAP
+
     return localize(camera, positions, form, scene, codebook=codebook, options=options)

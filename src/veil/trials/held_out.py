@@ -16,11 +16,11 @@ from veil.features import Features
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
 from veil.ldp.composition import composed_epsilon
-from veil.localization.judge import Localization, NoPose
-from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.public import publish
+from veil.places.maps import MapImage, NoMap, build_map
+from veil.places.poses.answer import Localization, NoPose
 from veil.scene import Scene
 from veil.trials.form_answers import FormAnswer, FormSetup, Variant, answered, sent_keypoints
 from veil.wire import Upload, decode

@@ -19,12 +19,12 @@ from veil.features import Features
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_centers, pairwise_rotation_deg, pose_error
-from veil.mapping import NoMap
-from veil.mapping.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
-from veil.mapping.lines.problem import MappingProblem, mapping_problem
-from veil.mapping.lines.reconstruction import Reconstruction, line_distances
 from veil.matching import Matches
 from veil.mechanisms.lines import LineOptions, LineRule, lift_to_lines
+from veil.places.maps import NoMap
+from veil.places.maps.lines import LineMap, LineMapOptions, LineView, MatchGraph, map_from_lines, match_graph
+from veil.places.maps.lines.problem import MappingProblem, mapping_problem
+from veil.places.maps.lines.reconstruction import Reconstruction, line_distances
 from veil.progress import Progress
 from veil.randomness import seeded
 from veil.trials.position_leakage import leakage_of_lines

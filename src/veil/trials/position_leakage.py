@@ -16,8 +16,8 @@ from jaxtyping import Float64
 
 from veil.features import Features
 from veil.geometry.camera import as_colmap
-from veil.mapping.lines.problem import MappingProblem
-from veil.mapping.lines.reconstruction import Reconstruction, triangulated
+from veil.places.maps.lines.problem import MappingProblem
+from veil.places.maps.lines.reconstruction import Reconstruction, triangulated
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from jaxtyping import Float64
 
 from veil.geometry.rigid import Rigid
 from veil.map_check import MapCheck
-from veil.mapping.lines import LineMapCheck
+from veil.places.maps.lines import LineMapCheck
 from veil.trials.position_leakage import PositionLeakage
 
 # An image is right if its rotation error is at most one degree, and a map is a success if all its images are.

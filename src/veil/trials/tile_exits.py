@@ -14,9 +14,9 @@ from veil.errors import RangeError
 from veil.features import Features
 from veil.geometry.rigid import Rigid
 from veil.ldp.guarantee import FetchGuarantee
-from veil.localization.judge import Localization, NoPose
 from veil.pir import one_server, public_matrix, two_servers
 from veil.pir.layout import best_layout
+from veil.places.poses.answer import Localization, NoPose
 from veil.progress import Progress, ignore_progress
 from veil.scene import Scene
 from veil.tiles.cutting import CutMap, CutOptions, cut

@@ -1,4 +1,8 @@
-"""Messages of uploads, and their encoding as bytes."""
+"""Messages of uploads, and their encoding as bytes.
+
+`message` has all that may leave. `codec` encodes and decodes it: `head` is the fixed part, `codec_subspaces`, and `codec_words`
+with `packing`, are the forms. `sanitization` says what a header tells of protection, and `receipts` chains deletions.
+"""
 
 from veil.wire.codec import decode, encode
 from veil.wire.message import LineUpload, Message, Upload

@@ -1,4 +1,4 @@
-"""`veil codebook build` and `quality`: from photographs or features, with some held out, and told to people and machines."""
+"""`veil codebook build`: from photographs or features, with some held out, and told to people and machines."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 from veil.cli import main
 from veil.cli.codebook import clustering
 from veil.codebooks.kmeans import spherical_kmeans, unit_rows
-from veil.files.codebooks import read_codebook, write_codebook
+from veil.files.codebooks import read_codebook
 from veil.files.features import read_features, write_features
 from veil.files.shards import saved_shards
-from worlds import codebook, generator
 from worlds import features as made_up
+from worlds import generator
 from worlds.documents import documented, keys
 from worlds.edges import door_photographs
 from worlds.schemas import validate
@@ -79,7 +79,7 @@ def test_photographs_that_are_held_out_leave_no_trace(
     said = capsys.readouterr()
     record = json.loads(said.out)
     validate("codebook-build", record)
-    assert keys(record) <= documented("veil codebook build") | documented("veil codebook quality")
+    assert keys(record) <= documented("veil codebook build") | documented("veil lab quality")
     assert (record["images"], record["held_out"], record["method"]) == (10, 2, "flat")
     assert (record["quality"]["images"], record["quality"]["book_images"], record["quality"]["descriptors"]) == (2, 0, 120)
     every = digests(reference)
@@ -114,26 +114,6 @@ def test_what_is_held_out_by_default(reference: Path, tmp_path: Path, capsys: py
 
 
 @pytest.mark.slow
-def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Planted truth: a book whose words are the descriptors of two images has no error there, and says whose they are."""
-    images = [item for _, item in read_features(reference)][:2]
-    for name, items in (("own", images), ("strange", [made_up(generator("stranger"), 60, name="stranger")])):
-        write_features(tmp_path / f"{name}.h5", [(str(i), item) for i, item in enumerate(items)])
-    assert run("build", tmp_path / "own.h5", "-o", tmp_path / "b.npz", "--word-count", 120, "--method", "hierarchical") == 0
-    capsys.readouterr()
-    records = {}
-    for name in ("own", "strange"):
-        figure = tmp_path / f"{name}.png"
-        assert run("quality", tmp_path / "b.npz", tmp_path / f"{name}.h5", "--json", "-", "--figure", figure) == 0
-        records[name] = json.loads(capsys.readouterr().out)
-        validate("codebook-quality", records[name])
-        assert keys(records[name]) <= documented("veil codebook quality")
-        assert figure.read_bytes().startswith(b"\x89PNG")
-    assert records["own"]["book_images"] == 2 and records["own"]["to_nearest_word"]["p95"] < 0.03
-    assert records["strange"]["book_images"] == 0 and records["strange"]["to_nearest_word"]["p5"] > 0.1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
@@ -163,17 +143,6 @@ def test_the_remedy_is_named(
     assert run("build", *(part.format(h5=reference, tmp=tmp_path) for part in wrong), "-o", tmp_path / "b.npz") == 1
     assert re.search(words, capsys.readouterr().err)
     assert not (tmp_path / "b.npz").exists()
-
-
-def test_quality_wants_the_books_own_kind(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from dataclasses import replace
-
-    book = codebook(generator("kinds"), 40, 2)
-    write_codebook(tmp_path / "other.npz", replace(book, descriptor="superpoint", pca=None, dither_steps=0.0))
-    assert run("quality", tmp_path / "other.npz", reference) == 1
-    assert "given where superpoint was asked for" in capsys.readouterr().err
-    assert run("quality", tmp_path / "other.npz", tmp_path) == 1
-    assert "veil cannot extract superpoint" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from veil.cli import main
+from veil.cli import _parser, main
 from veil.features import Features
 from veil.files.features import write_features
 from veil.forms import Subspaces
@@ -59,7 +59,7 @@ def test_photographs_go_in_and_out(
     mapped = [row for row in rows if row["state"] == "mapped"]
     assert len(mapped) >= 4
     capsys.readouterr()
-    assert run("maps") == 0 and f"door: {len(mapped)} images" in capsys.readouterr().out
+    assert run("map", "list") == 0 and f"door: {len(mapped)} images" in capsys.readouterr().out
     assert run("localize", tmp_path / "query.h5", "--map", "door", "--json", told) == 0
     (row,) = json.loads(told.read_text())["queries"]
     assert row["status"] == "localized" and np.shape(row["covariance"]) == (6, 6)
@@ -147,10 +147,10 @@ def test_photographs_give_learned_features(
 @pytest.mark.parametrize(
     ("environment", "arguments", "told"),
     [
-        ({}, ("maps",), "no server is named"),
-        ({"VEIL_SERVER": "http://127.0.0.1:9"}, ("maps",), "no token is given"),
-        ({"VEIL_SERVER": "http://example.org", "VEIL_TOKEN": "x"}, ("maps",), "without encryption"),
-        ({"VEIL_SERVER": "http://127.0.0.1:9", "VEIL_TOKEN": "x"}, ("maps",), "does not answer"),
+        ({}, ("map", "list"), "no server is named"),
+        ({"VEIL_SERVER": "http://127.0.0.1:9"}, ("map", "list"), "no token is given"),
+        ({"VEIL_SERVER": "http://example.org", "VEIL_TOKEN": "x"}, ("map", "list"), "without encryption"),
+        ({"VEIL_SERVER": "http://127.0.0.1:9", "VEIL_TOKEN": "x"}, ("map", "list"), "does not answer"),
     ],
 )
 def test_what_is_missing_is_named(
@@ -166,3 +166,22 @@ def test_what_is_missing_is_named(
         monkeypatch.setenv(name, value)
     assert run(*arguments) == 1
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_options_of_the_group_stand_anywhere(place: int) -> None:
+    """Oracle: the same words in another order."""
+    words = ["map", "create", "lobby"]
+    given = [
+        *words[:place],
+        "--token-file",
+        "admin.token",
+        "--server=http://a",
+        "--plain",
+        *words[place:],
+        "--accepts",
+        "p.json",
+    ]
+    arguments = _parser().parse_args(["client", *given])
+    assert (arguments.name, arguments.server, arguments.plain) == ("lobby", "http://a", True)
+    assert (arguments.token_file, arguments.accepts, arguments.json) == (Path("admin.token"), Path("p.json"), None)

@@ -12,9 +12,9 @@ import pytest
 
 from veil.cli import main
 from veil.client import Client, ServerError
+from veil.device.device import Device
 from veil.errors import WireError
 from veil.features import Features
-from veil.pipelines.device import Device
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.releases import taken

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError, ReleaseRefused
 from veil.mechanisms.release import HideInLines
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.wire import decode
 from veil.wire.message import Upload
 from worlds.material import photograph

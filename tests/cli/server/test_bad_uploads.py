@@ -10,8 +10,9 @@ import pytest
 
 from veil.cli import main
 from veil.cli.common import printable
+from veil.device.doors import load_uploads
 from veil.errors import InputError, VeilError, WireError
-from veil.pipelines.uploads import comparable, decoded, load_uploads
+from veil.places.uploads import comparable, decoded
 from veil.space import Space
 from veil.wire import Message, Upload, encode
 from worlds import camera, generator, sift_like, subspaces, unit
@@ -105,7 +106,7 @@ def test_a_limit_that_is_none_is_refused_before_the_work(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Planted: matching, which may take hours, fails at once; the message is about the option."""
-    monkeypatch.setattr("veil.pairs.blocks.match_pairs", lambda *_, **__: pytest.fail("matched first"))
+    monkeypatch.setattr("veil.places.pairs.blocks.match_pairs", lambda *_, **__: pytest.fail("matched first"))
     for wrong in (("--max-seconds", "-1"), ("--max-seconds", "nan"), ("--ratio", "2")):
         assert main(["map", str(folder), "-o", str(tmp_path / "map"), *wrong]) == 1
         assert "matched first" not in (said := capsys.readouterr().err) and wrong[1] in said

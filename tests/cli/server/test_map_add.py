@@ -12,7 +12,7 @@ from veil.cli import main
 from veil.files.features import write_features
 from veil.files.map_folders import file_digests, replace_models
 from veil.files.maps import read_map
-from veil.pipelines.maps import Map
+from veil.places.held_map import Map
 from worlds import world
 from worlds.line_worlds import features_of
 from worlds.map_scenes import planted_map

@@ -15,11 +15,11 @@ from veil.files.cluster_results import OF_LINES, OF_POSITIONS, ClusterResults
 from veil.files.features import write_features
 from veil.files.kept_arrays import KeptArrays
 from veil.files.map_folders import file_digests
-from veil.mapping import NoMap
-from veil.mapping.clusters.joined_maps import one_after_another
-from veil.mapping.clusters.of_positions import ClusterTask
-from veil.mapping.options import MapOptions
-from veil.pipelines.kept_clusters import cluster_key, keeping
+from veil.places.kept_clusters import cluster_key, keeping
+from veil.places.maps import NoMap
+from veil.places.maps.clusters.joined_maps import one_after_another
+from veil.places.maps.clusters.of_positions import ClusterTask
+from veil.places.maps.options import MapOptions
 from worlds import world
 from worlds.line_worlds import features_of
 

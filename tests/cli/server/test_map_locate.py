@@ -10,8 +10,8 @@ import pytest
 from veil.cli import main
 from veil.files.features import write_features
 from veil.files.maps import write_map
-from veil.mapping import NoMap
-from veil.pipelines.built_maps import MappingOptions
+from veil.places.built_maps import MappingOptions
+from veil.places.maps import NoMap
 from worlds import world
 from worlds.line_worlds import features_of
 from worlds.map_scenes import planted_map
@@ -22,7 +22,7 @@ from worlds.map_scenes import planted_map
 def test_locate_reaches_the_mapper(
     asked: bool, grows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The mapper is replaced by one that tells its options: what they do is tested in tests/pipelines."""
+    """The mapper is replaced by one that tells its options: what they do is tested in tests/places."""
     seen: list[MappingOptions] = []
 
     def told(*_: Any, options: MappingOptions, **__: Any) -> NoMap:

@@ -11,7 +11,7 @@ import pytest
 from veil.cli import main
 from veil.features import Features
 from veil.files.features import write_features
-from veil.pairs.store import MAGIC, SUFFIX
+from veil.places.pairs.store import MAGIC, SUFFIX
 from worlds import world
 from worlds.line_worlds import features_of
 from worlds.schemas import validate

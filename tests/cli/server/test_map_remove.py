@@ -18,9 +18,9 @@ from veil.files.map_folders import file_digests, write_models
 from veil.files.maps import read_map, write_map
 from veil.forms import Subspaces
 from veil.matching.pairs import all_pairs
-from veil.pairs.blocks import KIND, matched_in_blocks
-from veil.pairs.images import form_digest
-from veil.pairs.store import MatchStore
+from veil.places.pairs.blocks import KIND, matched_in_blocks
+from veil.places.pairs.images import form_digest
+from veil.places.pairs.store import MatchStore
 from veil.scene import MappedImage
 from worlds.map_scenes import CHECK, KINDS, image_name, planted_map
 from worlds.schemas import validate

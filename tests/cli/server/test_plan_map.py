@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.mapping.plans import UnitCosts
+from veil.places.maps.plans import UnitCosts
 from worlds.schemas import validate
 
 COSTS = UnitCosts(features=500, match_s=0.01, list_s=0.1, vote_s=1e-7, map_s=0.5)
@@ -20,7 +20,7 @@ def test_a_plan_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
 
     Tracks take less time than features would.
     """
-    monkeypatch.setattr("veil.pipelines.unit_costs.measured_costs", lambda seconds: COSTS)
+    monkeypatch.setattr("veil.places.unit_costs.measured_costs", lambda seconds: COSTS)
     found = []
     for words in (["300"], ["10000"], ["10000", "--machines", "8"], ["10000", "--pairs", "retrieval"]):
         out = tmp_path / "plan.json"

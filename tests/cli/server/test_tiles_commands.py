@@ -14,7 +14,7 @@ from veil.files.features import write_features
 from veil.files.maps import write_map
 from veil.files.tiles import RECORDS, read_manifest
 from veil.geometry.rigid import Rigid
-from veil.pipelines.tile_costs import measured_server_costs
+from veil.places.tiles import measured_server_costs
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.tiles.plans import ServerCosts, TileNumbers
@@ -53,7 +53,7 @@ def test_cutting_says_what_it_did(work: tuple[Path, Rigid], capsys: pytest.Captu
     validate("tiles-cut", record)
     assert record["tiles"] > 2 and record["tile_bytes"] == 30000 and record["asked"] == 2
     assert (folder / "tiles" / RECORDS).stat().st_size == record["tiles"] * record["record_bytes"]
-    assert main(["tiles", "cut", str(folder / "map"), "-o", str(folder / "small"), "--bytes", "4000", "--bits", "4"]) == 0
+    assert main(["tiles", "cut", str(folder / "map"), "-o", str(folder / "small"), "--bytes", "4000"]) == 0
     printed = capsys.readouterr().out
     assert "left out" in printed and "were full" in printed and "inverted into pictures" in printed
     assert main(["tiles", "cut", str(folder / "map"), "-o", str(folder / "tiles")]) == 1
@@ -116,7 +116,7 @@ def test_a_plan_compares_the_exits(
     """Planted costs; the tiles that a map would be cut to are planned as those that were cut."""
     folder, _ = work
     costs = ServerCosts(xor_s=1e-9, product_s=1e-9, hint_s=1e-6)
-    monkeypatch.setattr("veil.cli.server.tile_plan.measured_server_costs", lambda *_, **__: costs)
+    monkeypatch.setattr("veil.places.tiles.measured_server_costs", lambda *_, **__: costs)
     records = []
     for words in ([str(folder / "tiles")], [str(folder / "map"), "--bytes", "30000", "--asked", "2"]):
         out = tmp_path / "plan.json"
@@ -126,7 +126,7 @@ def test_a_plan_compares_the_exits(
         assert record["localizations"] == 6 and record["exits"][0]["exit"] == "region"
     assert records[0] == records[1]
     assert "region: takes the fewest bytes from 1 localizations on" in capsys.readouterr().out
-    assert main(["tiles", "plan", str(folder / "tiles"), "--bits", "4"]) == 1
+    assert main(["tiles", "plan", str(folder / "tiles"), "--bytes", "4000"]) == 1
     assert "cut already" in capsys.readouterr().err
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import veil
 from veil.cli import main
 from veil.files.colmap_text import read_images
 from veil.files.examples import lund_door
@@ -128,13 +129,13 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
 ) -> None:
     """The same words at epsilon 4 are refused without gravity. Oracle: the pose from words at epsilon 9 without it."""
     usual = localized(work / "indexed", message(work / "words"), tmp_path / "a.json")
-    assert run("localize", work / "indexed", message(work / "blind"), "--word-samples", 5000) == 3
+    assert run("localize", work / "indexed", message(work / "blind"), "--max-seconds", 1) == 3
     x, y, z = usual["camera_center"]
     images = sorted(path.name for path in (work / "mapped").iterdir())
     for options in (
-        ("--pair-samples", 3_000_000),
-        ("--pair-samples", 1_000_000, "--near", x, y, z, "--nearest", 2),
-        ("--pair-samples", 2_000_000, "--near-images", *images[1:4]),
+        (),
+        ("--near", x, y, z, "--nearest", 2),
+        ("--near-images", *images[1:4]),
     ):
         found = localized(work / "indexed", message(work / "upright"), tmp_path / "b.json", *options)
         ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
@@ -229,10 +230,12 @@ def test_a_query_by_distance_is_matched_with_the_images_that_the_index_names(wor
     facts = json.loads((tmp_path / "index.json").read_text())
     validate("index", facts)
     assert 0 < facts["listed_points"] <= facts["points"] and "words" not in facts
-    found = localized(place, work / "query.h5", tmp_path / "index.json", "--retrieved", 2, 4)
-    assert found["correspondences"] < every["correspondences"]
+    ((_, query),) = veil.read_features(work / "query.h5")
+    options = veil.LocalizeOptions(matching=veil.MatchOptions(), retrieved=(2, 4))
+    found = veil.localize(query, veil.Map.read(place), options=options)
+    assert isinstance(found, veil.Localization) and found.correspondences < every["correspondences"]
     extent = np.linalg.norm(np.ptp([references()[name].center for name in references()], axis=0))
-    assert np.linalg.norm(np.subtract(found["camera_center"], every["camera_center"])) < 0.02 * extent
+    assert np.linalg.norm(np.subtract(found.center, every["camera_center"])) < 0.02 * extent
     again = localized(place, work / "query.h5", tmp_path / "again.json", "--search", "all")
     assert again["cam_from_world"] == every["cam_from_world"]
 

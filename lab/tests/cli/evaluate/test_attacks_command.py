@@ -81,7 +81,7 @@ def test_a_defense_is_chosen_by_name(
     for k in (1, 2):
         (sequence / f"{k}.jpg").write_bytes(first.read_bytes())
     np.savetxt(sequence / "H_1_2", np.eye(3))
-    options = ("--victims", victims, "--photographs", 2, "--per-image", 10, "--max-features", 100, "--workers", 1)
+    options = ("--victims", victims, "--photographs", 2, "--per-image", 10, "--max-features", 100, "--threads", 1)
     record = tmp_path / "d.json"
     folder = tmp_path / "sequences"
     assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) == 0
@@ -118,7 +118,20 @@ def test_pictures_get_worse_with_the_attack(
     """Without torch: the bundled network in NumPy. Raw features show most of these photographs."""
     victims, _ = photographs
     figure, drawn, record = tmp_path / "s.png", tmp_path / "p.png", tmp_path / "i.json"
-    options = ("--limit", 2, "--m", 2, "--max-features", 300, "--shown", 1, "--figure", figure, "--reconstructions", drawn)
+    options = (
+        "--photographs",
+        2,
+        "--m",
+        2,
+        "--max-features",
+        300,
+        "--shown",
+        1,
+        "--figure",
+        figure,
+        "--reconstructions",
+        drawn,
+    )
     assert run("evaluate", "inversion", victims, *options, "--json", record) == 0
     found = json.loads(record.read_text())
     validate("evaluate-inversion", found)
@@ -127,6 +140,6 @@ def test_pictures_get_worse_with_the_attack(
     assert found["photographs"] == 2 and found["weights"]["direct"] is None and len(found["pictures"]) == 8
     assert "photograph by photograph" in capsys.readouterr().out
     assert figure.stat().st_size > 5_000 and drawn.stat().st_size > 20_000
-    assert run("evaluate", "inversion", victims, "--limit", 1) == 1
+    assert run("evaluate", "inversion", victims, "--photographs", 1) == 1
     assert "two photographs" in capsys.readouterr().err
-    assert run("evaluate", "inversion", victims, "--limit", 2, "--m", 2, "--shown-m", 4, "--reconstructions", drawn) == 1
+    assert run("evaluate", "inversion", victims, "--photographs", 2, "--m", 2, "--shown-m", 4, "--reconstructions", drawn) == 1

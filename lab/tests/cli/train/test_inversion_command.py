@@ -1,4 +1,4 @@
-"""`veil inversion`: from photographs to weights to pictures, and the sentence that it says without torch."""
+"""From photographs to weights to pictures by two commands, and the sentence of the first one without torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def small(folder: Path, *numbers: int) -> Path:
 
 def train(photographs: Path, out: Path, *more: object) -> int:
     options = ("--steps", 2, "--seed", 1, "--batch", 1, "--variants", 1, "--precision", "float32")
-    return run("lab", "train", "inversion", photographs, "--out", out, *options, *more)
+    return run("lab", "train", "inversion", photographs, "--output", out, *options, *more)
 
 
 def test_without_torch_the_extra_is_named(
@@ -67,11 +67,11 @@ def test_photographs_become_weights_and_weights_pictures(tmp_path: Path, capsys:
     assert not (tmp_path / "raw.npz.unfinished").exists()
 
     folder = tmp_path / "inverted"
-    command = ("inversion", "invert", photographs, "--weights", out, "-o", folder, "--json", tmp_path / "i.json")
+    command = ("invert", photographs, "--inverter", out, "-o", folder, "--json", tmp_path / "i.json")
     assert run(*command) == 0
     found = json.loads((tmp_path / "i.json").read_text())
-    validate("inversion-invert", found)
-    assert keys(found) <= documented("veil inversion invert")
+    validate("invert", found)
+    assert keys(found) <= documented("veil invert")
     for row, path in zip(found["pictures"], sorted(photographs.iterdir()), strict=True):
         original, drawn = read_rgb(path), np.asarray(Image.open(folder / f"{path.stem}.png"))
         frame = Frame(width=original.shape[1], height=original.shape[0])
@@ -99,13 +99,13 @@ def test_messages_are_inverted_by_weights_for_subspaces(tmp_path: Path, capsys: 
     features, plain, hard = tmp_path / "f.h5", tmp_path / "plain", tmp_path / "hardened"
     assert run("extract", photographs, "-o", features, "--max-features", 200) == 0
     assert run("privatize", features, "-o", plain, "--profile", "paper", "--m", 2) == 0
-    assert run("inversion", "invert", plain, "--weights", out, "-o", tmp_path / "pictures") == 0
+    assert run("invert", plain, "--inverter", out, "-o", tmp_path / "pictures") == 0
     assert [path.suffix for path in (tmp_path / "pictures").iterdir()] == [".png"]
     capsys.readouterr()
-    assert run("inversion", "invert", features, "--weights", out, "-o", tmp_path / "pictures") == 1
+    assert run("invert", features, "--inverter", out, "-o", tmp_path / "pictures") == 1
     assert "these weights invert subspaces, not raw" in capsys.readouterr().err
     assert run("privatize", features, "-o", hard, "--allow-second-release") == 0
-    assert run("inversion", "invert", hard, "--weights", out, "-o", tmp_path / "pictures") == 1
+    assert run("invert", hard, "--inverter", out, "-o", tmp_path / "pictures") == 1
     assert "attack the release first" in capsys.readouterr().err
 
 

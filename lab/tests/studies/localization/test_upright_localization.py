@@ -108,7 +108,7 @@ def test_the_command_localizes_the_door_and_refuses_its_mirror_image(
         1,
         "--mirrored",
     )
-    assert main(["evaluate", "upright", *map(str, (scene, *asked, "--near", 3, "--json", out))]) == 0
+    assert main(["evaluate", "upright", *map(str, (scene, *asked, "--nearest", 3, "--json", out))]) == 0
     written = json.loads(out.read_text())
     validate("evaluate-upright", written)
     (row,) = written["rows"]

@@ -140,7 +140,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
         "--folds",
         2,
     )
-    fast = ("--max-features", 600, "--retrieval-words", 512_000, "--strangers", 0, "--workers", 1, "--elsewhere", "bundled")
+    fast = ("--max-features", 600, "--retrieval-words", 512_000, "--false", 0, "--workers", 1, "--elsewhere", "bundled")
     files = ("--json", tmp_path / "w.json", "--figure", tmp_path / "w.png")
     assert main(["evaluate", "localization", *map(str, (scene, *small, *fast, *files))]) == 0
     written = json.loads((tmp_path / "w.json").read_text())

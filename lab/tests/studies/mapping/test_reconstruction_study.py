@@ -12,8 +12,8 @@ from scipy import stats
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_centers, pairwise_rotation_deg, pose_error
-from veil.mapping.lines import LineMapOptions
-from veil.mapping.lines.quad import SeedOptions
+from veil.places.maps.lines import LineMapOptions
+from veil.places.maps.lines.quad import SeedOptions
 from veil.trials.line_maps import Subject, disturbed, line_views, map_lines
 from veil.trials.reconstruction_run import ErrorStatistics
 from veil_lab.report.reconstruction import draw_curve, draw_maps

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from veil.device.descriptor_books import DescriptorBooks, books_of
 from veil.mechanisms.profile import STRATEGIES, hardened, paper
-from veil.pipelines.descriptor_books import DescriptorBooks, books_of
 from veil.randomness import seeded
 from veil.space import Space
 from veil_lab.cli.evaluate.homographies import _write_ratios as write_ratios

@@ -11,12 +11,12 @@ from veil.attacks.distribution.learned_model import LearnedModel
 from veil.cli.codebook.collect import Collection, Wanted
 from veil.cli.common import Bar, StepBar, at_least, explain, progress, say, say_table, write_json
 from veil.codebooks.sampling import WordTraining
+from veil.device.descriptor_books import books_of
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, Extractor, extract, full_name
 from veil.extraction.picture import Picture
 from veil.features import Features
 from veil.files.pictures import read_picture
-from veil.pipelines.descriptor_books import books_of
 from veil.progress import StepCount
 from veil.report.tables import Name, Table, numbers
 from veil_lab.cli.evaluate.descriptors import Descriptors, extraction_options, usable

@@ -15,13 +15,13 @@ from veil.cli.common import Bar, at_least, say
 from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.sampling import WordTraining
+from veil.device.descriptor_books import DescriptorBooks, books_of
 from veil.errors import FileFormatError, InputError
 from veil.extraction import DETECTORS, EXTRACTORS, Extractor, full_name
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import SiftOptions
 from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys, read_codebook
 from veil.files.weights import load_network
-from veil.pipelines.descriptor_books import DescriptorBooks, books_of
 from veil_lab.studies.localization.word_localization_settings import Tables
 
 WORDS, EPSILON, M = Tables().default

@@ -22,12 +22,12 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.device.descriptor_books import DescriptorBooks
 from veil.errors import InputError
 from veil.extraction import Extractor, extract
 from veil.features import Features
 from veil.files.atomic import write_text
 from veil.files.pictures import read_picture
-from veil.pipelines.descriptor_books import DescriptorBooks
 from veil.randomness import seeded
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import (

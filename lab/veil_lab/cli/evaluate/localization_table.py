@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from veil.cli.common import explain, say, say_table, write_json
 from veil.cli.remedies import advised
+from veil.device.descriptor_books import DescriptorBooks
 from veil.errors import InputError
 from veil.features import Features
-from veil.pipelines.descriptor_books import DescriptorBooks
 from veil.report.tables import Remark, Table, fixed, names, numbers
 from veil_lab.cli.evaluate.descriptors import Descriptors, all_books, bundled_books, usable
 from veil_lab.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of

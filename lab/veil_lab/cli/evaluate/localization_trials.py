@@ -13,9 +13,9 @@ import numpy as np
 
 from veil.cli.common import Bar, progress, quiet_colmap
 from veil.codebooks.codebook import Codebook
+from veil.device.descriptor_books import DescriptorBooks
 from veil.features import Features
 from veil.geometry.rigid import Rigid
-from veil.pipelines.descriptor_books import DescriptorBooks
 from veil.threads import single_blas
 from veil_lab.cli.evaluate.queries import reference_place
 from veil_lab.files.scenes import ReferenceScene

@@ -19,7 +19,7 @@ from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
-from veil.localization.options import LocalizeOptions
+from veil.places.poses.options import LocalizeOptions
 from veil_lab.cli.evaluate.descriptors import extraction_options
 from veil_lab.cli.evaluate.forged import forged_answers, strange_pictures
 from veil_lab.cli.evaluate.query_tables import say_answers, say_forged

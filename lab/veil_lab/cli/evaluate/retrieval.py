@@ -18,13 +18,13 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.device.descriptor_books import DescriptorBooks
 from veil.errors import InputError
 from veil.extraction import Extractor, extract
 from veil.features import Features
 from veil.files.pictures import find_pictures, read_picture
-from veil.pairs.candidates import similarities
-from veil.pairs.matching import similarities_by_matches
-from veil.pipelines.descriptor_books import DescriptorBooks
+from veil.places.pairs.candidates import similarities
+from veil.places.pairs.matching import similarities_by_matches
 from veil.randomness import seeded
 from veil.report.tables import Remark, Table, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import add_descriptors, all_books, extraction_options, usable

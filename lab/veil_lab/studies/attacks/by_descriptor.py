@@ -78,7 +78,7 @@ class DescriptorStudy:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DescriptorRow:
-    """What one attack recovered from one form of one descriptor, or why it was not run (`finding.skipped`)."""
+    """Shares that one attack recovered from one form of one descriptor, or why it was not run (`finding.skipped`)."""
 
     descriptor: str
     form: str
@@ -239,7 +239,7 @@ class _Lab:
     def _knowledge(
         self, others: Mapping[str, ReleasedImage], *, known_pool: bool, model: LearnedModel | None = None
     ) -> Knowledge:
-        """What the attacker has; with `known_pool` the words that the paper's decoys come from, which are public."""
+        """Knowledge of the attacker; with `known_pool` the words that the paper's decoys come from, which are public."""
         books = self.books
         decoys = books.dictionary if known_pool else None
         return Knowledge(codebook=books.dictionary, decoys=decoys, database=books.database, others=others, learned=model)

@@ -25,15 +25,15 @@ from veil.features import Features
 from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import localize
-from veil.localization.by_words import localize_words
-from veil.localization.judge import Localization, NoPose
-from veil.localization.upright import localize_positions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import EVERYTHING, Selection
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.by_distance import localize
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.upright import localize_positions
 from veil.randomness import Secure, fresh
 from veil.scene import Scene, mean_down
 from veil.wire import decode, encode

@@ -47,7 +47,7 @@ class FormRow:
     together: Sequence[Finding]
 
     def measured(self, uploads: int) -> MeasuredForm:
-        """What tables and sentences need of the row; `uploads` were attacked together."""
+        """Facts of the row for tables and sentences; `uploads` were attacked together."""
         return MeasuredForm(
             form=self.setting.name,
             queries=self.queries,

@@ -18,7 +18,7 @@ Key = tuple[str, str]
 
 @runtime_checkable
 class HeldOut(Protocol):
-    """What is known of an answer to a held-out photograph: errors in the reference's units and degrees, None without."""
+    """Truth about an answer to a held-out photograph: errors in the reference's units and degrees, None without."""
 
     @property
     def scene(self) -> str: ...

@@ -21,14 +21,14 @@ from veil.forms import Lines
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.geometry.views import MapViews
-from veil.localization.by_distance import correspondences, localize_matches
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions
-from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, LineRule, ParallelOptions, lift_to_lines
 from veil.mechanisms.public import publish
+from veil.places.maps import MapImage, NoMap, build_map
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.by_distance import correspondences, localize_matches
+from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import Scene

@@ -17,17 +17,17 @@ from veil.forms import Lines, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import correspondences, localize_matches
-from veil.localization.by_words import localize_words
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import LocalizeOptions, WordOptions
-from veil.mapping import MapImage, NoMap, build_map
 from veil.matching import match_pairs
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.places.maps import MapImage, NoMap, build_map
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.by_distance import correspondences, localize_matches
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
 from veil.scene import Scene, mean_down
 from veil.statistics import clopper_pearson
@@ -279,6 +279,6 @@ def _count(true: bool, group: str, items: Sequence[FormAnswer]) -> GroupCount:
 
 
 def beyond_chance(inliers: int, log10_nfa: float) -> bool:
-    """Whether a pose with so many inliers and this log10 NFA passes both thresholds of the default options."""
+    """Whether a pose with this number of inliers and this log10 NFA passes both thresholds of the default options."""
     options = LocalizeOptions()
     return inliers >= options.min_inliers and log10_nfa <= options.max_log10_nfa

@@ -172,7 +172,7 @@ def hidden_sides(image: Gray, share: float) -> Gray:
     return out
 
 
-# Pixel positions for so many features in the picture of a camera.
+# Pixel positions for a number of features in the picture of a camera.
 Layout = Callable[[np.random.Generator, int, Camera], Float32[np.ndarray, "features 2"]]
 
 

@@ -16,7 +16,7 @@ from veil.errors import InputError
 from veil.ldp.planning import ReleasePlan
 from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting, UprightTrial, upright_row
 
-# Of the plans that were tried on the first map, one in so many goes on, and at least so many of them.
+# Share of the plans that go on after the first map, as one in a number, and the least number of them.
 ONE_IN, LEAST = 3, 4
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from veil.engine import Engine
 from veil.features import Features
-from veil.localization.options import LocalizeOptions
+from veil.places.poses.options import LocalizeOptions
 from veil.threads import single_blas
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind, QueryAnswer
 from veil_lab.studies.localization.false_acceptance import (

@@ -14,12 +14,12 @@ import numpy as np
 
 from veil.codebooks.codebook import Codebook
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import localize
-from veil.localization.judge import Localization
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.retrieval import most_similar
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import to_words
+from veil.places.poses.answer import Localization
+from veil.places.poses.by_distance import localize
 from veil.randomness import fresh
 from veil.scene import MappedImage, Scene
 from veil_lab.studies.localization.false_acceptance import Fold

@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Int64
 
 from veil.geometry.camera import as_colmap
-from veil.localization.by_distance import localize_matches
-from veil.localization.options import LocalizeOptions
+from veil.places.poses.by_distance import localize_matches
+from veil.places.poses.options import LocalizeOptions
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind
 from veil_lab.studies.localization.false_acceptance import Query
 

@@ -10,9 +10,9 @@ from typing import Literal, get_args
 import numpy as np
 
 from veil.geometry.similarity import pose_error
-from veil.localization.judge import Localization
 from veil.matching.inverted_index import index_map
 from veil.mechanisms.profile import hardened
+from veil.places.poses.answer import Localization
 from veil.trials.form_answers import FormSetup, Variant, answered, in_words
 from veil_lab.studies.localization.against_raw import AgainstRaw, against_raw
 from veil_lab.studies.localization.false_acceptance import Fold

@@ -11,10 +11,10 @@ import numpy as np
 
 from veil.features import Features
 from veil.geometry.similarity import pose_error
-from veil.localization.by_distance import localize_matches
-from veil.localization.judge import Localization
-from veil.localization.options import LocalizeOptions
 from veil.pir import two_servers
+from veil.places.poses.answer import Localization
+from veil.places.poses.by_distance import localize_matches
+from veil.places.poses.options import LocalizeOptions
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
 from veil.tiles.fetching import proved_tile

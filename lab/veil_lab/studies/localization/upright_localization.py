@@ -22,11 +22,11 @@ from veil.features import Features
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_words import localize_words
-from veil.localization.judge import Localization
-from veil.localization.options import WordOptions
 from veil.matching.inverted_index import index_map
 from veil.mechanisms.release import privatize_words
+from veil.places.poses.answer import Localization
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.options import WordOptions
 from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import mean_down
@@ -41,7 +41,7 @@ Kind = Literal["true", "foreign", "mirrored"]
 
 @dataclass(frozen=True, kw_only=True)
 class UprightSetting:
-    """What a query sends, and what is known of its place.
+    """Content of a query, and knowledge of its place.
 
     `features` features are sent as `m` of `words` words each, under `epsilon` a feature, with gravity off by |N(0, s)| degrees,
     s = `gravity_sigma_deg`. The `near` nearest images of the map are known, or none where it is 0.

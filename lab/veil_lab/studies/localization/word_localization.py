@@ -18,15 +18,15 @@ from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_distance import localize
-from veil.localization.by_words import localize_candidates, localize_words
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import WordOptions
 from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.by_distance import localize
+from veil.places.poses.by_words import localize_candidates, localize_words
+from veil.places.poses.options import WordOptions
 from veil.progress import Progress
 from veil.randomness import fresh
 from veil.scene import Scene, mean_down

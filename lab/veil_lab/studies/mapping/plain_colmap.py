@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from veil.mapping.database import write_database
-from veil.mapping.images import MapImage
-from veil.mapping.points import NoMap
-from veil.mapping.scenes import scene_of
 from veil.matching.neighbors import Matches
+from veil.places.maps.database import write_database
+from veil.places.maps.images import MapImage
+from veil.places.maps.points import NoMap
+from veil.places.maps.scenes import scene_of
 from veil.progress import Progress
 from veil.scene import Scene
 

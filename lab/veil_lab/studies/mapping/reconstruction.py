@@ -15,9 +15,9 @@ import numpy as np
 
 from veil.forms import Form
 from veil.geometry.camera import as_colmap
-from veil.mapping import MapImage, MapOptions, NoMap, build_map
 from veil.matching import Matches
 from veil.mechanisms.public import publish
+from veil.places.maps import MapImage, MapOptions, NoMap, build_map
 from veil.progress import Progress
 from veil.scene import Scene
 from veil.trials.line_maps import MAX_RATIO, Subject, judged

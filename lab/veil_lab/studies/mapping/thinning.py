@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
 from veil.features import Features
-from veil.mapping.lines.tracks import MatchGraph, build_tracks, match_graph
 from veil.matching import Matches
+from veil.places.maps.lines.tracks import MatchGraph, build_tracks, match_graph
 
 # Matches with a ratio of distances below this one, COLMAP's own, join features to tracks.
 MAX_RATIO = 0.8

@@ -20,7 +20,7 @@ from veil.mechanisms.selection import usual_selection
 from veil.progress import Progress
 from veil.randomness import Randomness
 
-# Images overlap if so many of their raw matches (ratio 0.8) agree on a fundamental matrix, within pixels of its lines.
+# Number of raw matches (ratio 0.8) that agree on a fundamental matrix, within pixels of its lines, from which images overlap.
 OVERLAPPING, RATIO, WITHIN_PX = 30, 0.8, 2.0
 # Of a release in words: features of an image, and words of each.
 WORDS_SENT, SUBSET_SIZE = 1000, 2

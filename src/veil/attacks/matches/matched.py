@@ -11,9 +11,8 @@ from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import Target
 from veil.errors import Remedy
 from veil.forms import Points, Subspaces
-from veil.localization.by_distance import localize
-from veil.localization.judge import NoPose
-from veil.localization.options import LocalizeOptions
+from veil.places.poses.answer import NoPose
+from veil.places.poses.options import LocalizeOptions
 from veil.scene import Scene
 
 
@@ -23,6 +22,8 @@ def matched_attack(target: Target) -> Attempt:
     Of several observations of a point the one nearest to the subspace is taken. Raises CannotRun without a map or a pose: most
     matches may then be wrong, and nothing tells which.
     """
+    from veil.places.poses.by_distance import localize  # loads SciPy and COLMAP
+
     form, image, scene = target.form, target.image, target.knowledge.scene
     if scene is None:
         raise CannotRun("no map of the place was given", remedy=Remedy("give", "Attacker.where"))

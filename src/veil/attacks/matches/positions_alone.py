@@ -14,9 +14,8 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from veil.geometry.camera import Camera
-from veil.localization.judge import Localization
-from veil.localization.options import PositionOptions
-from veil.localization.upright import localize_positions
+from veil.places.poses.answer import Localization
+from veil.places.poses.options import PositionOptions
 from veil.scene import Scene
 
 # Images of a group: one, and those whose cameras are nearest to it.
@@ -45,5 +44,7 @@ def localized_near(
     `localize_positions` raises.
     """
     stricter = replace(options, max_log10_nfa=options.max_log10_nfa - math.log10(groups))
+    from veil.places.poses.upright import localize_positions  # loads SciPy and COLMAP
+
     found = localize_positions(camera, keypoints, scene, gravity=gravity, near=group, options=stricter)
     return found if isinstance(found, Localization) else None

@@ -26,10 +26,9 @@ from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
-from veil.localization.by_words import localize_words
-from veil.localization.judge import NoPose
-from veil.localization.options import WordOptions
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
+from veil.places.poses.answer import NoPose
+from veil.places.poses.options import WordOptions
 from veil.scene import Scene
 
 UPLOADS = "uploads of other photographs of the place, and a map of it, in which it localizes them"
@@ -153,6 +152,8 @@ def _points_seen(scene: Scene, image: ReleasedImage, pose: Rigid) -> Int64[np.nd
 
 def _pose(target: Target, image: ReleasedImage, scene: Scene, dictionary: Codebook) -> Rigid | None:
     """Pose of an upload in the map, None if it is refused; found once for all attacked releases."""
+    from veil.places.poses.by_words import localize_words  # loads SciPy and COLMAP
+
     shared = target.knowledge.shared
     index_key, pose_key = f"index {dictionary.digest} {id(scene)}", f"pose {id(image.form)} {id(scene)}"
     if index_key not in shared:

@@ -1,1 +1,1 @@
-"""The commands of `veil codebook`."""
+"""The commands of `veil codebook`: `build` and `quality`, with `collect` and `clustering`, which they share."""

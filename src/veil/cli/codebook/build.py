@@ -35,10 +35,10 @@ from veil.codebooks.eight_bits import EightBitWords
 from veil.codebooks.kmeans import FLAT_WORDS
 from veil.codebooks.quantization import MEASURED, Quantization, measure
 from veil.codebooks.sampling import WordTraining
+from veil.device.descriptor_books import assembled
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, write_codebook
-from veil.pipelines.descriptor_books import assembled
 
 CENTROIDS, DECOYS = FLAT_WORDS, 262144
 
@@ -55,7 +55,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser = add_command(
         commands,
         "codebook",
-        "build, describe or measure a codebook",
+        "build or describe a codebook",
         "A codebook holds the words that descriptors hide among, and the public PCA of the hardened profile.",
         BUILD_EXAMPLES,
     )
@@ -71,7 +71,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     info.add_argument("codebook", type=Path, help="a file that `veil codebook build` wrote")
     add_json(info)
     info.set_defaults(run=_info)
-    quality.register(actions)
 
 
 def _register_build(actions) -> None:  # type: ignore[no-untyped-def]

@@ -1,93 +1,16 @@
-"""`veil codebook quality`, and the same report at the end of `veil codebook build`."""
+"""How far descriptors lie from the words of a codebook, for people.
+
+A file of its own: `veil codebook build` ends with it, and `veil lab quality` prints the same.
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from veil.cli.codebook.collect import Collection, Wanted, collect
-from veil.cli.common import (
-    Bar,
-    add_command,
-    add_json,
-    at_least,
-    explain,
-    picture,
-    quiet_colmap,
-    report,
-    say,
-    say_table,
-    write_json,
-)
-from veil.codebooks.quantization import MEASURED, measure
-from veil.codebooks.sampling import WordTraining
-from veil.errors import InputError
-from veil.extraction import EXTRACTORS
-from veil.files.codebooks import read_codebook
-from veil.files.features import holds_features
-from veil.report.quantization import draw_quantization
+from veil.cli.common import explain, say, say_table
 from veil.report.tables import Name, Table, fixed, numbers
-
-EXAMPLES = """\
-  veil codebook quality book.npz others/ --figure quality.png     photographs that the book was not made from
-  veil codebook quality book.npz features.h5 --json quality.json
-"""
-
-
-def register(actions) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil codebook quality` to the group's actions."""
-    parser = add_command(
-        actions,
-        "quality",
-        "how far descriptors lie from its words",
-        "Measure the distance of photographs' descriptors to their nearest word, beside the distances to the nearest\n"
-        "other descriptor and to one at random, and how evenly the words are used.",
-        EXAMPLES,
-    )
-    parser.add_argument("codebook", type=Path, help="a file that `veil codebook build` wrote")
-    parser.add_argument("photos", type=Path, nargs="+", help="photographs, folders of them, or features of `veil extract`")
-    parser.add_argument(
-        "--sample", type=at_least(2), default=MEASURED, help="descriptors to measure, drawn at random (default %(default)s)"
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of the sample (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw the distances (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_quality)
-
-
-def _quality(arguments: argparse.Namespace) -> int:
-    quiet_colmap()
-    book = read_codebook(arguments.codebook)
-    if book.descriptor not in EXTRACTORS and not all(map(holds_features, arguments.photos)):
-        raise InputError(f"veil cannot extract {book.descriptor}; give features that `veil extract --imported` wrote")
-    taken = WordTraining(arguments.sample, seed=arguments.seed)
-    wanted = Wanted(descriptor=book.descriptor, normalization=book.normalization)
-    collection = collect(arguments.photos, wanted, Collection(training=taken, held=WordTraining(2, seed=0)))
-    sample = taken.sample()
-    own = set(book.provenance.image_digests)
-    with Bar("measuring") as bar:
-        found = measure(
-            book,
-            sample,
-            pool=sample,
-            in_pool=True,
-            images=len(taken.image_digests),
-            book_images=sum(digest in own for digest in taken.image_digests),
-            seed=arguments.seed,
-            progress=bar,
-        )
-    record = found.as_json()
-    write_json(arguments.json, record)
-    say_quality(arguments, record)
-    if collection.skipped:
-        say(arguments, f"{collection.skipped} photographs had no features and were left out")
-    if arguments.figure:
-        whose = f"{found.images} photographs" + (f", {found.book_images} of them the book's own" if found.book_images else "")
-        draw_quantization(arguments.figure, found, title=f"{len(book):,} words, {book.raw_space}; {whose}")
-        report(arguments, arguments.figure, "the figure")
-    return 0
 
 
 def spread_table(record: Mapping[str, Any]) -> Table:
@@ -106,7 +29,7 @@ def spread_table(record: Mapping[str, Any]) -> Table:
 
 
 def say_quality(arguments: argparse.Namespace, record: dict) -> None:
-    """Print a record of `veil codebook quality` for people."""
+    """Print a record of `veil lab quality` for people."""
     images, own, words = record["images"], record["book_images"], record["words"]
     say(arguments, f"\n{record['descriptors']} descriptors of {images} photographs, and the {words} words")
     say_table(arguments, spread_table(record))

@@ -2,78 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from veil.cli.common import at_least
+from veil.cli.common import Arguments, at_least
+from veil.cli.records import Record, option
+from veil.device.device import Device
+from veil.device.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
-from veil.mechanisms.lines import RULE_NAMES, LineRule, rule_of
-from veil.mechanisms.profile import STRATEGIES, Profile, paper
+from veil.mechanisms.lines import LineRule, rule_of
+from veil.mechanisms.profile import Profile, paper
 from veil.mechanisms.selection import Selection, usual_selection
-from veil.pipelines.device import Device
-from veil.pipelines.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
-
-
-def add_descriptors(parser: argparse.ArgumentParser) -> None:
-    """Add the options of descriptors in subspaces, then of those in words."""
-    parser.add_argument(
-        "--profile",
-        choices=("hardened", "paper"),
-        default=None,
-        help="hardened (default); or paper, as published, for comparison: it is broken for SIFT",
-    )
-    parser.add_argument(
-        "--m",
-        type=int,
-        default=None,
-        help="dimension of the subspaces (paper profile only; default 4), or with --words how many words a "
-        f"feature sends (default {SUBSET_SIZE})",
-    )
-    parser.add_argument(
-        "--lifting",
-        choices=STRATEGIES,
-        default=None,
-        help="how the directions of subspaces are chosen (paper profile only; default sub-hybrid)",
-    )
-    parser.add_argument(
-        "--codebook",
-        type=Path,
-        metavar="FILE",
-        help="codebook with the words of the paper profile and the PCA of the hardened one (default: the bundled one)",
-    )
-    parser.add_argument(
-        "--decoys",
-        type=Path,
-        metavar="FILE",
-        help="decoy pool of `veil codebook build` (default: the bundled, public one)",
-    )
-    parser.add_argument("--words", metavar="FILE", help="send words of this dictionary (.npz, or 'bundled'), not subspaces")
-    parser.add_argument(
-        "--no-descriptors", action="store_true", help="send positions alone; random words take the place of descriptors"
-    )
-    parser.add_argument("--epsilon", type=float, metavar="E", help="with --words: epsilon of each feature ('inf': no privacy)")
-    parser.add_argument(
-        "--features",
-        type=_count,
-        dest="features_sent",
-        metavar="N",
-        help="send N features, or 'all': of subspaces those of largest scale or score (default 1000; paper profile all), of "
-        "words a random choice (default all; 1000 with --no-descriptors)",
-    )
-    parser.add_argument(
-        "--min-distance",
-        type=float,
-        metavar="PX",
-        help="send no two features nearer to each other than this (default 10; paper profile 0; not with --words)",
-    )
-    parser.add_argument(
-        "--delta", type=float, default=DELTA, help="with --words: delta of the image's epsilon (default %(default)g)"
-    )
 
 
 def _count(text: str) -> int | Literal["all"]:
@@ -81,38 +24,53 @@ def _count(text: str) -> int | Literal["all"]:
     return "all" if text == "all" else at_least(1)(text)
 
 
-def add_lines(parser: argparse.ArgumentParser) -> None:
-    """Add the options of lines in place of positions."""
-    parser.add_argument("--lines", action="store_true", help="send a line through each keypoint, not its position")
-    parser.add_argument(
-        "--line-rule",
-        choices=RULE_NAMES,
-        default=None,
-        help="with --lines: random directions (default), or one rule for each half of the picture: convergent "
-        "in an anchor, or parallel",
+@dataclass(frozen=True, kw_only=True)
+class AskedProtection(Record):
+    """The protection of descriptors and positions that commands ask for."""
+
+    m: int | None = option(f"with --words how many words a feature sends (default {SUBSET_SIZE})")
+    codebook: Path | None = option(
+        "codebook with the words of the paper profile and the PCA of the hardened one (default: the bundled one)",
+        metavar="FILE",
     )
-    parser.add_argument(
-        "--gravity", type=Path, metavar="CSV", help="also send gravity: image,x,y,z of down, as `veil gravity` writes"
+    decoys: Path | None = option("decoy pool of `veil codebook build` (default: the bundled, public one)", metavar="FILE")
+    words: str | None = option("send words of this dictionary (.npz, or 'bundled'), not subspaces", metavar="FILE")
+    no_descriptors: bool = option("send positions alone; random words take the place of descriptors", default=False)
+    epsilon: float | None = option("with --words: epsilon of each feature ('inf': no privacy)", metavar="E")
+    features_sent: int | Literal["all"] | None = option(
+        "send N features, or 'all': of subspaces those of largest scale or score (default 1000; paper profile all), of "
+        "words a random choice (default all; 1000 with --no-descriptors)",
+        name="--features",
+        parse=_count,
+        metavar="N",
     )
-    parser.add_argument(
-        "--aligned-share", type=float, metavar="Q", help="share of random lines that lie along gravity (default 0.5)"
+    min_distance: float | None = option(
+        "send no two features nearer to each other than this (default 10; paper profile 0; not with --words)", metavar="PX"
     )
+    delta: float = option("with --words: delta of the image's epsilon (default %(default)g)", default=DELTA)
+    lines: bool = option("send a line through each keypoint, not its position", default=False)
+    gravity: Path | None = option("also send gravity: image,x,y,z of down, as `veil gravity` writes", metavar="CSV")
+    allow_second_release: bool = option("release an image again with other choices", default=False)
 
 
-def _chosen_profile(arguments: argparse.Namespace, usual: Profile) -> Profile:
-    """The profile that --profile, --m and --lifting ask for, or the `usual` hardened one.
+# What `veil client` does not ask for stays as it usually is.
+USUAL = {"profile": None, "line_rule": None, "aligned_share": None, "allow_private_dictionary": False}
+
+
+def _chosen_profile(arguments: Arguments, usual: Profile) -> Profile:
+    """The profile that --profile and --m ask for, or the `usual` hardened one.
 
     Raises InputError for options that do not fit together.
     """
     if arguments.profile == "paper":
-        return paper(arguments.m if arguments.m is not None else 4, arguments.lifting or "sub-hybrid")
-    if arguments.m is not None or arguments.lifting is not None:
-        raise InputError("--m and --lifting belong to --profile paper; the hardened profile is fixed")
+        return paper(arguments.m if arguments.m is not None else 4)
+    if arguments.m is not None:
+        raise InputError("--m belongs to --words, or to --profile paper of `veil privatize`; the hardened profile is fixed")
     return usual
 
 
 def asked_descriptors(
-    arguments: argparse.Namespace, device: Device, images: Iterable[tuple[str, bytes]]
+    arguments: Arguments, device: Device, images: Iterable[tuple[str, bytes]]
 ) -> HideInSubspaces | HideInWords:
     """The protection of descriptors that the options ask for; `images` are names and digests of what will be released."""
     if arguments.no_descriptors:
@@ -121,7 +79,7 @@ def asked_descriptors(
     return _in_words(arguments, device, images) if arguments.words else _books(arguments)
 
 
-def _in_words(arguments: argparse.Namespace, device: Device, images: Iterable[tuple[str, bytes]]) -> HideInWords:
+def _in_words(arguments: Arguments, device: Device, images: Iterable[tuple[str, bytes]]) -> HideInWords:
     """The protection that --words and its options ask for.
 
     Raises InputError without --epsilon, ReleaseRefused for a dictionary made from the user's own photographs.
@@ -144,7 +102,7 @@ def _in_words(arguments: argparse.Namespace, device: Device, images: Iterable[tu
     return words
 
 
-def _books(arguments: argparse.Namespace) -> HideInSubspaces:
+def _books(arguments: Arguments) -> HideInSubspaces:
     """The protection in subspaces with the codebook and decoys that the options name; its profile depends on the image."""
     return HideInSubspaces(
         codebook=arguments.codebook and read_codebook(arguments.codebook),
@@ -153,7 +111,7 @@ def _books(arguments: argparse.Namespace) -> HideInSubspaces:
 
 
 def fitting(
-    arguments: argparse.Namespace, descriptors: HideInSubspaces | HideInWords, features: Features
+    arguments: Arguments, descriptors: HideInSubspaces | HideInWords, features: Features
 ) -> HideInSubspaces | HideInWords:
     """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
@@ -168,13 +126,13 @@ def fitting(
     return replace(descriptors, profile=profile, selection=selection)
 
 
-def asked_line_rule(arguments: argparse.Namespace) -> LineRule:
+def asked_line_rule(arguments: Arguments) -> LineRule:
     """The rule of lines that --line-rule and --aligned-share ask for. Raises RangeError for an impossible share."""
     share = {} if arguments.aligned_share is None else {"aligned_share": arguments.aligned_share}
     return rule_of(arguments.line_rule or "random", **share)
 
 
-def require_consistent(arguments: argparse.Namespace) -> None:
+def require_consistent(arguments: Arguments) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
     if arguments.line_rule and not arguments.lines:
         raise InputError("--line-rule belongs to --lines: without lines, positions are sent")
@@ -182,7 +140,7 @@ def require_consistent(arguments: argparse.Namespace) -> None:
         raise InputError("--line-rule convergent and parallel belong to subspaces: words with such lines are not localized")
     if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):
         raise InputError("--aligned-share belongs to random lines: those of two halves of the picture are not drawn")
-    subspaces = ("profile", "lifting", "codebook", "decoys")
+    subspaces = ("profile", "codebook", "decoys")
     of_descriptors = (*subspaces, "m", "words", "epsilon", "min_distance")
     if arguments.no_descriptors and (arguments.lines or any(getattr(arguments, name) is not None for name in of_descriptors)):
         raise InputError(
@@ -190,7 +148,7 @@ def require_consistent(arguments: argparse.Namespace) -> None:
             "descriptors"
         )
     if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
-        raise InputError("--profile, --lifting, --codebook and --decoys belong to subspaces; --words sends words instead")
+        raise InputError("--profile, --codebook and --decoys belong to subspaces; --words sends words instead")
     if arguments.words and arguments.min_distance is not None:
         raise InputError("--min-distance belongs to subspaces: words leave by a random choice (--features)")
     if not arguments.words and (arguments.epsilon is not None or arguments.allow_private_dictionary):

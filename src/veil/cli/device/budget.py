@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from veil.cli.common import add_command, add_json, at_least, say, say_table, write_json
 from veil.cli.device import plan
+from veil.device.protection import DELTA
 from veil.files.client import BudgetChange, Entry, Ledger, home, read_budgets, read_ledger
 from veil.ldp.budget import LIMITED, UNITS, Budget, BudgetUnit, Charge, inward, outward, total
 from veil.ldp.composition import basic_epsilon, composed_epsilon
-from veil.pipelines.protection import DELTA
 from veil.report.tables import Name, Remark, Row, Table, numbers
 
 SHOW_EXAMPLES = """\

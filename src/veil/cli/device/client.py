@@ -17,22 +17,26 @@ from veil.cli.common import (
     progress,
     quiet_colmap,
     say,
+    share_options,
     tell,
     write_json,
 )
 from veil.cli.device.asked_protection import (
-    add_descriptors,
-    add_lines,
+    USUAL,
+    AskedProtection,
     asked_descriptors,
     asked_line_rule,
     fitting,
     require_consistent,
 )
-from veil.cli.device.client_connection import add_action, connected
+from veil.cli.device.client_connection import add_action, add_connection, connected
 from veil.cli.device.client_maps import add_map_actions
-from veil.cli.device.extract import add_extractor, with_camera
+from veil.cli.device.extract import Extractor, with_camera
+from veil.cli.records import add_record
 from veil.cli.remedies import advised
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
+from veil.device.device import Device
+from veil.device.protection import HideInWords, Protection
 from veil.errors import VeilError, remedies_of
 from veil.extraction import DETECTORS, extract
 from veil.extraction.detection import DetectorOptions
@@ -45,12 +49,10 @@ from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.mechanisms.release import HideInLines
 from veil.names import MAP_ID
-from veil.pipelines.device import Device
-from veil.pipelines.protection import HideInWords, Protection
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\
-  veil client maps                                       what there is
+  veil client map list                                   what there is
   veil client contribute photos/ --map lobby             photographs, by the hardened default
   veil client localize photo.jpg --map lobby             the pose of one, or why there is none
 """
@@ -74,9 +76,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         "contribute, localize, delete on a server",
         "Use a server. Photographs are extracted and privatized here, under the secret and the ledger in $VEIL_HOME; what\n"
         "is sent is a message, and the same bytes if it is sent again. Messages wait here while the server is away.\n"
-        "VEIL_SERVER and VEIL_TOKEN name the server and the token.",
+        "VEIL_SERVER and VEIL_TOKEN name the server and the token; options of this group may stand before or after a command.",
         EXAMPLES,
     )
+    add_connection(parser)
+    share_options(parser)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     add_map_actions(actions)
     for name, summary, run in (
@@ -89,11 +93,9 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         action.add_argument(
             "--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs (default: K.txt beside them)"
         )
-        add_extractor(action)
-        add_descriptors(action)
-        add_lines(action)
-        action.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
-        action.set_defaults(allow_private_dictionary=False, output=Path())
+        add_record(action, Extractor)
+        add_record(action, AskedProtection)
+        action.set_defaults(**USUAL, output=Path())
         if name == "contribute":
             action.add_argument("--wait", action="store_true", help="wait until the messages are in the map or left out")
     _add(actions, "send", "send what waited for the server", _send)

@@ -1,4 +1,4 @@
-"""What all actions of `veil client` share: the options that name server and token, and the client that they give."""
+"""The options of `veil client`, which name server and token, and the client that they give."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, tell
 from veil.client import Client
+from veil.device.device import Device
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
-from veil.pipelines.device import Device
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name server and token, and --json, to `veil client`."""
+    parser.add_argument("--server", default=os.environ.get("VEIL_SERVER"), help="address of the server (default: $VEIL_SERVER)")
+    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token (default: $VEIL_TOKEN)")
+    parser.add_argument("--plain", action="store_true", help="allow http to another machine; the token is then readable")
+    add_json(parser)
 
 
 def add_action(actions, name: str, summary: str, run, examples: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
-    """Add an action of `veil client`, with the options that name server and token, and return its parser."""
-    action = add_command(actions, name, summary, summary[0].upper() + summary[1:] + ".", examples)
-    action.add_argument("--server", default=os.environ.get("VEIL_SERVER"), help="address of the server (default: $VEIL_SERVER)")
-    action.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token (default: $VEIL_TOKEN)")
-    action.add_argument("--plain", action="store_true", help="allow http to another machine; the token is then readable")
-    add_json(action)
+    """Add an action of `veil client`, and return its parser."""
+    told = f"{summary[0].upper()}{summary[1:]}. The options of `veil client` go with it, too."
+    action = add_command(actions, name, summary, told, examples)
     action.set_defaults(run=run)
     return action
 

@@ -27,8 +27,7 @@ EXAMPLES_OF = {
 
 
 def add_map_actions(actions) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil client maps` and `veil client map` with its actions."""
-    add_action(actions, "maps", "list the maps that the token may use", _list, "  veil client maps\n")
+    """Add `veil client map` with its actions."""
     parser = add_command(
         actions,
         "map",

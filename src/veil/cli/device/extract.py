@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from veil.cli.common import (
-    add_command,
-    add_first_octave,
-    add_json,
-    add_strict,
-    progress,
-    quiet_colmap,
-    report,
-    tell_skipped,
-    write_json,
-)
+from veil.cli.common import OCTAVE, octave, progress, quiet_colmap, report, tell_skipped, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
+from veil.device.photographs import with_camera as with_camera
 from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
@@ -28,7 +21,6 @@ from veil.files.features import count_images, holds_features, read_features, wri
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.intrinsics import require_readable
-from veil.pipelines.photographs import with_camera as with_camera
 from veil.space import DIMS, Space, known_space
 
 EXAMPLES = """\
@@ -42,63 +34,50 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Extractor(Record):
+    """What is extracted from photographs."""
+
+    descriptor: str = option(
+        "kind of descriptor (default sift; aliked stands for aliked-n16rot)",
+        default="sift",
+        parse=full_name,
+        choices=EXTRACTORS,
+    )
+    weights: Path | None = option("other weights of a learned descriptor's network (.npz, or PyTorch's .pth)", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extract(Extractor):
+    """Extract features, or import those of a COLMAP database (.db) or of hloc (.h5). Keypoint (0, 0) is the
+    top-left corner of the upright image. A camera matrix in K.txt beside photographs gives their intrinsics.
+    A photograph that cannot be used is skipped and named. The result can be inverted into images: do not upload it.
+    """
+
+    input: tuple[Path, ...] = positional("photographs, folders of them, a COLMAP .db, or an hloc .h5")
+    output: Path = option("features to write (.h5)", required=True, short="-o", metavar="FILE")
+    min_score: float | None = option(
+        "least score of ALIKED's or XFeat's keypoints, 0 to 1 (default as published: 0.2 and 0.05)", metavar="S"
+    )
+    normalization: Literal["L2", "L1_ROOT"] | None = option("normalization of SIFT descriptors (default L2)")
+    max_features: int = option("features per image at most (default %(default)s)", default=MAX_FEATURES)
+    first_octave: int | None = option(OCTAVE, parse=octave, metavar="N")
+    camera: str | None = option(
+        "intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)", metavar="MODEL,P1,..."
+    )
+    imported: str | None = option(
+        "what an .h5 of another tool holds: " + ", ".join(DIMS) + ", or another NAME:DIM", metavar="NAME[:DIM]"
+    )
+    strict: bool = strict_flag("photograph")
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil extract` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "extract",
-        "photographs -> raw features (stay on the device)",
-        "Extract features, or import those of a COLMAP database (.db) or of hloc (.h5). Keypoint (0, 0) is the\n"
-        "top-left corner of the upright image. A camera matrix in K.txt beside photographs gives their intrinsics.\n"
-        "A photograph that cannot be used is skipped and named. The result can be inverted into images: do not upload it.",
-        EXAMPLES,
-    )
-    parser.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, a COLMAP .db, or an hloc .h5")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="features to write (.h5)")
-    add_extractor(parser)
-    parser.add_argument(
-        "--min-score",
-        type=float,
-        metavar="S",
-        help="least score of ALIKED's or XFeat's keypoints, 0 to 1 (default as published: 0.2 and 0.05)",
-    )
-    parser.add_argument(
-        "--normalization", choices=("L2", "L1_ROOT"), default=None, help="normalization of SIFT descriptors (default L2)"
-    )
-    parser.add_argument(
-        "--max-features", type=int, default=MAX_FEATURES, help="features per image at most (default %(default)s)"
-    )
-    add_first_octave(parser)
-    parser.add_argument(
-        "--camera",
-        metavar="MODEL,P1,...",
-        help="intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)",
-    )
-    parser.add_argument(
-        "--imported",
-        metavar="NAME[:DIM]",
-        help="what an .h5 of another tool holds: " + ", ".join(DIMS) + ", or another NAME:DIM",
-    )
-    add_strict(parser, "photograph")
-    add_json(parser)
-    parser.set_defaults(run=_extract)
+    add_record_command(commands, "extract", "photographs -> raw features (stay on the device)", EXAMPLES, Extract, _extract)
 
 
-def add_extractor(parser: argparse.ArgumentParser) -> None:
-    """Add the choice of what is extracted from photographs."""
-    parser.add_argument(
-        "--descriptor",
-        type=full_name,
-        choices=EXTRACTORS,
-        default="sift",
-        help="kind of descriptor (default sift; aliked stands for aliked-n16rot)",
-    )
-    parser.add_argument(
-        "--weights", type=Path, metavar="FILE", help="other weights of a learned descriptor's network (.npz, or PyTorch's .pth)"
-    )
-
-
-def _extract(arguments: argparse.Namespace) -> int:
+def _extract(arguments: Extract) -> int:
     quiet_colmap()
     skipped: dict[str, str] = {}
     features = dict(_gather(arguments, skipped))
@@ -120,7 +99,7 @@ def _extract(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
+def _gather(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
     if len(arguments.input) == 1 and first.suffix == ".db":
         said = arguments.normalization
@@ -132,7 +111,7 @@ def _gather(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[
         yield from _from_photographs(arguments, skipped)
 
 
-def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
+def _from_photographs(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     """Names and features of the photographs. Why a photograph has none is added to `skipped`; with --strict, or if it is the
     only one, the error is raised."""
     options = _asked_options(arguments)
@@ -152,7 +131,7 @@ def _from_photographs(arguments: argparse.Namespace, skipped: dict[str, str]) ->
         yield name, found
 
 
-def _asked_options(arguments: argparse.Namespace) -> SiftOptions | DetectorOptions:
+def _asked_options(arguments: Extract) -> SiftOptions | DetectorOptions:
     """The options of the extractor that is asked for. Raises InputError for one of another extractor."""
     if arguments.descriptor in DETECTORS:
         if arguments.normalization or arguments.first_octave is not None:
@@ -171,7 +150,7 @@ def _asked_options(arguments: argparse.Namespace) -> SiftOptions | DetectorOptio
     )
 
 
-def _imported_space(arguments: argparse.Namespace) -> Space | None:
+def _imported_space(arguments: Extract) -> Space | None:
     if arguments.imported is None:
         return None
     name, _, dim = arguments.imported.partition(":")

@@ -16,10 +16,10 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.device.protection import DELTA, MAX_POSTERIOR
 from veil.ldp.budget import outward
 from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
-from veil.localization.options import LocalizeOptions
-from veil.pipelines.protection import DELTA, MAX_POSTERIOR
+from veil.places.poses.options import LocalizeOptions
 from veil.report.tables import Table, fixed, numbers
 
 EXAMPLES = """\

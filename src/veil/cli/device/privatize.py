@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from veil.cli.common import add_command, add_json, explain, progress, report, say, say_table, tell, write_json
+from veil.cli.common import explain, progress, report, say, say_table, tell, write_json
 from veil.cli.device.asked_protection import (
-    add_descriptors,
-    add_lines,
+    AskedProtection,
     asked_descriptors,
     asked_line_rule,
     fitting,
     require_consistent,
 )
+from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
+from veil.device.device import Device, DeviceRelease
+from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Protection
 from veil.errors import VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import count_images, read_features
 from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
+from veil.mechanisms.lines import RULE_NAMES
 from veil.mechanisms.release import HideInLines
-from veil.pipelines.device import Device, DeviceRelease
-from veil.pipelines.protection import HideInSubspaces, HideInWords, Protection
 from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\
@@ -41,36 +42,43 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Privatize(AskedProtection):
+    """Lift every descriptor to an affine subspace that also contains decoys, shuffle, and write one message an
+    image. The same image gives the same message under the client's secret (kept in $VEIL_HOME), and a ledger
+    refuses a second, different release. An obfuscation without proof: see `veil inspect`.
+    With --words, every descriptor becomes a random subset of a public dictionary under local differential privacy:
+    an epsilon for each feature, which composes over the image and all that the ledger holds (`veil budget`).
+    """
+
+    features: Path = positional("a file that `veil extract` wrote")
+    output: Path = option("folder for the .veil messages", required=True, short="-o", metavar="FOLDER")
+    profile: Literal["hardened", "paper"] | None = option(
+        "hardened (default); or paper, as published, for comparison: it is broken for SIFT"
+    )
+    m: int | None = option(
+        "dimension of the subspaces (paper profile only; default 4), or with --words how many words a "
+        f"feature sends (default {SUBSET_SIZE})"
+    )
+    line_rule: str | None = option(
+        "with --lines: random directions (default), or one rule for each half of the picture: convergent "
+        "in an anchor, or parallel",
+        choices=RULE_NAMES,
+    )
+    aligned_share: float | None = option("share of random lines that lie along gravity (default 0.5)", metavar="Q")
+    fresh: bool = option("draw afresh instead of repeating the memoized release", default=False)
+    new_secret: bool = option("go on with another secret though the ledger's is lost for good", default=False)
+    allow_private_dictionary: bool = option("use a dictionary that was made from your own photographs", default=False)
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil privatize` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "privatize",
-        "raw features -> uploads that may leave the device",
-        "Lift every descriptor to an affine subspace that also contains decoys, shuffle, and write one message an\n"
-        "image. The same image gives the same message under the client's secret (kept in $VEIL_HOME), and a ledger\n"
-        "refuses a second, different release. An obfuscation without proof: see `veil inspect`.\n"
-        "With --words, every descriptor becomes a random subset of a public dictionary under local differential privacy:\n"
-        "an epsilon for each feature, which composes over the image and all that the ledger holds (`veil budget`).",
-        EXAMPLES,
-    )
-    parser.add_argument("features", type=Path, help="a file that `veil extract` wrote")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the .veil messages")
-    add_descriptors(parser)
-    add_lines(parser)
-    parser.add_argument("--fresh", action="store_true", help="draw afresh instead of repeating the memoized release")
-    parser.add_argument("--allow-second-release", action="store_true", help="release an image again with other choices")
-    parser.add_argument(
-        "--new-secret", action="store_true", help="go on with another secret though the ledger's is lost for good"
-    )
-    parser.add_argument(
-        "--allow-private-dictionary", action="store_true", help="use a dictionary that was made from your own photographs"
-    )
-    add_json(parser)
-    parser.set_defaults(run=_privatize)
+    summary = "raw features -> uploads that may leave the device"
+    add_record_command(commands, "privatize", summary, EXAMPLES, Privatize, _privatize)
 
 
-def _privatize(arguments: argparse.Namespace) -> int:
+def _privatize(arguments: Privatize) -> int:
     require_consistent(arguments)
     device = Device(replace_lost=arguments.new_secret)
     for note in device.notes:
@@ -146,7 +154,7 @@ def _outside(device: Device) -> list[str]:
 
 
 def _report(
-    arguments: argparse.Namespace,
+    arguments: Privatize,
     rows: list[dict],
     notes: dict[str, None],
     descriptors: HideInSubspaces | HideInWords,

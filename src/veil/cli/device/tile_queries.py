@@ -15,6 +15,7 @@ from veil.cli.device.extract import with_camera
 from veil.cli.remedies import advised
 from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.client.tile_access import TileExit, open_tiles
+from veil.device.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
 from veil.errors import InputError, VeilError
 from veil.extraction import EXTRACTORS, extract
 from veil.extraction.sift import SiftOptions
@@ -24,9 +25,8 @@ from veil.files.pictures import named_pictures, read_picture
 from veil.files.tiles import FolderCache
 from veil.files.weights import load_network
 from veil.ldp.guarantee import FetchGuarantee, NoProof
-from veil.localization.options import LocalizeOptions
 from veil.matching import MatchOptions
-from veil.pipelines.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
+from veil.places.poses.options import LocalizeOptions
 from veil.space import Space
 from veil.tiles.device import TileOptions
 from veil.tiles.fetching import TileFetcher
@@ -122,7 +122,7 @@ def _answer(arguments: argparse.Namespace, features: Features, fetcher: TileFetc
         near=None if arguments.near is None else np.array(arguments.near),
         within=arguments.within,
         fix=None if arguments.fix is None else (arguments.fix[0], arguments.fix[1]),
-        options=TileOptions(localize=LocalizeOptions(max_error_px=arguments.max_error, matching=matching, seed=arguments.seed)),
+        options=TileOptions(localize=LocalizeOptions(matching=matching)),
     )
 
 

@@ -34,6 +34,8 @@ from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.remedies import phrase
+from veil.device.attacker import Attacker
+from veil.device.auditing import AuditOptions, load_inverters, run_audit
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
@@ -41,10 +43,8 @@ from veil.files.client import home
 from veil.files.codebooks import read_codebook
 from veil.files.learned_models import read_learned_model
 from veil.files.tiles import holds_tiles
-from veil.pipelines.attacker import Attacker
-from veil.pipelines.auditing import AuditOptions, load_inverters, run_audit
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import decoded, further_messages
+from veil.places.held_map import Map
+from veil.places.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
 from veil.wire.message import Message
 

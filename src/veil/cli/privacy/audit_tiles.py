@@ -12,13 +12,13 @@ from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
 from veil.cli.common import EXIT_OK, Bar, report, say, tell_skipped, write_json
 from veil.cli.privacy.originals import Originals, read_place_photographs
 from veil.cli.remedies import phrase
+from veil.device.tile_audit import audit_tiles
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.tiles import read_manifest
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts
-from veil.pipelines.tile_audit import audit_tiles
 from veil.report.tile_audit import page
 
 # Options of an attacker on uploads, of which tiles need none: they are read as they are.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 
 from veil.audit.measured_forms import MeasuredForm
-from veil.cli.common import EXIT_ERROR, EXIT_OK, add_command, add_json, say, tell_skipped, write_json
+from veil.cli.common import EXIT_ERROR, EXIT_OK, say, tell_skipped, write_json
+from veil.cli.records import Record, add_record_command, json_file, positional
 from veil.cli.remedies import advised
 from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
@@ -73,28 +74,24 @@ CHOSEN_BY_WORDS = (
 DELTA = 1e-6
 
 
+@dataclass(frozen=True, kw_only=True)
+class Inspect(Record):
+    """Describe uploads, maps, raw features or codebooks in plain words. Of several files, those that cannot be read are
+    skipped and named, and the exit code is 1.
+    """
+
+    files: tuple[Path, ...] = positional(
+        "message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)", metavar="FILE"
+    )
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil inspect` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "inspect",
-        "what a file contains and does not protect",
-        "Describe uploads, maps, raw features or codebooks in plain words. Of several files, those that cannot be read are\n"
-        "skipped and named, and the exit code is 1.",
-        EXAMPLES,
-    )
-    parser.add_argument(
-        "files",
-        type=Path,
-        nargs="+",
-        metavar="FILE",
-        help="message, map folder, features (.h5), codebook (.npz) or ledger (.sqlite)",
-    )
-    add_json(parser)
-    parser.set_defaults(run=_inspect)
+    add_record_command(commands, "inspect", "what a file contains and does not protect", EXAMPLES, Inspect, _inspect)
 
 
-def _inspect(arguments: argparse.Namespace) -> int:
+def _inspect(arguments: Inspect) -> int:
     if len(arguments.files) == 1:
         facts = _facts(arguments.files[0])
         write_json(arguments.json, facts)
@@ -131,7 +128,7 @@ def _facts(path: Path) -> dict:
     return upload_facts(decode(data), len(data))
 
 
-def _print(arguments: argparse.Namespace, facts: dict) -> None:
+def _print(arguments: Inspect, facts: dict) -> None:
     """Print facts for people, unless standard output is for machines."""
     if str(arguments.json) == "-":
         return

@@ -1,4 +1,4 @@
-"""`veil inversion invert`: pictures from features and messages, as a server could make them."""
+"""`veil invert`: pictures from features and messages, as a server could make them."""
 
 from __future__ import annotations
 
@@ -27,28 +27,21 @@ from veil.wire.codec import decode
 from veil.wire.message import LineUpload
 
 EXAMPLES = """\
-  veil inversion invert photos/ -o inverted/                                  what raw features show
-  veil inversion invert features.h5 --inverter raw.npz -o inverted/
-  veil inversion invert upload/ --inverter direct.npz -o inverted/             direct inversion of messages
+  veil invert photos/ -o inverted/                                  what raw features show
+  veil invert features.h5 --inverter raw.npz -o inverted/
+  veil invert upload/ --inverter direct.npz -o inverted/             direct inversion of messages
 """
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil inversion` with its action to the parser's commands."""
-    parser = add_command(
-        commands,
-        "inversion",
-        "pictures from features",
-        "Reconstruct pictures from what a server receives of them. `veil lab train inversion` trains networks for it.",
-        EXAMPLES,
-    )
-    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    """Add `veil invert` to the parser's commands."""
     invert = add_command(
-        actions,
+        commands,
         "invert",
-        "features or messages -> pictures of 256x256 px",
-        "Write NAME.png for each photograph, image of a features file, or message: the central square as the network sees it.\n"
-        "Of photographs the quality is printed, too.",
+        "pictures from features or messages",
+        "Reconstruct pictures of 256x256 px from what a server receives: NAME.png for each photograph, image of a features\n"
+        "file, or message, the central square as the network sees it. Of photographs the quality is printed, too.\n"
+        "`veil lab train inversion` trains networks for it.",
         EXAMPLES,
     )
     invert.add_argument("input", type=Path, nargs="+", help="photographs, features (.h5), messages (.veil), or folders of them")

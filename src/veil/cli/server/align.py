@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, report, say, say_left_out, write_json
+from veil.cli.common import report, say, say_left_out, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.files.places import place_facts, read_positions, write_place
-from veil.pipelines.maps import Map
-from veil.pipelines.placing import align_map, placed_names
+from veil.places.held_map import Map, align_map, placed_names
 
 EXAMPLES = """\
   veil map align map/ positions.csv -o place.json
@@ -17,34 +17,31 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Align(Record):
+    """Find the similarity from a map's coordinates to east, north and up in meters, from positions of its cameras on
+    WGS 84. Positions that disagree with the others are left out and named; the error that is left is told. Cameras
+    along a line need a map with gravity.
+    """
+
+    map: Path = positional("a folder that `veil map` wrote")
+    positions: Path = positional("CSV with columns image, latitude, longitude, height (above the ellipsoid)")
+    output: Path = option("where to write the place (JSON)", required=True, short="-o", metavar="FILE")
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil map align` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "map align",
-        "a map's place on Earth",
-        "Find the similarity from a map's coordinates to east, north and up in meters, from positions of its cameras on\n"
-        "WGS 84. Positions that disagree with the others are left out and named; the error that is left is told. Cameras\n"
-        "along a line need a map with gravity.",
-        EXAMPLES,
-    )
-    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote")
-    parser.add_argument(
-        "positions", type=Path, help="CSV with columns image, latitude, longitude, height (above the ellipsoid)"
-    )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write the place (JSON)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the search (default 0)")
-    add_json(parser)
-    parser.set_defaults(run=_align)
+    add_record_command(commands, "map align", "a map's place on Earth", EXAMPLES, Align, _align)
 
 
-def _align(arguments: argparse.Namespace) -> int:
+def _align(arguments: Align) -> int:
     where, given = Map.read(arguments.map), read_positions(arguments.positions)
     names = placed_names(where, given)
     if not names:
         known = ", ".join(sorted(where.scene.images)[:3])
         raise InputError(f"{arguments.positions} names none of the map's images, which are {known}; check it")
-    found = align_map(where, given, seed=arguments.seed)
+    found = align_map(where, given)
     facts = place_facts(found)
     left_out = [name for name, agrees in zip(names, found.agreeing.tolist(), strict=True) if not agrees]
     write_place(arguments.output, found)

@@ -16,7 +16,7 @@ from veil.files.vocabularies import write_vocabulary
 from veil.forms import Subsets
 from veil.matching.inverted_index import NEAREST, index_map
 from veil.matching.point_index import PointIndex
-from veil.pipelines.maps import INDEXED_FROM, Map
+from veil.places.held_map import INDEXED_FROM, Map
 from veil.scene import Scene
 
 BUNDLED = "bundled"

@@ -14,13 +14,13 @@ from veil.cli.server.matching_arguments import asked_pairs, matching_work
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 from veil.files.checkpoints import Checkpoints, run_key, unfinished_folder
-from veil.mapping import NoMap
 from veil.matching.ratio import calibrated
-from veil.pairs.images import LoadedImage
-from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.line_mapping import EVERY_MATCH, map_lines
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import message_files
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.held_map import Map
+from veil.places.line_mapping import EVERY_MATCH, map_lines
+from veil.places.maps import NoMap
+from veil.places.pairs.images import LoadedImage
+from veil.places.uploads import message_files
 
 LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
 
@@ -37,7 +37,6 @@ def map_messages(
         pairs=asked_pairs(arguments, len(loaded)),
         cluster_size=arguments.cluster_size,
         max_ratio=_max_ratio(arguments.ratio, loaded),
-        gravity_sigma_deg=arguments.gravity_sigma,
     )
     cut = f" clusters={options.cluster_size}" if len(loaded) > options.cluster_size and add_to is None else ""
     key = run_key([*digests, (_key(options) + cut).encode(), str(arguments.add_to).encode()])

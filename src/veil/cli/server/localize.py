@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,18 +27,18 @@ from veil.cli.server.index import read_dictionary
 from veil.cli.server.map import add_matching, matching_options
 from veil.cli.server.matcher_arguments import asks_for_network, load_matcher
 from veil.cli.server.pose_rows import pose_line, pose_row
+from veil.device.doors import localize, queries
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
 from veil.geometry.robust.grouped import GroupedOptions
-from veil.localization.judge import Localization, NoPose
-from veil.localization.options import RETRIEVED, LocalizeOptions, PositionOptions, UprightOptions, WordOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
-from veil.pairs.images import LoadedImage
-from veil.pipelines.localization import POSITION_SECONDS, WORD_SECONDS, localize
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import queries
+from veil.places.held_map import Map
+from veil.places.localization import POSITION_SECONDS, WORD_SECONDS
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
@@ -74,22 +73,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--codebook", type=Path, metavar="FILE", help="codebook of the queries (default: the bundled one)")
     parser.add_argument("--dictionary", metavar="FILE", help="words: dictionary of the queries, if the map has no index for it")
-    parser.add_argument("--max-error", type=float, default=8.0, metavar="PX", help="inlier threshold (default 8)")
-    parser.add_argument(
-        "--word-samples", type=at_least(1), default=200_000, help="words: samples of a search (default %(default)s)"
-    )
     parser.add_argument(
         "--max-seconds",
         type=float,
         metavar="S",
         help=f"words, positions: processor time of a search (default {WORD_SECONDS:g}, positions alone "
         f"{POSITION_SECONDS:g}; 0: no limit)",
-    )
-    parser.add_argument(
-        "--pair-samples",
-        type=at_least(1),
-        help="words with gravity, positions: pairs of candidates that are drawn (default "
-        f"{UprightOptions().samples}, positions alone {PositionOptions().upright.samples})",
     )
     parser.add_argument(
         "--near",
@@ -101,28 +90,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words, positions: images of the map that are near")
     parser.add_argument("--nearest", type=at_least(1), default=3, metavar="N", help="images that --near takes (default 3)")
     parser.add_argument(
-        "--gravity-sigma",
-        type=float,
-        default=0.5,
-        metavar="DEG",
-        help="words with lines: standard deviation of gravity (default 0.5)",
-    )
-    parser.add_argument(
         "--search",
         choices=("index", "all"),
         default="index",
         help="subspaces and raw features: match the images that the map's index names, or all (default index, "
         "where the map has one)",
     )
-    parser.add_argument(
-        "--retrieved",
-        type=at_least(1),
-        nargs="+",
-        default=RETRIEVED,
-        metavar="N",
-        help=f"images of the index to match, more while there is no pose (default {' '.join(map(str, RETRIEVED))})",
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of RANSAC (default 0)")
     add_tile_arguments(parser)
     add_strict(parser)
     add_matching(parser)
@@ -174,29 +147,12 @@ def _matcher(arguments: argparse.Namespace, query: LoadedImage, where: Map, netw
 def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, network: LightGlue | None) -> Localization | NoPose:
     """The answer to one query, with the options that the arguments give for its form."""
     if isinstance(query.form, Subsets) and query.form.mechanism.epsilon == 0:
-        upright = PositionOptions().upright
-        position_options = PositionOptions(
-            max_error_px=arguments.max_error,
-            upright=replace(upright, samples=arguments.pair_samples or upright.samples),
-            max_seconds=_seconds(arguments, POSITION_SECONDS),
-            seed=arguments.seed,
-        )
+        position_options = PositionOptions(max_seconds=_seconds(arguments, POSITION_SECONDS))
         with Bar("searching") as bar:
             return localize(query, where, position_options=position_options, near=_near(arguments, where), progress=bar)
     if isinstance(query.form, Subsets):
-        search = GroupedOptions(
-            min_iterations=min(GroupedOptions().min_iterations, arguments.word_samples),
-            max_iterations=arguments.word_samples,
-            max_seconds=_seconds(arguments, WORD_SECONDS),
-            seed=arguments.seed,
-        )
-        word_options = WordOptions(
-            max_error_px=arguments.max_error,
-            gravity_sigma_deg=arguments.gravity_sigma,
-            search=search,
-            upright=UprightOptions(samples=arguments.pair_samples or UprightOptions().samples),
-            threads=arguments.workers,
-        )
+        search = GroupedOptions(max_seconds=_seconds(arguments, WORD_SECONDS))
+        word_options = WordOptions(search=search, threads=arguments.workers)
         if not isinstance(where.form, Subsets):
             with Bar("indexing") as bar:
                 dictionary = arguments.dictionary and read_dictionary(arguments.dictionary, query.form.space.descriptor)
@@ -204,11 +160,8 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, netwo
         with Bar("searching") as bar:
             return localize(query, where, word_options=word_options, near=_near(arguments, where), progress=bar)
     options = LocalizeOptions(
-        max_error_px=arguments.max_error,
         matching=matching_options(arguments, query.form, where.form),
-        retrieved=tuple(arguments.retrieved),
         workers=arguments.workers,
-        seed=arguments.seed,
     )
     codebook = arguments.codebook and read_codebook(arguments.codebook)
     with Bar("matching") as bar:

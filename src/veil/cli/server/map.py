@@ -31,22 +31,23 @@ from veil.cli.server.matching_arguments import (
     matching_facts,
     matching_work,
 )
+from veil.device.doors import load_images, load_on_demand
 from veil.errors import InputError
 from veil.files.gravity import read_gravity
 from veil.forms import Lines
 from veil.map_check import MapCheck
-from veil.mapping import NoMap
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.placed_points import placed
 from veil.matching.ratio import calibrated
-from veil.pairs.images import LoadedImage, PlacedImages
-from veil.pipelines.built_maps import BuiltMap, MappingOptions
-from veil.pipelines.growth import add_positions
-from veil.pipelines.images_on_demand import GIB, uploads_on_demand
-from veil.pipelines.mapping import map_positions
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import comparable, load_images
+from veil.places.building import map_positions
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.growth import add_positions
+from veil.places.held_map import Map
+from veil.places.images_on_demand import GIB
+from veil.places.maps import NoMap
+from veil.places.pairs.images import LoadedImage, PlacedImages
+from veil.places.uploads import comparable
 
 MATCH = "Mutual nearest neighbors of two messages, or what a network matches of raw features."
 MATCH_EXAMPLES = """\
@@ -94,13 +95,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     add_strict(parser)
     parser.add_argument("--seed", type=at_least(0), default=0, help="seed of RANSAC and mapping (default 0)")
     parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map to add the images to; it stays as it is")
-    parser.add_argument(
-        "--gravity-sigma",
-        type=float,
-        default=0.5,
-        metavar="DEG",
-        help="standard deviation of gravity in messages with lines (default 0.5)",
-    )
     parser.add_argument(
         "--gravity",
         type=Path,
@@ -188,7 +182,7 @@ def _map(arguments: argparse.Namespace) -> int:
     asked = asks_for_network(arguments)
     output = map_output(arguments)
     budget = round(arguments.memory * GIB)
-    found = uploads_on_demand(arguments.input, budget_bytes=budget, strict=arguments.strict)
+    found = load_on_demand(arguments.input, budget_bytes=budget, strict=arguments.strict)
     uploads = comparable(found, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from veil.cli.common import say
-from veil.mapping.check import ReadingsCheck
+from veil.places.maps.check import ReadingsCheck
 
 
 def gravity_facts(check: ReadingsCheck) -> dict[str, object]:

@@ -12,16 +12,17 @@ from typing import Any
 
 from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.device.doors import forms_in
 from veil.errors import InputError
 from veil.files.checkpoints import remove_unfinished, unfinished_folder
 from veil.matching.lightglue import LightGlue
-from veil.pairs.blocks import KIND
-from veil.pairs.choice import PairChoice, pair_choice
-from veil.pairs.images import LoadedImage
-from veil.pairs.matching import MatchingWork
-from veil.pairs.store import MatchStore, require_folder, write_pairs
-from veil.pipelines.maps import Map
-from veil.pipelines.uploads import files_of
+from veil.places.held_map import Map
+from veil.places.pairs.blocks import KIND
+from veil.places.pairs.choice import PairChoice, pair_choice
+from veil.places.pairs.images import LoadedImage
+from veil.places.pairs.matching import MatchingWork
+from veil.places.pairs.store import MatchStore, require_folder, write_pairs
+from veil.places.uploads import files_of
 from veil.progress import Progress
 
 # Pairs from which on processes of this machine are started for them.
@@ -110,7 +111,7 @@ def matching_work(
             store=store,
             engine=engine,
             engine_from=WORTH_PROCESSES if arguments.engine == "local" else 0,
-            files=files_of(arguments.input, list(images)),
+            files=files_of(arguments.input, list(images), forms_in),
             tell=lambda sentence: say(arguments, sentence),
             matched=matched,
             unfinished=unfinished,

@@ -6,8 +6,8 @@ import argparse
 
 from veil.cli.common import add_command, add_json, at_least, say_table, write_json
 from veil.errors import InputError
-from veil.mapping.plans import MapPlan
-from veil.pairs.candidates import BY_TRACKS, RETRIEVED
+from veil.places.maps.plans import MapPlan
+from veil.places.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
 
 EXAMPLES = """\
@@ -21,7 +21,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil plan map` to the parser's commands."""
     parser = add_command(
         commands,
-        "plan map",
+        "map",
         "what a map of many images takes",
         "Print pairs, core-hours, memory, disk, network and days of a map of hardened uploads, from unit costs that are\n"
         "measured on this machine for some seconds. Mapping itself is counted at half a second of a core for each image of\n"
@@ -54,8 +54,8 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from veil.pairs.choice import pair_choice
-    from veil.pipelines.unit_costs import plan_map
+    from veil.places.pairs.choice import pair_choice
+    from veil.places.unit_costs import plan_map
 
     if not 0 < arguments.seconds < 3600:
         raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from veil.cli.remedies import advised
-from veil.localization.judge import Localization, NoPose
+from veil.places.poses.answer import Localization, NoPose
 
 
 def pose_row(name: str, found: Localization | NoPose, seconds: float) -> dict:

@@ -8,8 +8,8 @@ from pathlib import Path
 from veil.cli.common import add_command, quiet_colmap, report, say, say_left_out, write_json
 from veil.errors import InputError
 from veil.files.map_folders import require_outside
-from veil.mapping import NoMap
-from veil.pipelines.removal import RemovalReceipt, forgetting, remove_from_map
+from veil.places.maps import NoMap
+from veil.places.removal import RemovalReceipt, forgetting, remove_from_map
 
 EXAMPLES = """\
   veil map remove map/ 3f2a... --receipt receipt.json   in place: the contribution is gone from map/

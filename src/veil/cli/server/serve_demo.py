@@ -20,7 +20,7 @@ def add_demo(arguments: argparse.Namespace, service: Any) -> None:
     path, page_path = arguments.folder / DEMO_TOKEN, arguments.folder / PAGE_TOKEN
     missing = {*DEMO_NAMES} - {item.name for item in service.records.all()}
     if missing:
-        from veil.pipelines.demo import demo_features
+        from veil.demo import demo_features
 
         features = demo_features(steps=Bar)
         if DEMO in missing:
@@ -52,7 +52,7 @@ def tell_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
 
 def _contribute(service: Any, features: Any, path: Path) -> None:
     """Queue the demo's map of hardened messages, and keep the secret of a token for it in a file."""
-    from veil.pipelines.demo import demo_messages
+    from veil.demo import demo_messages
     from veil.server.policy import MapPolicy
 
     record = service.records.make(DEMO, MapPolicy())
@@ -66,7 +66,7 @@ def _contribute(service: Any, features: Any, path: Path) -> None:
 
 def _import_public(service: Any, features: Any) -> None:
     """Take a public map of the same photographs into the server, for queries in words."""
-    from veil.pipelines.demo import rehearse_words, write_demo_map
+    from veil.demo import rehearse_words, write_demo_map
     from veil.server.policy import MapPolicy
 
     with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as folder:

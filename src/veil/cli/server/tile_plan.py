@@ -11,14 +11,14 @@ from veil.cli.server.plan import sized
 from veil.cli.server.tiles import DEFAULT
 from veil.errors import InputError
 from veil.files.tiles import holds_tiles
-from veil.pipelines.tile_costs import plan_tiles
+from veil.places.tiles import plan_tiles
 from veil.report.tables import Name, Table, fixed, numbers
 from veil.tiles.cutting import CutOptions
 from veil.tiles.plans import ExitPlan, TileNumbers
 
 EXAMPLES = """\
   veil tiles plan tiles/
-  veil tiles plan map/ --bytes 131072 --bits 4 --queries-a-day 200 --days 30 --mbit 8
+  veil tiles plan map/ --bytes 131072 --queries-a-day 200 --days 30 --mbit 8
 """
 
 
@@ -26,7 +26,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil tiles plan` to the parser's commands."""
     parser = add_command(
         commands,
-        "tiles plan",
+        "plan",
         "what private fetching of tiles costs",
         "Print what a device downloads once and exchanges for each localization, and what servers compute, for each way\n"
         "to fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest\n"
@@ -37,8 +37,6 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     parser.add_argument(
         "--bytes", type=at_least(1), metavar="N", help=f"bytes of a tile of a map (default {DEFAULT.tile_bytes})"
     )
-    parser.add_argument("--pca-axes", type=at_least(2), help=f"axes of the descriptors' PCA (default {DEFAULT.axes})")
-    parser.add_argument("--bits", type=int, choices=(4, 8), help=f"bits along each axis (default {DEFAULT.bits})")
     parser.add_argument(
         "--asked", type=at_least(1), metavar="N", help=f"tiles that every localization asks for (default {DEFAULT.asked})"
     )
@@ -81,10 +79,10 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 def _options(arguments: argparse.Namespace) -> CutOptions | None:
     """How a map is cut; None for a folder of tiles, which takes no such option."""
-    given = {"tile_bytes": arguments.bytes, "axes": arguments.pca_axes, "bits": arguments.bits, "asked": arguments.asked}
+    given = {"tile_bytes": arguments.bytes, "asked": arguments.asked}
     if holds_tiles(arguments.map):
         if any(value is not None for value in given.values()):
-            raise InputError("these tiles are cut already; leave out --bytes, --pca-axes, --bits and --asked, or give the map")
+            raise InputError("these tiles are cut already; leave out --bytes and --asked, or give the map")
         return None
     quiet_colmap()
     return CutOptions(**{name: value or getattr(DEFAULT, name) for name, value in given.items()})

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.files.places import read_place
-from veil.pipelines.tiles import cut_map
+from veil.places.tiles import cut_map
 from veil.tiles.cutting import CutMap, CutOptions
-from veil.tiles.tile_format import BITS
 
 DEFAULT = CutOptions()
 EXAMPLES = """\
   veil tiles cut map/ -o tiles/
-  veil tiles cut map/ -o tiles/ --bytes 65536 --bits 4        smaller tiles
+  veil tiles cut map/ -o tiles/ --bytes 65536                 smaller tiles
   veil tiles cut map/ -o tiles/ --place place.json            devices then find their tiles from a GPS fix, too
   veil localize tiles:tiles/ photo.jpg                        on the device: neither photo nor place nor pose leaves
 """
@@ -24,7 +23,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil tiles cut` to the parser's commands."""
     parser = add_command(
         commands,
-        "tiles cut",
+        "cut",
         "a public map -> tiles that devices fetch privately",
         "Cut a map of raw features into tiles of equal size, by cells of the cameras that see their points. A device fetches\n"
         "a few, without telling which, and localizes itself. Whoever fetches tiles holds a part of the map: its points and\n"
@@ -38,24 +37,11 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     )
     parser.add_argument("--points", type=at_least(1), metavar="N", help="points in a tile at most (default: as many as fit)")
     parser.add_argument(
-        "--pca-axes", type=at_least(2), default=DEFAULT.axes, help="axes of the descriptors' PCA (default %(default)s)"
-    )
-    parser.add_argument(
-        "--bits", type=int, choices=BITS, default=DEFAULT.bits, help="bits along each axis (default %(default)s)"
-    )
-    parser.add_argument(
         "--descriptors",
         type=int,
         choices=(1, 2),
         default=DEFAULT.aspects,
         help="descriptors of a point at most (default %(default)s)",
-    )
-    parser.add_argument(
-        "--overlap",
-        type=float,
-        default=DEFAULT.overlap,
-        metavar="SHARE",
-        help="cameras that a cell takes from around it, as a share of its own (default %(default)s)",
     )
     parser.add_argument(
         "--asked",
@@ -64,14 +50,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         metavar="N",
         help="tiles that every localization asks for (default %(default)s)",
     )
-    parser.add_argument(
-        "--word-count",
-        type=at_least(2),
-        metavar="N",
-        help="words of the manifest's sketches, by which devices choose tiles (default: 64 a tile, between 1024 and 4096)",
-    )
     parser.add_argument("--place", type=Path, metavar="FILE", help="where on Earth the map is (`veil map align`)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of samples and sketches (default 0)")
     add_json(parser)
     parser.set_defaults(run=_cut)
 
@@ -81,13 +60,8 @@ def _cut(arguments: argparse.Namespace) -> int:
     options = CutOptions(
         tile_bytes=arguments.bytes,
         points=arguments.points,
-        axes=arguments.pca_axes,
-        bits=arguments.bits,
         aspects=arguments.descriptors,
-        overlap=arguments.overlap,
         asked=arguments.asked,
-        words=arguments.word_count,
-        seed=arguments.seed,
     )
     place = read_place(arguments.place) if arguments.place else None
     with Bar("cutting") as bar:

@@ -1,1 +1,4 @@
-"""Bundle adjustment from lines: Levenberg-Marquardt on the Schur complement."""
+"""Bundle adjustment from lines: Levenberg-Marquardt on the Schur complement.
+
+`adjustment` is the loop, `schur` has its compiled sums, `reduced` solves for the cameras, and `upright` adds gravity to it.
+"""

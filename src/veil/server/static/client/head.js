@@ -53,7 +53,7 @@ export function readHead(message) {
         throw new WireError(`the header is truncated: ${message.length} of ${HEAD_BYTES} bytes`);
     const view = viewOf(message);
     if (view.getUint32(0) !== 0x5645494c) {
-        throw new WireError("this is not a veil message; give a file that `veil privatize` wrote");
+        throw new WireError("this is not a veil message");
     }
     const [version, kind, itemBytes, model, flags, normalization] = message.slice(4, 10);
     if (version !== VERSION) {

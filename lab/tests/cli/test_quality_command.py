@@ -1,0 +1,65 @@
+"""`veil lab quality`: codebooks measured with photographs, their own and others."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from veil.cli import main
+from veil.files.codebooks import write_codebook
+from veil.files.features import read_features, write_features
+from worlds import codebook, generator
+from worlds import features as made_up
+from worlds.documents import documented, keys
+from worlds.schemas import validate
+
+IMAGES = 12
+
+
+def run(*arguments: object) -> int:
+    return main([*map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Features of a dozen made-up images; the last is the first one once more."""
+    path = tmp_path_factory.mktemp("reference") / "reference.h5"
+    images = [(f"{i:02d}", made_up(generator(f"image {i % 11}"), 60, name=f"image {i % 11}")) for i in range(IMAGES)]
+    write_features(path, images)
+    return path
+
+
+@pytest.mark.slow
+def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Planted truth: a book whose words are the descriptors of two images has no error there, and says whose they are."""
+    images = [item for _, item in read_features(reference)][:2]
+    for name, items in (("own", images), ("strange", [made_up(generator("stranger"), 60, name="stranger")])):
+        write_features(tmp_path / f"{name}.h5", [(str(i), item) for i, item in enumerate(items)])
+    assert (
+        run("codebook", "build", tmp_path / "own.h5", "-o", tmp_path / "b.npz", "--word-count", 120, "--method", "hierarchical")
+        == 0
+    )
+    capsys.readouterr()
+    records = {}
+    for name in ("own", "strange"):
+        figure = tmp_path / f"{name}.png"
+        assert run("lab", "quality", tmp_path / "b.npz", tmp_path / f"{name}.h5", "--json", "-", "--figure", figure) == 0
+        records[name] = json.loads(capsys.readouterr().out)
+        validate("lab-quality", records[name])
+        assert keys(records[name]) <= documented("veil lab quality")
+        assert figure.read_bytes().startswith(b"\x89PNG")
+    assert records["own"]["book_images"] == 2 and records["own"]["to_nearest_word"]["p95"] < 0.03
+    assert records["strange"]["book_images"] == 0 and records["strange"]["to_nearest_word"]["p5"] > 0.1
+
+
+def test_quality_wants_the_books_own_kind(reference: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from dataclasses import replace
+
+    book = codebook(generator("kinds"), 40, 2)
+    write_codebook(tmp_path / "other.npz", replace(book, descriptor="superpoint", pca=None, dither_steps=0.0))
+    assert run("lab", "quality", tmp_path / "other.npz", reference) == 1
+    assert "given where superpoint was asked for" in capsys.readouterr().err
+    assert run("lab", "quality", tmp_path / "other.npz", tmp_path) == 1
+    assert "veil cannot extract superpoint" in capsys.readouterr().err

@@ -1,0 +1,144 @@
+"""Options of a command as a frozen record, of which its parser, help, completion, page and docstring are made.
+
+A field of such a record is an `option` or a `positional`. Its annotation says what is parsed: bool is a flag, a Literal is a
+choice, a tuple is one value or several, and None beside another type is what is not given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from veil.cli.common import Commands, add_command
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """The metadata of a field: what an annotation cannot say of an argument of the command line."""
+
+    help: str
+    names: tuple[str, ...]
+    metavar: str | None
+    parse: Callable[[str], Any] | None
+    choices: Sequence[str] | None
+
+
+Asked = TypeVar("Asked", bound="Record")
+
+
+class Record:
+    """The options of a command. Its docstring describes the command, and lists the fields as `--help` does."""
+
+    description: ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        cls.description = inspect.cleandoc(cls.__doc__ or "")
+        fields = {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
+        lines = [f"- `{name}`: {value.metadata['told'].help}." for name, value in fields.items()]
+        cls.__doc__ = "\n\n".join([cls.description, "\n".join(lines)])
+
+    @classmethod
+    def of(cls: type[Asked], arguments: argparse.Namespace) -> Asked:
+        """The record of parsed arguments."""
+        names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        values = {name: getattr(arguments, name) for name in names}
+        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
+def option(
+    help: str,
+    *,
+    default: Any = None,
+    required: bool = False,
+    short: str | None = None,
+    name: str | None = None,
+    metavar: str | None = None,
+    parse: Callable[[str], Any] | None = None,
+    choices: Sequence[str] | None = None,
+) -> Any:
+    """A field that is an option, by the field's name or another; `parse` and `choices` stand for what its annotation says."""
+    told = Told(help=help, names=(*([short] if short else []), name or "--"), metavar=metavar, parse=parse, choices=choices)
+    return dataclasses.field(default=dataclasses.MISSING if required else default, metadata={"told": told})
+
+
+def positional(help: str, *, metavar: str | None = None) -> Any:
+    """A field that is a positional argument, which must be given."""
+    return dataclasses.field(metadata={"told": Told(help=help, names=(), metavar=metavar, parse=None, choices=None)})
+
+
+def json_file() -> Any:
+    """The field of the option --json."""
+    return option("also write the result as JSON ('-': standard output)", metavar="FILE")
+
+
+def strict_flag(what: str = "upload") -> Any:
+    """The field of the option --strict, of which `what` names the things that are read."""
+    return option(f"refuse all if one {what} cannot be used (default: skip and name it)", default=False)
+
+
+def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
+    """Add the arguments that the fields of a record stand for. Raises TypeError for a field without metadata."""
+    hints = typing.get_type_hints(record)
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+        told = field.metadata.get("told")
+        if told is None:
+            raise TypeError(f"{record.__name__}.{field.name} is neither an option nor a positional argument")
+        given = _parsed(hints[field.name], told)
+        if told.metavar is not None:
+            given["metavar"] = told.metavar
+        if not told.names:
+            parser.add_argument(field.name, help=told.help, **given)
+            continue
+        usual = "--" + field.name.replace("_", "-")
+        words = [usual if name == "--" else name for name in told.names]
+        if field.default is dataclasses.MISSING:
+            given["required"] = True
+        elif given.get("action") != "store_true":
+            given["default"] = field.default
+        parser.add_argument(*words, dest=field.name, help=told.help, **given)
+
+
+def _parsed(hint: Any, told: Told) -> dict[str, Any]:
+    """What argparse must know to parse values of an annotation."""
+    parts = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        hint = next(part for part in parts if part is not type(None))  # `parse` reads the others
+        parts = typing.get_args(hint)
+    if hint is bool:
+        return {"action": "store_true"}
+    given: dict[str, Any] = {}
+    if typing.get_origin(hint) is Literal:
+        given["choices"] = parts
+    elif typing.get_origin(hint) is tuple:
+        given["nargs"] = "+"
+        hint = parts[0]
+    if told.choices is not None:
+        given["choices"] = told.choices
+    if told.parse is not None:
+        given["type"] = told.parse
+    elif hint in (int, float, Path):
+        given["type"] = hint
+    return given
+
+
+def add_record_command(
+    commands: Commands, name: str, summary: str, examples: str, record: type[Asked], run: Callable[[Asked], int]
+) -> argparse.ArgumentParser:
+    """Add a command whose options are a record, which `run` is given, and return its parser."""
+    parser = add_command(commands, name, summary, record.description, examples)
+    add_record(parser, record)
+
+    @functools.wraps(run)
+    def asked(arguments: argparse.Namespace) -> int:
+        return run(record.of(arguments))
+
+    parser.set_defaults(run=asked)
+    return parser

@@ -1,0 +1,179 @@
+"""The releasing device: secret, ledger and budgets together, so that no release escapes the ledger by accident."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from veil import randomness
+from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection
+from veil.errors import ReleaseRefused, Remedy
+from veil.features import Features
+from veil.files.client import Entry, Ledger, home, load_secret
+from veil.ldp.budget import Budget, BudgetUnit
+from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
+from veil.one_line import one_line
+from veil.wire import encode
+from veil.wire.message import Message
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeviceRelease:
+    """One release of an image, entered in the ledger.
+
+    - `message`: the bytes that may leave the device (`veil.decode` reads them).
+    - `released_as`: name of the release in the ledger, hex digits and dashes; only who has the secret can link it to the image.
+    - `made`: the upload with facts that stay on the device, such as its epsilon.
+    - `notes`: sentences that the user should read.
+
+    Not public: `made`.
+    """
+
+    message: bytes
+    released_as: str
+    made: Made
+    notes: tuple[str, ...] = ()
+
+    __repr__ = one_line
+
+    @property
+    def image_epsilon(self) -> float | None:
+        """Epsilon of the whole image at the protection's delta; None for subspaces, of which nothing is proved."""
+        return self.made.image_epsilon
+
+    @property
+    def upload(self) -> Message:
+        """The content of the message as a record, `Upload` or `LineUpload`."""
+        return self.made.upload
+
+
+class Device:
+    """A client that releases photographs under its secret and enters each release in its ledger first.
+
+    - `folder`: holds the secret and the ledger; None: $VEIL_HOME, or else the platform's folder for application data. Both are
+      made on first use. Keep a copy of the secret: it repeats the releases, and without it nothing that the ledger lists can be
+      released again.
+    - `replace_lost`: goes on with a new secret all the same, where the old one is lost.
+
+    Attributes: `ledger`, and `notes`, sentences about what was newly made. Raises ReleaseRefused if the secret is lost or does
+    not fit the ledger, FileFormatError if either is damaged or open to others, InputError if `folder` cannot hold them.
+    """
+
+    def __init__(self, folder: Path | str | None = None, *, replace_lost: bool = False) -> None:
+        place = home() if folder is None else Path(folder)
+        made: list[str] = []
+        self._secret = load_secret(place, on_new=made.append, replace_lost=replace_lost)
+        self.ledger = Ledger(place)
+        self._public: str | None = None  # digest of the dictionary that was compared with all images of the ledger
+        if not made and self.ledger.is_new:
+            path = self.ledger.path
+            made.append(
+                f"note: a new ledger was made beside an older secret: {path}. It does not know what was released before"
+            )
+        self.notes = tuple(made)
+        self.ledger.require_secret(self._secret, replace_lost=replace_lost)
+
+    def release(
+        self,
+        features: Features,
+        protection: Protection | None = None,
+        *,
+        name: str = "",
+        fresh: bool = False,
+        allow_second: bool = False,
+    ) -> DeviceRelease:
+        """Protect one image, enter the release in the ledger, and return it with the message that may leave.
+
+        The same image and choices give the same bytes each time (release.md#memoized-draws).
+
+        - `features`: raw features of the image.
+        - `protection`: what is sent; by default hardened subspaces, and positions as they are.
+        - `name`: of the image, for the ledger alone; by default the name of the release.
+        - `fresh`: draws anew, independently of earlier releases.
+        - `allow_second`: accepts a second, different release of the image; the two together give it away.
+
+        Raises ReleaseRefused, and releases nothing, for a second, different release (unless allowed), beyond a budget, or with
+        decoys or words made from this very image; InputError (RangeError, SpaceError) if features and choices do not fit,
+        FileFormatError if the ledger is damaged.
+        """
+        protection = protection or Protection(descriptors=HideInSubspaces())
+        if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
+            self.require_public(protection.descriptors, [(name or "this image", features.image_digest)])
+        source = randomness.fresh() if fresh else randomness.memoized(self._secret)
+        made = protection.make(features, source)
+        hidden = protection.positions_key(features, source)
+        message = encode(made.upload, dtype=made.dtype)
+        digest = hashlib.sha256(message).hexdigest()
+        image = features.image_digest.hex()
+        alias = self._alias(pseudonym(self._secret, features.image_digest), image, digest, fresh=fresh)
+        entry = Entry(
+            image_digest=image,
+            released_as=alias,
+            name=name or alias,
+            parameters=f"{made.parameters.text} secret={self._secret.fingerprint} {hidden}",
+            features=len(made.upload),
+            message_digest=digest,
+            fresh=fresh,
+            mechanism=made.mechanism,
+        )
+        self.ledger.record(entry, allow_second=allow_second)
+        # The image that was entered just now was compared with no other dictionary.
+        self._public = protection.descriptors.book.digest if isinstance(protection.descriptors, HideInWords) else None
+        return DeviceRelease(message=message, released_as=alias, made=made, notes=_notes(entry.name, made))
+
+    def require_public(self, words: HideInWords, images: Iterable[tuple[str, bytes]]) -> None:
+        """Raise ReleaseRefused if the dictionary of `words` was made from any of `images`, or from an image of the ledger.
+
+        `images` are pairs of a name and a digest (`Features.image_digest`). Words made from an image are all but its
+        descriptors, which no epsilon covers (words.md#what-epsilon-does-not-cover). `words.allow_private_dictionary` allows it.
+        """
+        book = words.book
+        if words.allow_private_dictionary or not book.provenance.image_digests:
+            return
+        private = {name for name, digest in images if made_from(book, digest)}
+        private |= {entry.name for entry in self.ledger.entries() if made_from(book, bytes.fromhex(entry.image_digest))}
+        if private:
+            names = sorted(private)
+            raise ReleaseRefused(
+                f"the dictionary was made from {len(names)} of your own photographs ({', '.join(names[:3])}): "
+                f"{PRIVATE_DICTIONARY}",
+                remedy=Remedy("allow", "HideInWords.allow_private_dictionary"),
+            )
+
+    def budgets(self) -> dict[BudgetUnit, Budget]:
+        """The budgets of epsilon in force, by unit ("image", "point", "session"); a unit without a budget is missing."""
+        return self.ledger.budgets()
+
+    def set_budget(self, budget: Budget) -> None:
+        """Put a budget in force: from now on, releases of words that would exceed it are refused."""
+        self.ledger.set_budget(budget.unit, budget)
+
+    def clear_budget(self, unit: BudgetUnit) -> None:
+        """Remove the budget of `unit`, "image", "point" or "session"."""
+        self.ledger.set_budget(unit, None)
+
+    @property
+    def fingerprint(self) -> str:
+        """Eight hex digits that tell the secret apart and say nothing about it."""
+        return self._secret.fingerprint
+
+    def _alias(self, name: str, image_digest: str, message_digest: str, *, fresh: bool) -> str:
+        """The name for a message: the one that it was entered under before, or one that no other message of the image has."""
+        others = self.ledger.entries_of(image_digest)
+        known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
+        if known is not None:
+            return known
+        return f"{name}-{message_digest[:8]}" if fresh or any(entry.released_as == name for entry in others) else name
+
+
+def _notes(name: str, made: Made) -> tuple[str, ...]:
+    """What the user should read of one release."""
+    if not made.missing:
+        return made.notes
+    few = (
+        f"note: {name} has {len(made.upload)} features, {made.missing} fewer than were asked for; all are sent, and their "
+        "number tells how textured it is"
+    )
+    return (*made.notes, few)

@@ -1,0 +1,204 @@
+"""Doors of places to raw features: what an owner makes public becomes a form here, and goes on as messages do.
+
+`localize`, `map_images` and `grow_map` take messages and raw features alike, and `load_uploads` and `load_on_demand` read them
+from files. Behind the doors stands `veil.places`, which knows forms alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from veil.codebooks.codebook import Codebook
+from veil.errors import VeilError
+from veil.features import Features
+from veil.files.features import holds_features, read_features, read_one
+from veil.forms import Form
+from veil.matching.lightglue import LightGlue
+from veil.mechanisms.public import publish
+from veil.places.building import map_loaded
+from veil.places.built_maps import BuiltMap, MappingOptions
+from veil.places.growth import grow_loaded
+from veil.places.held_map import Map
+from veil.places.images_on_demand import FormCache, ImageOnDemand, uploads_on_demand
+from veil.places.localization import localize_loaded
+from veil.places.maps import NoMap
+from veil.places.pairs.images import LoadedImage
+from veil.places.pairs.matching import MatchingWork
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
+from veil.places.uploads import Uploads, decoded, loaded
+from veil.progress import Progress, Steps, silent
+from veil.wire.message import Message
+
+
+def published(image: Message | Features | LoadedImage) -> LoadedImage:
+    """The image of a message, or of raw features that their owner makes public."""
+    if isinstance(image, Features):
+        return LoadedImage(camera=image.camera, positions=image.keypoints, form=publish(image))
+    return loaded(image)
+
+
+def localize(
+    query: Message | Features | LoadedImage,
+    where: Map,
+    *,
+    options: LocalizeOptions | None = None,
+    word_options: WordOptions | None = None,
+    position_options: PositionOptions | None = None,
+    codebook: Codebook | None = None,
+    dictionary: Codebook | None = None,
+    near: Sequence[str] | None = None,
+    search: Literal["index", "all"] = "index",
+    network: LightGlue | None = None,
+    progress: Progress | None = None,
+) -> Localization | NoPose:
+    """Estimate the pose of a query on a map, or say why no pose is better than chance (docs/theory/localization.md).
+
+    A query in words is answered through the map's index (Pittaluga and Zhuang 2023, Sec. 6.2; docs/theory/words.md), others by
+    distances of descriptors (Dusmanu et al. 2021; docs/theory/distances.md). Positions may be hidden in lines.
+
+    - `query`: a message, or raw features (positions in pixels of the query's image).
+    - `where`: the map.
+    - `options`: of queries that are matched by distance.
+    - `word_options`: of queries in words; by default the search takes at most ten seconds of processor time.
+    - `position_options`: of queries whose words say nothing (epsilon 0): positions alone, which need `near` and gravity
+      (docs/theory/words_upright.md#positions-alone); by default the search takes at most a minute of processor time.
+    - `codebook`: the one that a hardened query was compressed with; by default the bundled one, if the query names it.
+    - `dictionary`: the one of a query's words, where the map has no index for it; by default the bundled one.
+    - `near`: names of the map's images that a query in words is known to be near (`veil.scene.Scene.nearest`), in place of
+      those that look like it.
+    - `search`: a query by distance is matched with the images that it looks like where the map has an index ("index";
+      docs/theory/scale.md#queries), and its pose compared with places that look the same, or with "all".
+    - `network`: matches in place of nearest neighbors (`veil.LightGlue`), for raw features on a public map alone
+      (docs/theory/learned_matching.md).
+    - `progress`: called with the number of steps done and of all.
+
+    Raises SpaceError or InputError if query and map cannot be compared, words with lines lack gravity, positions alone lack
+    gravity or `near`, or a network is to match what is protected.
+    """
+    return localize_loaded(
+        published(query),
+        where,
+        options=options,
+        word_options=word_options,
+        position_options=position_options,
+        codebook=codebook,
+        dictionary=dictionary,
+        near=near,
+        search=search,
+        network=network,
+        progress=progress,
+    )
+
+
+def map_images(
+    images: Mapping[str, Message | Features | LoadedImage],
+    *,
+    options: MappingOptions | None = None,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
+    network: LightGlue | None = None,
+    steps: Steps[Progress] = silent,
+) -> BuiltMap | NoMap:
+    """Build a map from images, or say why there is none (docs/theory/mapping.md).
+
+    - `images`: by name, messages, or raw features that their owner makes public. All hide their positions in lines (then four
+      images or more with gravity are needed), or none does.
+    - `options`: seed, workers, pairs, ratio test and time limit.
+    - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
+      a map of positions, and such a map needs them to serve queries of words with lines.
+    - `work`: where pairs are matched and what keeps their matches; by default this process, and nothing.
+    - `network`: matches in place of nearest neighbors (`veil.LightGlue`), raw features alone (docs/theory/learned_matching.md).
+    - `steps`: shows progress, see `Steps`.
+
+    Raises InputError for fewer than two images or for images of both kinds, or if a network is to match what is protected,
+    VeilError if COLMAP fails.
+    """
+    known = {name: published(image) for name, image in images.items()}
+    return map_loaded(known, options=options, gravity=gravity, work=work, network=network, steps=steps)
+
+
+def grow_map(
+    base: Map,
+    images: Mapping[str, Message | Features | LoadedImage],
+    *,
+    options: MappingOptions | None = None,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
+    network: LightGlue | None = None,
+    steps: Steps[Progress] = silent,
+) -> BuiltMap | NoMap:
+    """Add images to a map, or say why none can be added; `base` stays as it is (docs/theory/mapping.md).
+
+    - `base`: the map. The poses of its images and its gravity are those of the new map too.
+    - `images`: messages or raw features, by names that the map does not have, in the form of the map's.
+    - `options`, `gravity`, `work`, `network`, `steps`: as for `map_images`, of the new images.
+
+    Raises InputError if the map has a name already or is of another form, or a network is to match what is protected,
+    VeilError if COLMAP fails.
+    """
+    known = {name: published(image) for name, image in images.items()}
+    return grow_loaded(base, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
+
+
+def load_uploads(path: Path, *, strict: bool = False) -> Uploads:
+    """All images of a folder of messages, of one message, or of a file of raw features.
+
+    Raises VeilError for a message that cannot be used if `strict` or if it is the only one, and if nothing is left.
+    """
+    if holds_features(path) and not path.is_dir():
+        images = {name: published(raw) for name, raw in read_features(path)}
+        return Uploads(images=images)
+    messages, skipped = decoded(path, strict=strict)
+    return Uploads(images={name: loaded(message) for name, message in messages.items()}, skipped=skipped)
+
+
+def load_on_demand(path: Path, *, budget_bytes: int, strict: bool = False) -> Uploads:
+    """The images of `load_uploads`, each checked once, of which the descriptors are read again when they are needed.
+
+    At most `budget_bytes` of descriptors are kept for the next use. Raises as `load_uploads` does.
+    """
+    if not holds_features(path) or path.is_dir():
+        return uploads_on_demand(path, budget_bytes=budget_bytes, strict=strict)
+    cache = FormCache(budget_bytes)
+    images = ((name, published(item)) for name, item in read_features(path))
+    return Uploads(images={name: ImageOnDemand(image, path, partial(_one, path, name), cache) for name, image in images})
+
+
+def _one(path: Path, name: str) -> LoadedImage:
+    return published(read_one(path, name))
+
+
+def forms_in(path: Path, names: Collection[str]) -> Iterator[tuple[str, Form]]:
+    """The descriptors of the images `names` of one file, one image after the other."""
+    if holds_features(path):
+        yield from ((name, published(raw).form) for name, raw in read_features(path) if name in names)
+    else:
+        yield from ((name, image.form) for name, image in load_images(path).items() if name in names)
+
+
+def load_images(path: Path) -> Mapping[str, LoadedImage]:
+    """All images of `load_uploads` by name; raises VeilError if one of them cannot be used."""
+    return load_uploads(path, strict=True).images
+
+
+def queries(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> Iterator[tuple[str, LoadedImage]]:
+    """Names and images of all `paths`, each read when its turn comes; what cannot be read is added to `skipped`.
+
+    Raises VeilError instead if `strict`, or for a single path, which then is all that was asked for.
+    """
+    for path in paths:
+        try:
+            uploads = load_uploads(path, strict=strict)
+        except VeilError as error:
+            if strict or len(paths) == 1:
+                raise
+            skipped[str(path)] = str(error)
+            continue
+        skipped.update(uploads.skipped)
+        yield from uploads.images.items()

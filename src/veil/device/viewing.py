@@ -1,0 +1,425 @@
+"""Views of maps and audits: what `veil view` shows, from files, and the files that it exports."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.device.doors import localize, queries
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
+from veil.features import Features
+from veil.files.atomic import read_bytes, write_text
+from veil.files.audit_pages import AuditPicture, read_audit_page
+from veil.files.features import holds_features, read_features
+from veil.files.inverters import bundled_inverter
+from veil.files.pictures import named_pictures, read_rgb
+from veil.forms import Lines, Points
+from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.rigid import Rigid, center_covariance
+from veil.inversion.forward import PlainInverter
+from veil.inversion.maps import DIM, Frame, points_map
+from veil.one_line import one_line
+from veil.places.held_map import Map
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.answer import Localization, NoPose
+from veil.progress import Progress, Steps, ignore_progress, silent
+from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
+from veil.report.viewer.packing import evenly
+from veil.report.viewer.page import Page, page
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViewOptions:
+    """What a view of a map shows beside the map.
+
+    - `queries`: messages (.veil, or folders of them) that are localized now, and records of localized queries (JSON).
+    - `device`: photographs, folders of them and files of features, whose owner wants them in the page.
+    - `report`: the page of an audit, for the pictures that attacks drew.
+    - `invert`: of so many images of a public map, pictures are drawn from its raw descriptors by the bundled network.
+    - `further`: folders of the map's further models, which the page names.
+    - `limits`: the most that the page holds.
+    """
+
+    queries: Sequence[Path | str] = ()
+    device: Sequence[Path | str] = ()
+    report: Path | str | None = None
+    invert: int = 0
+    further: Sequence[Path | str] = ()
+    limits: ViewLimits = field(default_factory=ViewLimits)
+
+    __repr__ = one_line
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ViewedMap:
+    """A view of a map: `refused` queries with the reason for each, and files that were `skipped` as they cannot be read.
+
+    `limits` are the most that its page holds.
+
+    Not public: `view`, `page`.
+    """
+
+    view: View
+    refused: Mapping[str, str]
+    skipped: Mapping[str, str]
+    limits: ViewLimits = field(default_factory=ViewLimits)
+
+    __repr__ = one_line
+
+    @cached_property
+    def page(self) -> Page:
+        """The page of the view."""
+        return page(self.view, self.limits)
+
+    def write(self, path: Path | str) -> None:
+        """Write the view as one HTML page, which holds all that it shows; for its owner alone where photographs are in it.
+
+        Raises InputError if it cannot be written.
+        """
+        private = self.page.photographs > 0 or self.page.true_positions > 0
+        write_text(Path(path), self.page.html, private=private)
+
+
+def view_map(
+    where: Map, *, title: str = "map", options: ViewOptions | None = None, steps: Steps[Progress] = silent
+) -> ViewedMap:
+    """The view of a map as its server has it, with queries, photographs of the device and pictures of attacks.
+
+    - `where`: the map.
+    - `title`: of the page.
+    - `options`: what is shown beside the map; by default nothing.
+    - `steps`: shows progress, see `Steps`.
+
+    Raises InputError if what the device gave, or the report, is of other images, or nothing can be inverted; FileFormatError
+    for files that are none of theirs.
+    """
+    options = options or ViewOptions()
+    view = view_of_scene(where.scene, title)
+    if options.further:
+        view = replace(view, of_server=[*view.of_server, told_further(options.further)])
+    refused: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    with steps("localizing") as bar:
+        shown = _queries(where, [Path(path) for path in options.queries], refused, skipped, bar)
+    view = replace(view, images=[*view.images, *shown])
+    if options.device:
+        with steps("the device's files") as bar:
+            own, most_px = [Path(path) for path in options.device], options.limits.picture_px
+            view = replace(view, known=known_images(view.images, own, most_px=most_px, progress=bar))
+    recovered: dict[str, list[Recovered]] = {}
+    if options.report is not None:
+        recovered = _of_report(Path(options.report), view)
+    if options.invert:
+        with steps("inverting") as bar:
+            for name, item in inverted(where, options.invert, bar).items():
+                recovered.setdefault(name, []).append(item)
+    if refused:
+        told = [f"No pose for {name}: {reason}" for name, reason in refused.items()]
+        view = replace(view, of_server=[*view.of_server, *told])
+    return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped, limits=options.limits)
+
+
+def told_further(models: Sequence[Path | str]) -> str:
+    """A sentence about further models of a map, which do not join the one that is shown."""
+    if len(models) == 1:
+        return "This is the largest of the map's two models; the other does not join it"
+    return f"This is the largest of the map's {len(models) + 1} models, which do not join"
+
+
+def view_audit(path: Path) -> View:
+    """The releases of an audit's page as three views of one picture: no map, no points.
+
+    Raises FileFormatError if it is none of an audit, InputError if it has no pictures.
+    """
+    pictures = read_audit_page(path)
+    if not pictures:
+        raise InputError(f"{path} has no pictures", remedy=Remedy("give", "AuditOptions.pictured"))
+    images, known, recovered = [], {}, {}
+    for release in dict.fromkeys(picture.release for picture in pictures):
+        mine = [picture for picture in pictures if picture.release == release]
+        drawn = [Recovered(title=item.title, rgb=item.rgb) for item in mine if item.kind == "reconstructed"]
+        photograph = next((item.rgb for item in mine if item.kind == "photograph"), None)
+        sent = next((item for item in mine if item.kind == "sent"), None)
+        shape = photograph.shape if photograph is not None else sent.rgb.shape if sent is not None else drawn[0].rgb.shape
+        images.append(_bare(release, shape[1], shape[0], sent))
+        if photograph is not None:
+            known[release] = Known(photograph=photograph)
+        if drawn:
+            recovered[release] = drawn
+    server = [
+        f"{len(images)} releases, as the audit's page shows them: what stands for their descriptors is not in this page.",
+        "A view of the map that is given this page shows them among points and cameras.",
+    ]
+    return View(
+        title=path.name,
+        kind="audit",
+        points=np.zeros((0, 3)),
+        images=images,
+        of_server=server,
+        known=known,
+        recovered=recovered,
+    )
+
+
+def _bare(name: str, width: int, height: int, sent: AuditPicture | None) -> ShownImage:
+    """An image without a pose, of which the server's view is the audit's picture."""
+    focal = 1.2 * max(width, height)
+    camera = Camera(model="SIMPLE_PINHOLE", width_px=width, height_px=height, params=(focal, width / 2, height / 2))
+    return ShownImage(
+        name=name,
+        camera=camera,
+        cam_from_world=None,
+        keypoints=np.zeros((0, 2), dtype=np.float32),
+        point_rows=np.zeros(0, dtype=np.int64),
+        sent=None if sent is None else sent.rgb,
+    )
+
+
+def inverted(where: Map, count: int, progress: Progress) -> dict[str, Recovered]:
+    """Pictures that the bundled network draws from a public map's raw descriptors, of `count` of its images, evenly chosen.
+
+    Raises InputError for a private map, and for descriptors that the network cannot read.
+    """
+    names = sorted(where.scene.images)
+    chosen = [names[row] for row in evenly(len(names), count)]
+    space = where.scene.space
+    if not where.is_public or space.descriptor != "sift" or space.dim != DIM:
+        raise InputError(f"only raw SIFT of a public map is inverted here, not [{space}]", remedy=Remedy("make", "audit"))
+    network = PlainInverter(bundled_inverter())
+    found = {}
+    for done, name in enumerate(chosen):
+        progress(done, len(chosen))
+        image = where.scene.images[name]
+        assert isinstance(image.form, Points)
+        vectors = image.form.vectors.astype(np.float64)
+        if space.normalization == "L1_ROOT":
+            vectors = np.square(vectors)
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        frame = Frame(width=image.camera.width_px, height=image.camera.height_px)
+        rgb = network.invert([points_map(frame, image.keypoints, vectors)])[0]
+        title = f"drawn from {len(vectors):,} raw descriptors of the public map, which anyone who holds it can do"
+        found[name] = Recovered(title=title, rgb=rgb)
+    progress(len(chosen), len(chosen))
+    return found
+
+
+def _of_report(path: Path, view: View) -> dict[str, list[Recovered]]:
+    """Pictures that attacks drew of images of the view, by name. Raises InputError if the audit was of others."""
+    names = {image.name for image in view.images}
+    found: dict[str, list[Recovered]] = {}
+    pictures = [picture for picture in read_audit_page(path) if picture.kind == "reconstructed"]
+    for picture in pictures:
+        name = next((name for name in (picture.release, picture.image) if name in names), None)
+        if name is not None:
+            found.setdefault(name, []).append(Recovered(title=picture.title, rgb=picture.rgb))
+    if not found:
+        audited = ", ".join(sorted({picture.release for picture in pictures})[:3]) or "none"
+        raise InputError(
+            f"{path} has no picture that an attack drew of an image of this map or of its queries (it has of: {audited})",
+            remedy=Remedy("give", "ViewOptions.queries"),
+        )
+    return found
+
+
+def _queries(
+    where: Map, paths: Sequence[Path], refused: dict[str, str], skipped: dict[str, str], progress: Progress
+) -> list[ShownImage]:
+    """Queries with a pose; those without are added to `refused` with the reason."""
+    shown: list[ShownImage] = []
+    for done, path in enumerate(paths):
+        progress(done, len(paths))
+        if path.suffix.lower() == ".json":
+            shown += _told_poses(path, where, refused)
+            continue
+        if path.suffix.lower() in (".h5", ".hdf5"):
+            raise InputError(f"{path} holds raw features, which no server sees", remedy=Remedy("give", "ViewOptions.device"))
+        for name, query in queries([path], strict=False, skipped=skipped):
+            try:
+                answer = localize(query, where)
+            except VeilError as error:
+                skipped[name] = str(error)
+                continue
+            if isinstance(answer, NoPose):
+                refused[name] = answer.reason
+            else:
+                shown.append(shown_query(name, query, answer))
+    progress(len(paths), len(paths))
+    return shown
+
+
+def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownImage:
+    """A query as its server has it: what was sent, its pose, and the points of the map that it matched."""
+    rows = np.full(query.features, -1, dtype=np.int64)
+    rows[answer.keypoint_rows] = answer.point_rows
+    lines = query.positions if isinstance(query.positions, Lines) else None
+    spread = None if answer.covariance is None else center_covariance(answer.cam_from_world, answer.covariance)
+    told = [
+        f"{answer.inliers} inliers of {answer.correspondences:,} matches",
+        f"turn known to {answer.turn_deviation_deg:.2g} degrees",
+        *(
+            []
+            if spread is None
+            else [f"center known to {math.sqrt(np.trace(spread)):.2g} units of the map, for a noise of 1 px"]
+        ),
+    ]
+    return ShownImage(
+        name=name,
+        camera=query.camera,
+        cam_from_world=answer.cam_from_world,
+        keypoints=np.zeros((0, 2), dtype=np.float32) if lines is not None else np.asarray(query.positions, dtype=np.float32),
+        point_rows=rows,
+        lines=lines,
+        is_query=True,
+        center_covariance=spread,
+        told=tuple(told),
+    )
+
+
+def _told_poses(path: Path, where: Map, refused: dict[str, str]) -> list[ShownImage]:
+    """The queries of a record of localized queries. Raises FileFormatError if it is none."""
+    try:
+        rows = json.loads(read_bytes(path).decode())["queries"]
+        shown = []
+        for row in rows:
+            if row["status"] == "localized":
+                shown.append(_told_pose(row, next(iter(where.scene.images.values())).camera))
+            else:
+                refused[str(row["name"])] = str(row["reason"])
+    except (ValueError, LookupError, TypeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileFormatError(
+            f"{path} is no record of localized queries ({error!r})", remedy=Remedy("make", "record of localized queries")
+        ) from None
+    return shown
+
+
+def _told_pose(row: Mapping[str, Any], camera: Camera) -> ShownImage:
+    """The query of one record, which does not tell its camera: it is drawn with that of an image of the map."""
+    pose = Rigid(
+        rotation=_numbers(row["cam_from_world"]["rotation"], (3, 3)),
+        translation=_numbers(row["cam_from_world"]["translation"], (3,)),
+    )
+    spread = None if row.get("covariance") is None else center_covariance(pose, _numbers(row["covariance"], (6, 6)))
+    return ShownImage(
+        name=str(row["name"]),
+        camera=camera,
+        cam_from_world=pose,
+        keypoints=np.zeros((0, 2), dtype=np.float32),
+        point_rows=np.zeros(0, dtype=np.int64),
+        is_query=True,
+        center_covariance=spread,
+        told=(f"{int(row['inliers'])} inliers of {int(row['correspondences']):,} matches", "what was sent is not in this page"),
+    )
+
+
+def _numbers(value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """An array of this shape. Raises ValueError for another one, or numbers that are not finite."""
+    numbers = np.array(value, dtype=np.float64)
+    if numbers.shape != shape or not np.isfinite(numbers).all():
+        raise ValueError(f"finite numbers of shape {shape} were expected")
+    return numbers
+
+
+POSITION_TOL_PX = 1e-3
+LINE_TOL = 2e-6  # lines travel in float32 (veil.audit.ground_truth)
+RECOGNIZED = 0.9
+MOST_LINES = 256  # of an image, by which its photograph is recognized: a few dozen would do
+
+
+def known_images(
+    images: Sequence[ShownImage], paths: Sequence[Path], *, most_px: int, progress: Progress = ignore_progress
+) -> dict[str, Known]:
+    """What `paths` tell of `images`, by the name of the image: photographs, and true positions from files of features.
+
+    A private map calls its images by their messages: the features of each are recognized by their positions or lines. A public
+    map, and photographs without features, go by the name of the photograph. Photographs are made smaller, to `most_px` on the
+    longer side. Raises InputError if nothing of what is given belongs to any image.
+    """
+    features = {name: item for path in paths if holds_features(path) for name, item in read_features(path)}
+    folders = [path for path in paths if not holds_features(path)]
+    pictures = _Named(dict(named_pictures(folders)) if folders else {})
+    known: dict[str, Known] = {}
+    for done, image in enumerate(images):
+        progress(done, len(images))
+        original = _named(features, image.name) or _recognized(image, features)
+        item = features.get(original) if original else None
+        picture = pictures.of(image.name) or (original and pictures.of(original))
+        if picture is None and item is None:
+            continue
+        known[image.name] = Known(
+            photograph=_smaller(picture, most_px) if picture else None,
+            keypoints=None if item is None else item.keypoints.astype(np.float64),
+        )
+    progress(len(images), len(images))
+    if not known:
+        given = ", ".join(str(path) for path in paths)
+        raise InputError(
+            f"nothing in {given} belongs to an image of the map ({', '.join(image.name for image in images[:3])}); give the "
+            "features.h5 that was released or mapped, and photographs with it"
+        )
+    return known
+
+
+class _Named:
+    """Photographs by their name, by its last part, or by that without a suffix, where these are of one alone."""
+
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self._by: list[dict[str, Path | None]] = [{}, {}, {}]
+        for name, path in paths.items():
+            for table, key in zip(self._by, _keys(name), strict=True):
+                table[key] = None if key in table else path
+
+    def of(self, name: str) -> Path | None:
+        """The photograph that a name means; None if there is none, or several."""
+        return next((path for table, key in zip(self._by, _keys(name), strict=True) if (path := table.get(key))), None)
+
+
+def _keys(name: str) -> tuple[str, str, str]:
+    parts = PurePosixPath(name)
+    return name, parts.name, parts.stem
+
+
+def _named(features: Mapping[str, Features], name: str) -> str | None:
+    return name if name in features else None
+
+
+def _smaller(path: Path, most_px: int) -> np.ndarray:
+    """Pixels of a photograph, made smaller where its longer side is longer than `most_px`."""
+    from PIL import Image
+
+    picture = Image.fromarray(read_rgb(path))
+    picture.thumbnail((most_px, most_px))
+    return np.asarray(picture)
+
+
+def _recognized(image: ShownImage, features: Mapping[str, Features]) -> str | None:
+    """Name of the features that an image was made of; None if no photograph has nearly all of its positions or lines."""
+    best, most = None, RECOGNIZED
+    for name, item in features.items():
+        if (item.camera.width_px, item.camera.height_px) != (image.camera.width_px, image.camera.height_px):
+            continue
+        share = _share(image, item.keypoints.astype(np.float64))
+        if share >= most:
+            best, most = name, share
+    return best
+
+
+def _share(image: ShownImage, keypoints: Float64[np.ndarray, "n 2"]) -> float:
+    """The share of an image's positions, or lines, that belong to one of the `keypoints` (pixels)."""
+    if not len(image.point_rows) or not len(keypoints):
+        return 0.0
+    if image.lines is None:
+        from scipy.spatial import cKDTree
+
+        return float((cKDTree(keypoints).query(image.keypoints)[0] < POSITION_TOL_PX).mean())
+    xy = np.asarray(as_colmap(image.camera).cam_from_img(keypoints), dtype=np.float64)
+    coefficients = image.lines.coefficients[:MOST_LINES].astype(np.float64)
+    off = np.abs(coefficients @ np.hstack([xy, np.ones((len(xy), 1))]).T)
+    return float((off.min(axis=1) < LINE_TOL).mean())

@@ -1,9 +1,0 @@
-"""Localization of queries in words, subspaces, lines or raw features against a map.
-
-- `options`: of all kinds of queries. `judge`: the answer, a pose or a reason for none.
-- `by_distance`: raw features and subspaces. `by_words`: words. `upright`: keypoints with gravity, in words or alone.
-- `matches`: pairs of features and points, and poses from them. `word_points`, `word_lines`: candidates of words in their place.
-  `upright_problem`: all keypoints in their place.
-- `evidence`: what chance and a camera say of a pose. `rivals`: other poses that explain as much.
-- `search`: the images of a map that are matched, and those that a pose is compared with.
-"""

@@ -1,0 +1,124 @@
+"""Mapping of every kind of images: from positions through COLMAP, or from random lines alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from veil.errors import InputError, Remedy
+from veil.files.checkpoints import working_folder
+from veil.files.cluster_results import OF_POSITIONS
+from veil.forms import Lines
+from veil.matching.lightglue import LightGlue
+from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
+from veil.places.held_map import Map
+from veil.places.images_on_demand import map_image
+from veil.places.line_mapping import map_lines
+from veil.places.maps import Limits, MapOptions, NoMap
+from veil.places.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
+from veil.places.pairs.matching import MatchingWork, matched_as_chosen
+from veil.progress import Progress, Steps, silent
+from veil.scene import mean_down
+
+
+def map_loaded(
+    images: Mapping[str, LoadedImage],
+    *,
+    options: MappingOptions | None = None,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
+    network: LightGlue | None = None,
+    steps: Steps[Progress] = silent,
+) -> BuiltMap | NoMap:
+    """Build a map from images as a server holds them: from lines alone if all hide their positions, else from positions.
+
+    Arguments, and what is raised, are those of `veil.map_images`.
+    """
+    options = options or MappingOptions()
+    if images and all(isinstance(image.positions, Lines) for image in images.values()):
+        if network is not None:
+            PlacedImages(images)  # says why it cannot be
+        return map_lines(images, options=options, work=work, steps=steps)
+    return map_positions(images, options=options, gravity=gravity, work=work, network=network, steps=steps)
+
+
+def map_positions(
+    images: Mapping[str, LoadedImage],
+    *,
+    options: MappingOptions,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
+    network: LightGlue | None = None,
+    steps: Steps[Progress] = silent,
+) -> BuiltMap | NoMap:
+    """Build a map from positions, through COLMAP. Raises as `map_images` does."""
+    from veil.places.kept_clusters import cluster_key, running
+    from veil.places.located_images import with_located
+    from veil.places.maps.clusters.of_positions import map_in_clusters  # loads SciPy
+    from veil.places.maps.clusters.view_graph import ClusterOptions
+
+    if network is not None:
+        read = NetworkMatching(network=network, images=PlacedImages(images))
+        work = replace(work or MatchingWork(), network=read)
+    placed = {}
+    for name, image in images.items():
+        if isinstance(image.positions, Lines):
+            raise InputError(
+                f"{name} hides its positions and others do not",
+                remedy=(Remedy("give", "images of one kind"), Remedy("give", "Protection.lines")),
+            )
+        placed[name] = map_image(image)
+    if len(placed) < 2:
+        raise InputError(f"a map needs at least two images, got {len(placed)}")
+    settings = MapOptions(
+        seed=options.seed,
+        max_ratio=options.max_ratio,
+        limits=Limits(max_seconds=options.max_seconds),
+        global_mapper=options.global_mapper,
+    )
+    matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
+    unfinished = None if work is None else work.unfinished
+    with working_folder(unfinished) as workdir:
+        with steps("mapping") as bar:
+            mapped = map_in_clusters(
+                placed,
+                matches,
+                workdir=workdir,
+                options=settings,
+                clusters=ClusterOptions(size=options.cluster_size),
+                gravity=gravity,
+                run_all=running(work, OF_POSITIONS, cluster_key),
+                progress=bar,
+            )
+        if isinstance(mapped, NoMap):
+            return mapped
+        scenes = mapped.maps
+        if options.locate:
+            with steps("locating") as bar:
+                scenes = with_located(
+                    [Map(scene=item) for item in scenes],
+                    images,
+                    placed,
+                    matches,
+                    reasons={} if scenes[0].check is None else scenes[0].check.left_out,
+                    workdir=workdir,
+                    options=settings,
+                    threads=options.workers,
+                    gravity=gravity,
+                    progress=bar,
+                )
+    scene, *further = scenes
+    readings = None
+    if gravity is not None:
+        scene, readings = replace(scene, measured_down=mean_down(gravity, scene.images)), readings_of(scene, gravity)
+    left_out = {} if scene.check is None else dict(scene.check.left_out)
+    return BuiltMap(
+        map=Map(scene=scene),
+        check=scene.check,
+        left_out=left_out,
+        readings=readings,
+        further=tuple(Map(scene=item) for item in further),
+        reasons=mapped.reasons,
+    )

@@ -1,0 +1,214 @@
+"""A map as a server holds it: the scene, the folder that it came from, its indexes for queries, and its place on Earth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError, Remedy
+from veil.files.codebooks import bundled_codebook
+from veil.files.maps import read_map, write_map
+from veil.files.point_indexes import read_point_index
+from veil.files.vocabularies import read_vocabulary
+from veil.forms import Flat, Form, Points, Subsets
+from veil.geometry.georeference import Georeference, georeference
+from veil.matching.inverted_index import InvertedIndex, index_map
+from veil.matching.point_index import PointIndex, RankedImages
+from veil.matching.point_indexing import index_points
+from veil.one_line import line
+from veil.places.pairs.choice import images_like
+from veil.progress import Progress
+from veil.scene import Scene
+
+# Maps of so many images are indexed for queries by distance when they are made: smaller ones gain no time by it.
+INDEXED_FROM = 200
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Map:
+    """A map as a server holds it; `Map.read` and `Map.write` keep it in a folder.
+
+    - `scene`: images with poses and released descriptors, and points in units of the map.
+    - `folder`: where it was read from or written to; None: in memory only.
+
+    Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary. The index for queries
+    by distance is found there too, and otherwise made by `with_point_index` alone: small maps need none.
+
+    Not public: `index_for`, `point_index`, `with_point_index`, `ranked_images`.
+    """
+
+    scene: Scene
+    folder: Path | None = None
+    _indexes: dict[str, InvertedIndex] = field(default_factory=dict, init=False, repr=False)
+    _point_indexes: list[PointIndex | None] = field(default_factory=list, init=False, repr=False)
+
+    def __repr__(self) -> str:
+        shown = {"images": len(self.scene.images), "points": len(self.scene.points), "form": type(self.form).__name__}
+        return line(self, [*shown.items(), *([] if self.folder is None else [("folder", self.folder)])])
+
+    @staticmethod
+    def read(folder: Path | str) -> Map:
+        """The map of a folder that `veil map` or `Map.write` wrote. Raises FileFormatError for a missing or damaged one."""
+        return Map(scene=read_map(Path(folder)), folder=Path(folder))
+
+    def write(self, folder: Path | str) -> Map:
+        """Write the map to a new folder, at once or not at all, and return the map with this folder.
+
+        Raises InputError if the folder already holds something, or cannot be written.
+        """
+        write_map(Path(folder), self.scene)
+        return Map(scene=self.scene, folder=Path(folder))
+
+    @property
+    def form(self) -> Form:
+        """The form of the map's descriptors, as its first image has it."""
+        return next(iter(self.scene.images.values())).form
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the map's descriptors are raw, so that its scene is public."""
+        return self.scene.is_public
+
+    def codebook_for(self, query: Form) -> Codebook | None:
+        """The bundled codebook where it has to bring a public map into the query's space; None where no codebook is needed.
+
+        Raises InputError if the query was privatized with another codebook.
+        """
+        if not self.is_public or query.space == self.scene.space or isinstance(query, Points | Subsets):
+            return None
+        book = bundled_codebook(query.space.descriptor)
+        if book.digest != query.space.codebook:
+            raise InputError(
+                f"the query was privatized with codebook {query.space.codebook[:12] or '(none)'}, the bundled one is "
+                f"{book.digest[:12]}",
+                remedy=Remedy("give", "localize.codebook"),
+            )
+        return book
+
+    def index_for(
+        self, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None
+    ) -> InvertedIndex:
+        """The index that serves a query in words: the one in the folder, or one made now and kept in memory.
+
+        It is made from `dictionary`, from the bundled one if None, or from a map of words itself; `progress` is called with the
+        number of steps done and of all. Raises InputError where none of these is of the query's dictionary, or the map holds
+        subspaces.
+        """
+        # A map of words has one index, whatever dictionary a query names: queries must not each leave an index behind.
+        key = self.form.dictionary if isinstance(self.form, Subsets) else query.dictionary
+        if key not in self._indexes:
+            self._indexes[key] = self._index(query, dictionary, progress)
+        return self._indexes[key]
+
+    @property
+    def point_index(self) -> PointIndex | None:
+        """The index for queries by distance, in the folder or made by `with_point_index`; None if there is none.
+
+        Raises FileFormatError if the folder's is damaged or was made from another state of the map.
+        """
+        if not self._point_indexes:
+            kept = None if self.folder is None else read_point_index(self.folder)
+            if kept is not None and (kept.points != len(self.scene.points) or set(kept.image_names) != set(self.scene.images)):
+                raise InputError(f"the index of {self.folder} is of another map", remedy=Remedy("renew", "index"))
+            self._point_indexes.append(kept)
+        return self._point_indexes[0]
+
+    def with_point_index(
+        self,
+        codebook: Codebook | None = None,
+        *,
+        known: PointIndex | None = None,
+        threads: int = 2,
+        progress: Progress | None = None,
+    ) -> PointIndex:
+        """Make the index for queries by distance from the words of a public codebook, and use it from now on.
+
+        - `codebook`: by default the bundled one of the map's descriptor. A public map is indexed in the space that hardened
+          queries are sent in.
+        - `known`: index of the map that this one grew from, whose unchanged points need not be compared with words again.
+        - `threads`: groups of points that are indexed at a time.
+        - `progress`: called with the number of points that are indexed and of all.
+
+        Raises InputError for a map of words, SpaceError for a codebook that the map's descriptors do not fit.
+        """
+        if isinstance(self.form, Subsets):
+            raise InputError("a map of words needs no index for queries by distance; localize against it directly")
+        book = codebook or bundled_codebook(self.scene.space.descriptor)
+        space = book.compression.hardened_space if self.is_public else self.scene.space
+        words = book.compression.into_space(Points(vectors=book.vectors, space=book.raw_space), space).vectors
+        forms: dict[str, tuple[Flat, np.ndarray]] = {}
+        for name, image in self.scene.images.items():
+            form = image.form
+            assert not isinstance(form, Subsets)
+            forms[name] = (book.compression.into_space(form, space) if isinstance(form, Points) else form, image.point_rows)
+        made = index_points(forms, words, len(self.scene.points), known=known, threads=threads, progress=progress)
+        self._point_indexes[:] = [made]
+        return made
+
+    def ranked_images(self, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> RankedImages | None:
+        """The images that a query by distance looks like, the most similar first; None without an index for it.
+
+        `codebook` is the one that brings public descriptors into the index's space; by default the bundled one.
+        """
+        index = None if isinstance(query, Subsets) else self.point_index
+        if index is None or isinstance(query, Subsets):
+            return None
+        return images_like(index, query, codebook, threads=threads)
+
+    def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
+        """The index of `index_for`, read from the folder or made."""
+        if isinstance(self.form, Subsets):
+            return index_map(self.scene, None)
+        if not isinstance(self.form, Points):
+            raise InputError(
+                "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
+            )
+        kept = None if self.folder is None else read_vocabulary(self.folder, query.dictionary)
+        if kept is not None:
+            if len(kept.point_rows) and int(kept.point_rows.max()) >= len(self.scene.points):
+                raise InputError(
+                    f"the index of {self.folder} names points that the map does not have", remedy=Remedy("renew", "index")
+                )
+            return kept
+        book = dictionary or bundled_codebook(self.scene.space.descriptor)
+        if book.digest != query.dictionary:
+            place = "the map" if self.folder is None else f"{self.folder}"
+            raise InputError(
+                f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it",
+                remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
+            )
+        return index_map(self.scene, book, progress=progress)
+
+
+def align_map(where: Map, positions: Mapping[str, np.ndarray], *, seed: int = 0) -> Georeference:
+    """The similarity from a map's coordinates to east, north and up in meters, from positions of its cameras on WGS 84.
+
+    Positions that disagree with the others are left out. Cameras along a line need a map with gravity.
+
+    - `where`: the map.
+    - `positions`: by image name, float64 (3,): latitude and longitude in degrees, and height above the ellipsoid in meters, as
+      `read_positions` gives them. Names that the map does not have are passed over.
+    - `seed`: of the search.
+
+    `agreeing` of the result is in the order of `placed_names`. Raises InputError for positions of no image of the map, too few
+    positions, or positions that do not agree.
+    """
+    names = placed_names(where, positions)
+    if not names:
+        known = ", ".join(sorted(where.scene.images)[:3])
+        raise InputError(f"the positions name none of the map's images, which are {known}; check them")
+    return georeference(
+        np.array([where.scene.images[name].cam_from_world.center for name in names]),
+        np.array([positions[name] for name in names]),
+        down=where.scene.measured_down,
+        seed=seed,
+    )
+
+
+def placed_names(where: Map, positions: Mapping[str, np.ndarray]) -> list[str]:
+    """Names of the images of the map `where` that `positions` has an entry of, sorted."""
+    return sorted(set(positions) & set(where.scene.images))

@@ -1,0 +1,100 @@
+"""Localization of every kind of query, as a server holds it: words, subspaces, lines or public descriptors on any map."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from veil.codebooks.codebook import Codebook
+from veil.errors import InputError, Remedy
+from veil.forms import Lines, Subsets
+from veil.geometry.robust.grouped import GroupedOptions
+from veil.matching.lightglue import LightGlue
+from veil.matching.placed_points import placed
+from veil.places.held_map import Map
+from veil.places.pairs.images import LoadedImage
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
+from veil.progress import Progress
+
+# Seconds of processor time, all threads together, for a search by words. Ordinary searches take one or two; only a longer one
+# depends on how fast the machine is. Other load of the machine, and the number of threads, change nothing.
+WORD_SECONDS = 10.0
+# The same for positions alone, which need more samples.
+POSITION_SECONDS = 60.0
+
+
+def localize_loaded(
+    image: LoadedImage,
+    where: Map,
+    *,
+    options: LocalizeOptions | None = None,
+    word_options: WordOptions | None = None,
+    position_options: PositionOptions | None = None,
+    codebook: Codebook | None = None,
+    dictionary: Codebook | None = None,
+    near: Sequence[str] | None = None,
+    search: Literal["index", "all"] = "index",
+    network: LightGlue | None = None,
+    progress: Progress | None = None,
+) -> Localization | NoPose:
+    """Estimate the pose of an image on a map, or say why no pose is better than chance (docs/theory/localization.md).
+
+    `image` is the query as a server holds it; the other arguments, and what is raised, are those of `veil.localize`.
+    """
+    if network is not None:
+        placed(image.form, image.positions, image.camera, what="the query")
+    if not isinstance(image.form, Subsets):
+        book = codebook or where.codebook_for(image.form)
+        options = options or LocalizeOptions()
+        ranked = where.ranked_images(image.form, codebook, threads=options.workers) if search == "index" else None
+        from veil.places.poses.by_distance import localize as by_distance  # loads SciPy and COLMAP
+
+        return by_distance(
+            image.camera,
+            image.positions,
+            image.form,
+            where.scene,
+            codebook=book,
+            ranked=ranked,
+            network=network,
+            options=options,
+            progress=progress,
+        )
+    if image.form.mechanism.epsilon == 0:
+        if isinstance(image.positions, Lines):
+            raise InputError("the query holds neither positions nor descriptors: its words are random and its positions hidden")
+        from veil.places.poses.upright import localize_positions
+
+        return localize_positions(
+            image.camera,
+            image.positions,
+            where.scene,
+            gravity=image.gravity,
+            near=near or (),
+            options=position_options or PositionOptions(max_seconds=POSITION_SECONDS),
+            progress=progress,
+        )
+    index = where.index_for(image.form, dictionary=dictionary, progress=progress)
+    word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))
+    begun = time.process_time()
+    from veil.places.poses.by_words import localize_words
+
+    answer = localize_words(
+        image.camera,
+        image.positions,
+        image.form,
+        where.scene,
+        index,
+        gravity=image.gravity,
+        near=near,
+        options=word_options,
+        progress=progress,
+    )
+    used, allowed = time.process_time() - begun, word_options.search.max_seconds
+    if isinstance(answer, NoPose) and allowed is not None and used > allowed:
+        limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g}"
+        return replace(answer, reason=f"{answer.reason}; {limit}", remedy=(Remedy("raise", "GroupedOptions.max_seconds"),))
+    return answer

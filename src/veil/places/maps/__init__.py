@@ -1,0 +1,14 @@
+"""Maps from matches: from positions through COLMAP, by clusters (`clusters/`), or from lines alone (`lines/`).
+
+`loop` is the order of the steps of every map. Of maps of positions, `points` makes new ones, `growth` adds images and `removal`
+takes images out; `images` and `options` are what they take. `guided` matches pairs again and `verification` weighs them,
+`agreement` compares maps with them, and `check` makes the numbers for and against a map. `colmap/` runs COLMAP, `database` and
+`scenes` hold what goes there and comes back. `contributions` weighs whose image it is, `plans` what many images take.
+"""
+
+from veil.places.maps.colmap import Limits
+from veil.places.maps.images import MapImage
+from veil.places.maps.options import MapOptions
+from veil.places.maps.points import NoMap, build_map
+
+__all__ = ["Limits", "MapImage", "MapOptions", "NoMap", "build_map"]

@@ -1,0 +1,335 @@
+"""Structure-from-motion from positions through COLMAP, from matches of raw or private features, checked before it is accepted.
+
+Pairs are verified by their evidence against chance, the mapper runs in a process that is watched, and the map is compared with
+its own pairs: what contradicts them is left out and named, or there is no map (docs/theory/mapping.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.errors import InputError, Remedy
+from veil.map_check import MIN_NECK, MapCheck
+from veil.matching.neighbors import Matches
+from veil.one_line import one_line
+from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares
+from veil.places.maps.check import checked, thinnest_cut
+from veil.places.maps.colmap import Colmap, Stopped
+from veil.places.maps.images import MapImage, Pair, impossible
+from veil.places.maps.loop import Ended, Stuck, mapped
+from veil.places.maps.options import MapOptions, global_settings, pipeline_settings
+from veil.places.maps.scenes import restricted, scene_of
+from veil.places.maps.verification import Verification, VerifiedPair
+from veil.progress import Progress
+from veil.scene import Scene
+
+# Runs of mapping, each anew without the images that stopped the run before or contradicted it.
+ATTEMPTS = 5
+# Mapping more images than this may take longer, in proportion, before it counts as hanging.
+IMAGES_AT_ONCE = 50
+# Why an image is left out that other images do not agree with.
+CONTRADICTS = "the map contradicts its pairs with the other images"
+
+
+@dataclass(frozen=True)
+class NoMap:
+    """The answer where no map could be built.
+
+    - `reason`: a sentence that says why.
+    - `remedy`: what may help, any one of them; empty where nothing is known to.
+    - `left_out`: by image name, why single images could not be mapped.
+    - `check`: numbers that speak against a map that was built and refused; None if there was none.
+    """
+
+    reason: str
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    check: MapCheck | None = None
+    remedy: tuple[Remedy, ...] = ()
+
+    __repr__ = one_line
+
+
+def build_map(
+    images: Mapping[str, MapImage],
+    matches: Mapping[tuple[str, str], Matches],
+    *,
+    workdir: Path,
+    options: MapOptions | None = None,
+    gravity: Mapping[str, Float64[np.ndarray, "3"]] | None = None,
+    progress: Progress | None = None,
+) -> Scene | NoMap:
+    """Scene from images and their matches, or the reason why there is none.
+
+    Matches are verified geometrically, COLMAP reconstructs incrementally, and the model with most images is checked. `images`
+    are given by name, `matches` by pairs of names, `progress` is called with the numbers of registered images and of all.
+    `workdir` is an empty folder that receives `database.db` and `sparse/` in COLMAP's formats; both hold released
+    data only. `gravity` holds readings in the cameras' frames to check the map with. Raises InputError if there are fewer than
+    two images, VeilError if COLMAP fails.
+    """
+    options = options or MapOptions()
+    if len(images) < 2:
+        raise InputError(f"a map needs at least two images, got {len(images)}")
+    left_out = impossible(images)
+    images = {name: image for name, image in images.items() if name not in left_out}
+    if len(images) < 2:
+        return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
+    matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
+    with Colmap(options.limits) as colmap:
+        verification = Verification(images, options, workdir, colmap)
+        stopped = verification.run(matches)
+        if stopped is not None:
+            return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
+        if not verification.pairs:
+            return _too_weak(len(matches), left_out)
+        mapper = Mapper(images, options, workdir, colmap, verification, FromPairs(images, options, verification), progress)
+        return mapped(_NewMap(mapper, gravity or {}, left_out))
+
+
+@runtime_checkable
+class Beginning(Protocol):
+    """Where COLMAP's mapper begins: at verified pairs alone (`FromPairs`), or at a map (`veil.places.maps.growth.FromMap`)."""
+
+    @property
+    def fixed(self) -> frozenset[str]:
+        """Names of the images that the map has already."""
+
+    def request(self, names: Set[str]) -> dict[str, Any]:
+        """What the mapper is asked for with the images `names`; paths and seed are added to it."""
+
+    def read(self, output: Path) -> tuple[Path, Scene] | NoMap:
+        """COLMAP's model of a run, by its folder, and its scene."""
+
+
+class FromPairs:
+    """A map that begins with verified pairs: the best of the models that the mapper makes of them."""
+
+    fixed: frozenset[str] = frozenset()
+
+    def __init__(self, images: Mapping[str, MapImage], options: MapOptions, verification: Verification) -> None:
+        self.images, self.options, self.verification = images, options, verification
+
+    def request(self, names: Set[str]) -> dict[str, Any]:
+        """What the mapper is asked for: several models of the images `names`, by the mapper that the options name."""
+        settings = global_settings if self.options.global_mapper else pipeline_settings
+        return {
+            "do": "map_globally" if self.options.global_mapper else "map",
+            "constant_cameras": sorted(self.verification.constant_cameras),
+            "options": settings({*names}, self.images, self.options),
+        }
+
+    def read(self, output: Path) -> tuple[Path, Scene] | NoMap:
+        """The model of most images and its scene, or the reason why there is none of enough images."""
+        from veil.colmap import pycolmap
+
+        models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
+        models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
+        if not models:
+            return _too_weak(len(self.verification.pairs))
+        folder, best = max(models.items(), key=lambda item: (item[1].num_reg_images(), item[1].num_points3D()))
+        if best.num_reg_images() < min(self.options.min_model_images, len(self.images)):
+            return _too_weak(len(self.verification.pairs))
+        return folder, scene_of(best, self.images)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Proposal:
+    """Scene that the mapper proposes, and the share of the matches of each verified pair that it explains."""
+
+    scene: Scene
+    shares: Mapping[Pair, float]
+
+
+class Mapper:
+    """Runs of COLMAP's mapper over the verified pairs of `images`, from what it begins with."""
+
+    def __init__(
+        self,
+        images: Mapping[str, MapImage],
+        options: MapOptions,
+        workdir: Path,
+        colmap: Colmap,
+        verification: Verification,
+        beginning: Beginning,
+        progress: Progress | None,
+    ) -> None:
+        self.images, self.options, self.workdir, self.colmap = images, options, workdir, colmap
+        self.verification, self.beginning, self.progress = verification, beginning, progress
+        self.runs = 0
+        self.model: Path | None = None
+        self.widened = False
+
+    @property
+    def pairs(self) -> Mapping[Pair, VerifiedPair]:
+        """Verified pairs, which the map is judged by."""
+        return self.verification.pairs
+
+    @property
+    def least_images(self) -> int:
+        """Number of images that a map must have."""
+        return min(self.options.min_model_images, len(self.images))
+
+    def proposed(self, names: Set[str], attempt: int, left_out: Mapping[str, str]) -> Scene | NoMap | Stuck | Ended[NoMap]:
+        """Model of the images `names` beside those that the map has, or why there is none, or the image that stopped it."""
+        scene = self._run(names, attempt)
+        if not isinstance(scene, Stopped):
+            return scene
+        if scene.out_of_time:
+            return Ended(NoMap(f"the mapper was stopped: {scene.reason}", left_out))
+        return Stuck(self._culprit(scene, names), f"the mapper was stopped at it: {scene.reason}")
+
+    def compared(self, scene: Scene) -> Proposal:
+        """The scene with the shares of its pairs' matches that it explains."""
+        return Proposal(scene=scene, shares=explained_shares(scene, self.images, self.pairs))
+
+    def completed(self, scene: Scene) -> Scene:
+        """The scene of the last model with points from matches that the ratio dropped, where they agree with its poses."""
+        if self.model is None or not self.verification.restore_dropped():
+            return scene
+        output = self.workdir / "completed"
+        output.mkdir()
+        request = {
+            "do": "complete",
+            "database": str(self.verification.database),
+            "model": str(self.model),
+            "output": str(output),
+            "seed": self.options.seed,
+        }
+        answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
+        if isinstance(answer, Stopped):
+            return scene
+        from veil.colmap import pycolmap
+
+        found = scene_of(pycolmap.Reconstruction(output), self.images)
+        return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
+
+    def _run(self, names: Set[str], attempt: int) -> Scene | NoMap | Stopped:
+        """The mapper's model, which runs once more with looser matches of the images that it left out.
+
+        Looser matches cost time, and repetitive ones may be wrong, so maps that need none go without.
+        """
+        scene = self._modeled(names, attempt)
+        if isinstance(scene, Stopped) or self.widened:
+            return scene
+        missing = names - (set(scene.images) if isinstance(scene, Scene) else set())
+        if not missing:
+            return scene
+        self.widened, model = True, self.model
+        if not self.verification.widen(names | self.beginning.fixed, missing):
+            return scene
+        wider = self._modeled(names, attempt)
+        if isinstance(wider, Scene) and (isinstance(scene, NoMap) or len(wider.images) > len(scene.images)):
+            return wider
+        self.model = model
+        return scene
+
+    def _modeled(self, names: Set[str], attempt: int) -> Scene | NoMap | Stopped:
+        self.runs += 1
+        output = self.workdir / ("sparse" if self.runs == 1 else f"sparse-{self.runs}")
+        output.mkdir()
+        every = names | self.beginning.fixed
+        request = {
+            "database": str(self.verification.database),
+            "output": str(output),
+            "seed": self.options.seed + attempt,
+            **self.beginning.request(every),
+        }
+        total, first = len(names), int(not self.beginning.fixed)  # without a map, COLMAP counts from its first pair on
+        answer = self.colmap.run(
+            request,
+            lambda count: self.progress(min(count + first, total), total) if self.progress is not None else None,
+            work=max(1.0, len(every) / IMAGES_AT_ONCE),  # adjusting all images takes longer the more there are
+        )
+        if isinstance(answer, Stopped):
+            return answer
+        found = self.beginning.read(output)
+        if isinstance(found, NoMap):
+            return found
+        self.model, scene = found
+        return scene
+
+    def _culprit(self, stopped: Stopped, names: Set[str]) -> str:
+        """Name of the image that COLMAP was at when it was stopped, or else of the one whose pairs have fewest inliers."""
+        for name in names:
+            if self.verification.image_ids[name] == stopped.image_id:
+                return name
+        support = {name: sum(len(p.inliers) for pair, p in self.pairs.items() if name in pair) for name in sorted(names)}
+        return min(support, key=lambda name: support[name])
+
+
+class _NewMap:
+    """A new map in the making: the images that are not left out, and the answer if no run agrees with its pairs."""
+
+    def __init__(self, mapper: Mapper, gravity: Mapping[str, Float64[np.ndarray, "3"]], left_out: dict[str, str]) -> None:
+        self.mapper, self.gravity, self.left_out = mapper, gravity, left_out
+        self.names = set(mapper.images)
+        self.refused: NoMap | None = None
+
+    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap]:
+        """Model of most images of the mapper's run."""
+        if attempt == ATTEMPTS or len(self.names) < 2:
+            return Ended(self.refused or NoMap("the mapper was stopped again and again", self.left_out))
+        found = self.mapper.proposed(self.names, attempt, self.left_out)
+        if isinstance(found, Scene):
+            return self.mapper.compared(found)
+        if isinstance(found, Stuck):
+            return found
+        return Ended(found.answer if isinstance(found, Ended) else self.refused or replace(found, left_out=self.left_out))
+
+    def contradicting(self, model: Proposal) -> dict[str, str]:
+        """Images outside the largest group of those that stay together, if it is large enough for a map."""
+        groups = consistent_groups(model.scene.images, agreement_weights(model.shares, self.mapper.pairs))
+        if len(groups) < 2 or len(groups[0]) < self.mapper.least_images:
+            return {}
+        return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
+
+    def leave_out(self, wrong: Mapping[str, str], model: Proposal | None) -> None:
+        """Take images out of the next run; the check of a refused model is kept, as nothing better may come."""
+        self.left_out |= wrong
+        self.names -= wrong.keys()
+        if model is not None:
+            self.refused = NoMap("the images contradict each other", self.left_out, self._check(model))
+
+    def accepted(self, model: Proposal) -> Scene | NoMap:
+        """The map without what hangs on it by few points, completed; or the doubts of its check."""
+        kept = self._without_hangers_on(model.scene)
+        if kept is not model.scene:
+            model = self.mapper.compared(kept)
+        check = self._check(model)
+        if check.doubts:
+            return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
+        return replace(self.mapper.completed(model.scene), check=check)
+
+    def _check(self, model: Proposal) -> MapCheck:
+        return checked(model.scene, model.shares, set(self.mapper.images), self.mapper.pairs, self.gravity, self.left_out)
+
+    def _without_hangers_on(self, scene: Scene) -> Scene:
+        """Scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""
+        least = self.mapper.least_images
+        while len(scene.images) > least and (found := thinnest_cut(scene)) is not None and found.points < MIN_NECK:
+            kept = max(found.sides, key=len)
+            if len(kept) < least or (smaller := restricted(scene, kept)) is None:
+                break
+            for name in sorted(set(scene.images) - kept):
+                self.left_out[name] = f"only {found.points} points hold it to the rest of the map"
+            scene = smaller
+        return scene
+
+
+def _too_weak(pairs: int, left_out: Mapping[str, str] | None = None) -> NoMap:
+    """The answer where no two images gave enough matches for a start."""
+    return NoMap(
+        f"none of {pairs} pairs of images gave enough matches for a start",
+        left_out or {},
+        remedy=(
+            Remedy("give", "photographs with more overlap"),
+            Remedy("give", "SiftOptions.first_octave", "-1"),
+            Remedy("lower", "Profile.m"),
+            Remedy("raise", "HideInWords.epsilon"),
+        ),
+    )

@@ -1,0 +1,94 @@
+"""The answer to a query as a record: a pose with its evidence, or the reason for none.
+
+A file of its own, as commands and clients read answers without loading what finds poses.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.errors import Remedy
+from veil.geometry.rigid import Rigid, center_covariance
+from veil.one_line import line, one_line
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Localization:
+    """A pose of a query with its evidence.
+
+    - `cam_from_world`: takes world coordinates of the map to the camera frame (x right, y down, z forward).
+    - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, for a noise
+      of one pixel along each axis of the inliers; None where the pose came from lines.
+    - `turn_deviation_deg`: standard deviation of the rotation about its least certain axis in degrees, with the noise that the
+      inliers show.
+    - `keypoint_rows`, `point_rows`, int64 (inliers,): rows of the query's features and of the map's points that correspond.
+      Whoever runs this sees them, and can estimate the descriptors of exactly these features
+      (release.md#matched-features-are-known-to-whoever-matches-them).
+    - `correspondences`: number of pairs of a feature and a point that the pose was searched among.
+    - `log10_nfa`: log10 of the number of chance poses with inliers as good (docs/theory/localization.md).
+    """
+
+    cam_from_world: Rigid
+    covariance: Float64[np.ndarray, "6 6"] | None
+    turn_deviation_deg: float
+    keypoint_rows: Int64[np.ndarray, "inliers"]
+    point_rows: Int64[np.ndarray, "inliers"]
+    correspondences: int
+    log10_nfa: float
+
+    def __repr__(self) -> str:
+        deviation = self.center_deviation
+        known = {} if deviation is None else {"deviation": float(f"{deviation:.2g}")}
+        known |= {"deviation_deg": float(f"{self.turn_deviation_deg:.2g}"), "inliers": self.inliers}
+        return line(self, {"center": self.center, "heading": self.heading.round(2), **known}.items())
+
+    @property
+    def inliers(self) -> int:
+        """Number of keypoints that see different points within the threshold."""
+        return len(self.keypoint_rows)
+
+    @property
+    def center(self) -> Float64[np.ndarray, "3"]:
+        """Center of the camera in the map, float64 (3,), in units of the map."""
+        return self.cam_from_world.center
+
+    @property
+    def rotation(self) -> Float64[np.ndarray, "3 3"]:
+        """Rotation from the map's axes to the camera's, float64 (3, 3)."""
+        return self.cam_from_world.rotation
+
+    @property
+    def heading(self) -> Float64[np.ndarray, "3"]:
+        """Direction in which the camera looks in the map, float64 (3,) of length 1."""
+        return self.cam_from_world.heading
+
+    @property
+    def center_deviation(self) -> float | None:
+        """Standard deviation of the center in units of the map, for a noise of one pixel; None without a covariance."""
+        if self.covariance is None:
+            return None
+        return float(np.sqrt(np.trace(center_covariance(self.cam_from_world, self.covariance))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoPose:
+    """The answer to a query for which no pose is better than chance, or none is unique or exact enough.
+
+    - `reason`: a sentence that says why there is no pose.
+    - `remedy`: what may help, any one of them; empty where nothing is known to.
+    - `correspondences`: number of pairs of a feature and a point that a pose was searched among.
+    - `inliers`: inliers of the best pose, 0 if there was none.
+    - `log10_nfa`: log10 of the number of chance poses as good as the best one; infinite if there was none.
+    """
+
+    reason: str
+    correspondences: int
+    inliers: int = 0
+    log10_nfa: float = math.inf
+    remedy: tuple[Remedy, ...] = ()
+
+    __repr__ = one_line

@@ -1,0 +1,289 @@
+"""Evidence for and against a pose: chance, and what a camera could have seen (docs/theory/localization.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.geometry.camera import as_colmap
+from veil.geometry.free_calibration import FreeCamera, Sights
+from veil.geometry.rigid import Rigid
+from veil.geometry.robust.acceptance import Acceptance
+from veil.geometry.robust.significance import pose_log10_nfa
+from veil.geometry.views import MapViews
+from veil.places.poses.matches import Estimate, Matched, MatchedPoints
+
+# The evidence is counted within these parts of the inlier threshold.
+THRESHOLDS = (1.0, 0.5, 0.25)
+# The evidence is counted among these shares of the pairs, the most trusted ones.
+NESTED = (0.25, 0.5, 1.0)
+# A smaller noise of the inliers is luck. Some right matches of a query that shows the place also support wrong poses near the
+# right one, so that so many orders of magnitude of the evidence of keypoints are not counted (docs/theory/localization.md).
+NOISE_FLOOR_PX, PLACE_MARGIN = 0.5, 6.0
+# Limits of the size of points in the picture, relative to the map image in which their size is most alike.
+LEAST_SIZE, SMALLER = 0.5, 0.8
+# A photograph in the picture fills a part of it given by its size, up to this factor: photographs differ in distance.
+ROOM = 1.1
+# Of the most trusted features (this share, at least so many) a majority must agree with a pose whose size no image supports.
+TRUSTED, LEAST_TRUSTED, MAJORITY = 0.1, 20, 0.5
+# Log focal ratio, principal point (x, y) in focal lengths, half log aspect, skew: how wrong a declared calibration may be (with
+# a known and with an unknown focal length), and how far the free fit may go.
+FOCAL_RANGE = 1.2
+TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
+TOLERANCE_UNKNOWN = np.array([math.log(20.0), 0.05, 0.05, 0.025, 0.02])
+ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
+# Beyond this quantile of chi-square (five degrees of freedom, 1e-6) the calibration is another one; so many inliers are needed.
+CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
+# A print in the picture: its focal ratio lies below the tolerance, and nothing else is known. Its fit starts from the shares
+# `PRINTS` of the picture; a camera must fit better by `CLEARLY`, a quantile of chi-square (one degree of freedom, 1e-3).
+PRINT_LEAST = np.array([-math.log(5.0), -3.0, -3.0, -0.1, -0.1])
+PRINT_MOST = np.array([-math.log(FOCAL_RANGE), 3.0, 3.0, 0.1, 0.1])
+PRINTS, CLEARLY = (0.5, 0.75), 10.8
+# The place extends beyond the features if this share of its points lies this part of the picture or more outside their box.
+GOES_ON, BORDER = 0.2, 0.05
+# A picture ends before its border if all features lie in a window of this part of its width and height.
+FRAMED = 0.75
+# A camera of free calibration is fitted to at most so many pairs, in at most so many rounds. Each round gathers anew the pairs
+# within so many thresholds, until the calibration changes by less than this.
+MOST_FITTED, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PoseEvidence:
+    """Inliers of a pose, and log10 of the number of poses with as good inliers that chance gives.
+
+    `rows` are rows of the pairs. No two share a keypoint, a point of the map or a place in the picture. `expected` is the
+    number of inliers that chance gives, where pairs are gathered around each pose.
+    """
+
+    rows: Int64[np.ndarray, "inliers"]
+    log10_nfa: float
+    expected: float = 0.0
+
+    @property
+    def above_chance(self) -> int:
+        """Number of inliers beyond those that chance gives."""
+        return max(0, round(len(self.rows) - self.expected))
+
+
+def beyond_chance(evidence: PoseEvidence, limits: Acceptance) -> bool:
+    """Whether a pose has enough inliers, and chance gives few enough poses as good."""
+    return len(evidence.rows) >= limits.min_inliers and evidence.log10_nfa <= limits.max_log10_nfa
+
+
+def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseEvidence:
+    """Evidence for a pose: the pairs that agree with it and that its camera could have seen, weighed against chance.
+
+    Right matches agree far within the threshold and gather among the most trusted pairs, wrong ones do neither. So the number
+    of chance poses is the least one over nested thresholds and nested sets of pairs, times their number
+    (docs/theory/localization.md, Eq. 4). The rows are those of the widest threshold. Without `views` every pair counts as one
+    that the camera could have seen.
+    """
+    projected = matched.projected(estimate)
+    if views is not None:  # what the camera could not have seen agrees with it neither rightly nor by chance
+        ahead = np.flatnonzero(np.isfinite(projected[:, 0]))
+        possible = views.possible(estimate.camera, estimate.pose, matched.points, matched.point_rows[ahead])
+        projected[ahead[~possible]] = np.nan
+    rows = one_to_one(np.flatnonzero(matched.agrees(projected)), matched)
+    sets = sorted({max(1, round(share * len(matched.feature_of))) for share in NESTED})
+    places = [matched.places_of_first(first) for first in sets]
+    agreeing = [rows[matched.agrees(projected, part, rows=rows)] for part in THRESHOLDS]
+    tried = []
+    for part, near in zip(THRESHOLDS, agreeing, strict=True):
+        shares = matched.background.shares(projected, matched.feature_of, part)
+        for first, distinct in zip(sets, places, strict=True):
+            inliers = int(np.count_nonzero(near < first))
+            tried.append(_chance(matched, shares[:first], distinct, inliers, matched.floor(part)))
+        projected[shares == 0] = np.nan  # where no other feature is near, none is within the next threshold, which is less
+    return PoseEvidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)))
+
+
+def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, floor: float) -> float:
+    """log10 of the number of false alarms (docs/theory/localization.md, Eq. 3) among the first `len(shares)` pairs.
+
+    `shares[i]` is the probability that pair i agrees by chance (Eq. 1). Their features count as `places`: those at one place
+    count once. `inliers` of the pairs agree, and `floor` is the least probability that is believed.
+    """
+    feature_of, size = matched.feature_of[: len(shares)], matched.sampling.size
+    count = max(places, inliers)
+    if count <= size:
+        return math.inf
+    summed = np.minimum(np.bincount(feature_of, shares), 1.0).sum()
+    # The sample's own keypoints are left out of the mean, at worst those that agree least.
+    agreement = min(max(floor, float(summed) / (count - size)), 1.0)
+    return pose_log10_nfa(inliers, count, agreement, matched.sampling) + size * math.log10(max(len(feature_of) / count, 1.0))
+
+
+def pictured(matched: Matched, estimate: Estimate, evidence: PoseEvidence, views: MapViews | None) -> bool:
+    """Whether the camera more likely saw a photograph of the place, on a wall or a screen, than the place itself.
+
+    That is so in each of four cases (docs/theory/localization.md#what-a-camera-could-have-seen):
+
+    - The inliers' points are less than half as large in the picture as in the map image in which their size is most alike.
+    - They are smaller by a fifth or more, and either all features lie in that part of the picture, as if it ended where a
+      photograph does, or most of the most trusted features disagree with the pose.
+    - A camera of another calibration explains the pairs clearly better.
+    - All features lie in a window of the picture though the place extends beyond it, and such a camera explains the pairs
+      about as well.
+    """
+    rows = evidence.rows
+    size = (
+        1.0 if views is None else views.magnification(estimate.camera, estimate.pose, matched.points, matched.point_rows[rows])
+    )
+    if size < LEAST_SIZE or (size < SMALLER and (matched.fits_in(ROOM * size) or _contradicted(matched, estimate))):
+        return True
+    return contradicts_calibration(matched, estimate, rows) or _may_be_framed(matched, estimate, rows, views)
+
+
+def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews | None) -> bool:
+    """Whether all features lie in a window though the place extends beyond it, and a print in the window fits as well.
+
+    A picture that ends before its border, where the map says that the camera would see more, may well show a print. So the
+    burden of proof is reversed: the best camera within the tolerance must fit better than the best one with a print's focal
+    length.
+    """
+    if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
+        return False
+    if views is None or _beyond(matched, estimate, rows, views) < GOES_ON:
+        return False
+    declared, observed = FreeCamera(pose=estimate.pose), matched.normalized(estimate)
+    for share in PRINTS:
+        shrunk = _shrunk(estimate.pose, observed.take(rows), share)
+        printed = _gathered(matched, observed, shrunk, rows, PRINT_MOST, PRINT_LEAST)
+        if printed is not None and _doubt(matched, observed, declared, printed, TOLERANCE, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
+            return True
+    return False
+
+
+def _beyond(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], views: MapViews) -> float:
+    """Share of the map's points visible to the camera that lie outside the box around nearly all inliers' points."""
+    in_camera = estimate.pose.apply(matched.points)
+    ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
+    ahead = ahead[views.possible(estimate.camera, estimate.pose, matched.points, ahead)]
+    xy = np.full((len(in_camera), 2), np.nan)
+    xy[ahead] = np.asarray(as_colmap(estimate.camera).img_from_cam(in_camera[ahead])).reshape(-1, 2)
+    size = np.array([estimate.camera.width_px, estimate.camera.height_px])
+    visible = ((xy >= 0) & (xy <= size)).all(axis=1)
+    low, high = np.nanpercentile(xy[matched.point_rows[rows]], [5, 95], axis=0)  # a few of them agree by chance
+    outside = visible & ((xy < low - BORDER * size) | (xy > high + BORDER * size)).any(axis=1)
+    return float(outside.sum() / max(visible.sum(), 1))
+
+
+def _shrunk(pose: Rigid, observed: Sights, share: float) -> FreeCamera:
+    """Camera with `share` of the focal length that shows the middle of the points at the same place and of the same size."""
+    middle = np.median(observed.points, axis=0)
+    in_camera = pose.rotation @ middle + pose.translation
+    right, down = (1 - share) * in_camera[:2] / max(float(in_camera[2]), 1e-9)
+    nearer = Rigid(rotation=pose.rotation, translation=share * in_camera - pose.rotation @ middle)
+    return FreeCamera(pose=nearer, offsets=np.array([math.log(share), right, down, 0.0, 0.0]))
+
+
+def _contradicted(matched: Matched, estimate: Estimate) -> bool:
+    """Whether a majority of the most trusted features disagrees with the pose."""
+    _, first = np.unique(matched.keypoint_rows, return_index=True)
+    trusted = matched.keypoint_rows[np.sort(first)][: max(LEAST_TRUSTED, round(TRUSTED * len(first)))]
+    agreeing = matched.keypoint_rows[matched.agrees(matched.projected(estimate))]
+    return float(np.isin(trusted, agreeing).mean()) < MAJORITY
+
+
+def contradicts_calibration(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
+    """Whether the pairs fit far better with another calibration than with the declared one.
+
+    A photograph of a photograph is seen by its own camera followed by a homography: five more parameters, all far off unless it
+    fills the picture (docs/theory/localization.md, Eq. 5). The test is the likelihood ratio (Wilks 1938) of the best camera to
+    the best one within the tolerance of a declared calibration, with Laplace's law for the distances. It also finds poses that
+    are turned away from the right one.
+    """
+    if len(rows) < LEAST_FOR_CALIBRATION:
+        return False
+    observed, start = matched.normalized(estimate), FreeCamera(pose=estimate.pose)
+    reach = TOLERANCE if matched.camera.focal_is_known else TOLERANCE_UNKNOWN
+    other = _gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)
+    if other is None or (np.abs(other.offsets) <= reach).all():
+        return False
+    return _doubt(matched, observed, start, other, reach, ANY_REACH, -ANY_REACH) > CALIBRATION_DOUBT
+
+
+def _gathered(
+    matched: Matched, observed: Sights, camera: FreeCamera, rows: Int64[np.ndarray, "_"], most: np.ndarray, least: np.ndarray
+) -> FreeCamera | None:
+    """Camera with offsets between `least` and `most`, fitted to the pairs `rows` and then to the pairs that agree with it.
+
+    The fit is repeated until the camera settles. None if too few pairs agree.
+    """
+    for _ in range(ROUNDS):
+        last, camera = camera, observed.take(_few(rows)).fitted(camera, most, least)
+        if np.abs(camera.offsets - last.offsets).max() <= SETTLED:
+            break
+        rows = _agreeing(matched, observed.residuals(camera), WIDE * _limit(matched))
+        if len(rows) < LEAST_FOR_CALIBRATION:
+            return None
+    return camera
+
+
+def _doubt(
+    matched: Matched,
+    observed: Sights,
+    start: FreeCamera,
+    other: FreeCamera,
+    reach: np.ndarray,
+    most: np.ndarray,
+    least: np.ndarray,
+) -> float:
+    """Twice the log likelihood ratio of the camera fitted from `other` to the best one within `reach` of the declared one.
+
+    The former has offsets between `least` and `most`. Pairs count that agree with `start` or with `other`.
+    """
+    limit = _limit(matched)
+    gaps = np.minimum(observed.residuals(start), observed.residuals(other))
+    part = observed.take(_few(_agreeing(matched, gaps, limit)))
+
+    def misfit(camera: FreeCamera) -> float:
+        return max(float(np.minimum(part.residuals(camera), limit).mean()), 1e-12)
+
+    declared = min(misfit(part.fitted(camera, reach)) for camera in (start, other))
+    return 2 * len(part.points) * math.log(declared / misfit(part.fitted(other, most, least)))
+
+
+def _limit(matched: Matched) -> float:
+    """The inlier threshold in the normalized plane."""
+    return matched.max_error_px / matched.camera.focal_px
+
+
+def _few(rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
+    """At most `MOST_FITTED` of the rows, taken at even steps."""
+    return rows[:: -(-len(rows) // MOST_FITTED) or 1]
+
+
+def _agreeing(matched: Matched, gaps: Float64[np.ndarray, "pairs"], limit: float) -> Int64[np.ndarray, "_"]:
+    """Rows of the pairs with `gaps` within `limit`, one to one; of rivals the pair with the smallest gap is kept."""
+    near = np.flatnonzero(gaps <= limit)
+    return one_to_one(near[np.argsort(gaps[near], kind="stable")], matched)
+
+
+def turn_deviation_deg(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
+    """Standard deviation of the rotation in degrees, as the residuals of the pairs `rows` give it (localization.md, Eq. 6)."""
+    least = NOISE_FLOOR_PX / matched.camera.focal_px
+    fitted = isinstance(matched, MatchedPoints) and not matched.camera.focal_is_known
+    observed = matched.normalized(estimate).take(rows)
+    return math.degrees(observed.turn_deviation(FreeCamera(pose=estimate.pose), least_noise=least, free_focal=fitted))
+
+
+def too_few(matched: Matched, evidence: PoseEvidence, max_log10_nfa: float) -> bool:
+    """Whether the evidence is within the margin that a few right matches and accidents can give a wrong pose.
+
+    The margin holds for keypoints only; lines show no such poses.
+    """
+    margin = PLACE_MARGIN if isinstance(matched, MatchedPoints) else 0.0
+    return evidence.log10_nfa > max_log10_nfa - margin
+
+
+def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:
+    """The first of the pairs `rows` that share a keypoint, a point of the map or a place: repeats are no further evidence."""
+    for column in (matched.keypoint_rows, matched.point_rows):
+        _, first = np.unique(column[rows], return_index=True)
+        rows = rows[np.sort(first)]
+    return rows[matched.distinct(rows)]

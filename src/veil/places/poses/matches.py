@@ -1,0 +1,432 @@
+"""Pairs of a query's keypoints or lines and a map's points: poses from them, and their agreement with a pose."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+
+from veil.colmap import pycolmap
+from veil.forms import Lines
+from veil.geometry.anchors import pencil_of
+from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, from_colmap, half_extent
+from veil.geometry.free_calibration import Sights
+from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
+from veil.geometry.robust.ransac import RansacOptions
+from veil.geometry.robust.resection_lines import MIN_OTHER_LINES, LineResection, resect_from_lines
+from veil.geometry.robust.significance import (
+    ALONG_ONE_WAY,
+    LINE_FLOOR,
+    P3P,
+    P4PF,
+    P6L,
+    SAME_PX,
+    Background,
+    LineBackground,
+    PointBackground,
+    Sampling,
+    apart,
+    apart_lines,
+    line_agreement,
+    point_agreement,
+    pose_log10_nfa,
+)
+from veil.places.poses.options import LocalizeOptions
+
+# A search for a rival pose misses one of the least weight that counts with this probability.
+RIVAL_MISSED = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Estimate:
+    """An estimated pose, the camera that it was estimated with (its focal length may be refined), and its covariance, if known.
+
+    `covariance` is of (rotation in radians, translation in units of the map) in the camera frame; None where the solver gives
+    none.
+    """
+
+    pose: Rigid
+    camera: Camera
+    covariance: Float64[np.ndarray, "6 6"] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedPairs(ABC):
+    """Pairs (`keypoint_rows[i]`, `point_rows[i]`) of a query's features and a map's points, the most trusted ones first.
+
+    `points` are all points of the map in world coordinates, `max_error_px` is the inlier threshold, `seed` that of RANSAC.
+    """
+
+    camera: Camera
+    keypoint_rows: Int64[np.ndarray, "pairs"]
+    point_rows: Int64[np.ndarray, "pairs"]
+    points: Float64[np.ndarray, "points 3"]
+    max_error_px: float
+    seed: int
+
+    @cached_property
+    def _features(self) -> tuple[Int64[np.ndarray, "_"], Int64[np.ndarray, "pairs"]]:
+        """The matched features (distinct keypoint rows), and the index of each pair's feature among them."""
+        return np.unique(self.keypoint_rows, return_inverse=True)
+
+    @property
+    def feature_of(self) -> Int64[np.ndarray, "pairs"]:
+        """Row of each pair's feature in `background`, which holds every matched feature once."""
+        return self._features[1]
+
+    @abstractmethod
+    def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
+        """Whether each of the pairs `rows` is kept if those at one place of the picture count once."""
+
+    @cached_property
+    def _apart(self) -> Bool[np.ndarray, "features"]:
+        """Whether each matched feature counts if those at one place count once."""
+        return self.distinct(np.unique(self.feature_of, return_index=True)[1])
+
+    def places_of_first(self, count: int) -> int:
+        """Number of features of the first `count` pairs, those at one place counted once."""
+        matched = np.zeros(len(self._apart), dtype=bool)
+        matched[self.feature_of[:count]] = True
+        return int(np.count_nonzero(matched & self._apart))
+
+
+def samples_for(share: float, size: int, most: int) -> int:
+    """Number of samples of `size` pairs, at most `most`, that are enough to draw one of inliers only.
+
+    If `share` of the pairs are inliers, one is drawn with probability 1 - `RIVAL_MISSED`, unless `most` is too few.
+    """
+    clean = min(share, 1.0) ** size
+    if clean >= 1:
+        return 1
+    return most if clean < 1e-12 else min(most, math.ceil(math.log(RIVAL_MISSED) / math.log1p(-clean)))
+
+
+# At most so many samples look for a rival pose among the pairs that the best pose leaves.
+POINT_RIVAL_SAMPLES = 3000
+# Refinements over all pairs of a pose that was estimated from the most trusted ones.
+TRUSTED_ROUNDS = 2
+# A query lies in a window of its picture if at most this share of its keypoints lies outside.
+POINTS_BEYOND = 0.02
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedPoints(MatchedPairs):
+    """Matched keypoints (`observations`, in pixels), for poses by P3P and least squares (COLMAP).
+
+    An unknown focal length is estimated as well, by P4Pf.
+    """
+
+    observations: Float32[np.ndarray, "features 2"]
+
+    rival_part = 0.25  # share of the pairs that a pose leaves, the most trusted ones, in which a rival is sought
+
+    @property
+    def sampling(self) -> Sampling:
+        """Size of a sample, and how many poses it may give, of the minimal solver."""
+        return P3P if self.camera.focal_is_known else P4PF
+
+    def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
+        """-infinity: keypoints leave no way open."""
+        return -math.inf
+
+    def floor(self, part: float) -> float:
+        """Least probability that is believed of an agreement by chance within `part` of the threshold.
+
+        It is that of keypoints spread evenly over the picture (docs/theory/localization.md, Eq. 2).
+        """
+        return point_agreement(self.camera, part * self.max_error_px)
+
+    @cached_property
+    def background(self) -> Background:
+        """Law of wrong matches, made of all matched keypoints; lengths in pixels."""
+        xy = self.observations[self._features[0]].astype(np.float64)
+        return PointBackground(xy=xy, limit=self.max_error_px, same=SAME_PX)
+
+    @cached_property
+    def _xy(self) -> Float64[np.ndarray, "pairs 2"]:
+        """Keypoint of each pair, in pixels."""
+        return self.observations[self.keypoint_rows].astype(np.float64)
+
+    def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
+        """Pose by LO-RANSAC among the pairs `rows` (default: all) and refinement over its inliers; None if there is none.
+
+        With `share` only so many samples are drawn as find a pose that this share of the pairs agrees with (`samples_for`), and
+        the covariance is left out.
+        """
+
+        rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
+        estimation = pycolmap.AbsolutePoseEstimationOptions()
+        estimation.ransac.max_error = self.max_error_px
+        estimation.ransac.random_seed = self.seed
+        estimation.estimate_focal_length = not self.camera.focal_is_known
+        if share is not None:
+            estimation.ransac.max_num_trials = samples_for(share, self.sampling.size, POINT_RIVAL_SAMPLES)
+            estimation.ransac.min_num_trials = min(100, estimation.ransac.max_num_trials)
+        refinement = pycolmap.AbsolutePoseRefinementOptions()
+        refinement.refine_focal_length = not self.camera.focal_is_known
+        camera = as_colmap(self.camera)  # its focal length is refined in place
+        result = pycolmap.estimate_and_refine_absolute_pose(
+            self._xy[rows],
+            self.points[self.point_rows[rows]],
+            camera,
+            estimation,
+            refinement,
+            return_covariance=share is None,
+        )
+        if result is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+            return None
+        return self._estimate(result, camera)
+
+    def among_trusted(self, part: float) -> Estimate | None:
+        """Pose estimated from the first `part` of the pairs, refined over all pairs that agree with it; None if there is none.
+
+        Where one pair in twenty is right, ten thousand samples of all of them may well hold no right one; among the most
+        trusted pairs right ones are frequent.
+        """
+
+        first = round(part * len(self.keypoint_rows))
+        best = self.estimate(np.arange(first)) if first > self.sampling.size else None
+        for _ in range(TRUSTED_ROUNDS):
+            if best is None:
+                return None
+            rows = np.flatnonzero(self.agrees(self.projected(best)))
+            if len(rows) <= self.sampling.size:
+                return best
+            start = pycolmap.Rigid3d(np.hstack([best.pose.rotation, best.pose.translation[:, None]]))
+            free = pycolmap.AbsolutePoseRefinementOptions()
+            free.refine_focal_length = not self.camera.focal_is_known
+            camera, inlier = as_colmap(best.camera), np.ones(len(rows), dtype=bool)  # the camera is refined in place
+            xyz = self.points[self.point_rows[rows]]
+            refined = pycolmap.refine_absolute_pose(start, self._xy[rows], xyz, inlier, camera, free, return_covariance=True)
+            if refined is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+                return best
+            best = self._estimate(refined, camera)
+        return best
+
+    def _estimate(self, result: dict[str, Any], camera: Any) -> Estimate:
+        """COLMAP's result as an `Estimate`, with COLMAP's camera where the focal length was refined."""
+        return Estimate(
+            pose=rigid_from_colmap(result["cam_from_world"]),
+            camera=self.camera if self.camera.focal_is_known else from_colmap(camera),
+            covariance=covariance_from_colmap(result),
+        )
+
+    def _plausible(self, focal_px: float) -> bool:
+        """Whether a refined focal length lies in COLMAP's range: a tenth of the longer side to ten times it."""
+        return 0.1 <= focal_px / max(self.camera.width_px, self.camera.height_px) <= 10
+
+    def projected(self, estimate: Estimate) -> Float64[np.ndarray, "pairs 2"]:
+        """Projection of each pair's point in pixels; NaN behind the camera."""
+        in_camera = estimate.pose.apply(self.points[self.point_rows])
+        ahead = in_camera[:, 2] > 1e-9
+        xy = np.full((len(in_camera), 2), np.nan)
+        if ahead.any():
+            xy[ahead] = np.asarray(as_colmap(estimate.camera).img_from_cam(in_camera[ahead]), dtype=np.float64).reshape(-1, 2)
+        return xy
+
+    def agrees(
+        self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0, *, rows: Int64[np.ndarray, "some"] | None = None
+    ) -> Bool[np.ndarray, "_"]:
+        """Whether each projection (of the pairs `rows`, or of all) lies within `factor` times the threshold of its feature."""
+        some = slice(None) if rows is None else rows
+        gap = np.linalg.norm(projected[some] - self._xy[some], axis=1)
+        return np.nan_to_num(gap, nan=np.inf) <= factor * self.max_error_px
+
+    def normalized(self, estimate: Estimate) -> Sights:
+        """Points and keypoints of all pairs, the keypoints in the normalized plane of the estimate's camera."""
+        xy = np.asarray(as_colmap(estimate.camera).cam_from_img(self._xy), dtype=np.float64).reshape(-1, 2)
+        return Sights(points=self.points[self.point_rows], seen=np.hstack([xy, np.ones((len(xy), 1))]), as_lines=False)
+
+    def fits_in(self, part: float) -> bool:
+        """Whether nearly all keypoints of the query lie in a window of `part` of the picture's width and height."""
+        low, high = np.percentile(self.observations, [50 * POINTS_BEYOND, 100 - 50 * POINTS_BEYOND], axis=0)
+        return bool((high - low <= part * np.array([self.camera.width_px, self.camera.height_px])).all())
+
+    def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
+        """Whether each of the pairs `rows` is kept if keypoints at one place count once."""
+        return apart(self._xy[rows], SAME_PX)
+
+
+# At most so many samples look for a rival pose among the pairs that the best pose leaves.
+LINE_RIVAL_SAMPLES = 100
+# A query lies in a window of its picture if at most this share of its lines misses the window. It is small because lines mostly
+# cross a window wherever they come from.
+LINES_BEYOND = 0.005
+# Windows that are tried along each axis.
+WINDOWS = 9
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MatchedLines(MatchedPairs):
+    """Matched lines (`observations`): six-line samples and least squares, with all coordinates in the normalized plane."""
+
+    observations: Lines
+
+    sampling = P6L
+    rival_part = 1.0  # samples come from the most trusted pairs anyway
+
+    def among_trusted(self, part: float) -> Estimate | None:
+        """No pose (None): samples of lines come from the most trusted pairs anyway."""
+        return None
+
+    def floor(self, part: float) -> float:
+        """Least probability that is believed of an agreement by chance within `part` of the threshold.
+
+        It is what lines through places all over the picture give at least (docs/theory/lines.md, Eq. 10).
+        """
+        return LINE_FLOOR * line_agreement(self.camera, part * self.max_error_px)
+
+    @property
+    def _limit(self) -> float:
+        """The inlier threshold in the normalized plane."""
+        return self.max_error_px / self.camera.focal_px
+
+    @cached_property
+    def background(self) -> Background:
+        """Law of wrong matches, made of all matched lines; lengths in the normalized plane."""
+        return LineBackground(lines=self.observations.coefficients[self._features[0]].astype(np.float64), limit=self._limit)
+
+    @cached_property
+    def _lines(self) -> Float64[np.ndarray, "pairs 3"]:
+        """Line of each pair: unit normal and offset."""
+        return self.observations.coefficients[self.keypoint_rows].astype(np.float64)
+
+    @cached_property
+    def _pencil(self) -> Int64[np.ndarray, "pairs"]:
+        """Number of the public point that each pair's line passes through, -1 for none."""
+        return pencil_of(self._lines, self.camera)
+
+    @cached_property
+    def _half_extent(self) -> Float64[np.ndarray, "2"]:
+        """Half width and half height of the slightly enlarged picture in the normalized plane."""
+        return FRAME_SLACK * half_extent(self.camera)
+
+    def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
+        """Pose by LO-MSAC with samples of six lines among the pairs `rows` (default: all), the most trusted ones first.
+
+        None if there is no pose. With `share` only so many samples are drawn as find a pose that this share of the pairs
+        agrees with (`samples_for`).
+        """
+        rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
+        options = RansacOptions(max_error=self.max_error_px, seed=self.seed)
+        if share is not None:
+            most = samples_for(share, self.sampling.size, LINE_RIVAL_SAMPLES)
+            options = RansacOptions(
+                max_error=self.max_error_px, seed=self.seed, min_iterations=min(100, most), max_iterations=most
+            )
+        consensus = resect_from_lines(self._problem(rows), options)
+        return None if consensus is None else Estimate(pose=consensus.model, camera=self.camera)
+
+    def projected(self, estimate: Estimate) -> Float64[np.ndarray, "pairs 2"]:
+        """Projection of each pair's point in the normalized plane.
+
+        NaN behind the camera and outside the picture (lines.md#points-and-cameras).
+        """
+        x, y, depth = estimate.pose.rotation @ self.points[self.point_rows].T + estimate.pose.translation[:, None]
+        inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
+        xy = np.stack([x * inverse, y * inverse], axis=1)
+        xy[~(np.abs(xy) <= self._half_extent).all(axis=1)] = np.nan
+        return xy
+
+    def agrees(
+        self, projected: Float64[np.ndarray, "pairs 2"], factor: float = 1.0, *, rows: Int64[np.ndarray, "some"] | None = None
+    ) -> Bool[np.ndarray, "_"]:
+        """Whether each projection (of the pairs `rows`, or of all) lies within `factor` times the threshold of its feature."""
+        some = slice(None) if rows is None else rows
+        lines = self._lines[some]
+        gap = np.abs((lines[:, :2] * projected[some]).sum(axis=1) + lines[:, 2])
+        return np.nan_to_num(gap, nan=np.inf) <= factor * self._limit
+
+    def normalized(self, estimate: Estimate) -> Sights:
+        """Points and lines of all pairs, the lines in the normalized plane."""
+        return Sights(points=self.points[self.point_rows], seen=self._lines, as_lines=True)
+
+    def _problem(self, rows: Int64[np.ndarray, "_"]) -> LineResection:
+        """Resection from the pairs `rows`, the most trusted of which are sampled first."""
+        return LineResection(
+            lines=self._lines[rows],
+            points=self.points[self.point_rows[rows]],
+            aligned=self.observations.aligned[self.keypoint_rows[rows]],
+            focal_px=self.camera.focal_px,
+            half_extent=self._half_extent,
+            best_first=True,
+            pencil=self._pencil[rows],
+        )
+
+    def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
+        """log10 of the number of accidents that place the camera as well as the inliers `rows`, along the way left open.
+
+        Lines through one point, as that of gravity or an anchor, let the camera slide towards it. The other lines
+        alone say where it is: one of them places it, and those that agree are weighed against chance (docs/theory/lines.md,
+        Eq. 29). The worst of all such points counts; it is -infinity where no point has two lines.
+        """
+        problem = self._problem(np.arange(len(self.keypoint_rows)))
+        shares = self.background.shares(self.projected(estimate), self.feature_of)
+        worst = -math.inf
+        for pencil in problem.pencils:
+            others = np.flatnonzero(~pencil)
+            inliers = int(np.isin(rows, others).sum())
+            if pencil.sum() >= MIN_OTHER_LINES:
+                agreement = max(self.floor(1.0), float(shares[others].mean())) if len(others) else 1.0
+                worst = max(worst, pose_log10_nfa(inliers, len(others), agreement, ALONG_ONE_WAY))
+        return worst
+
+    def fits_in(self, part: float) -> bool:
+        """Whether nearly all lines of the query pass through one window of `part` of the picture's width and height.
+
+        Lines through the picture's corners miss every smaller window; lines of keypoints in a window pass through it.
+        """
+        frame = self._half_extent / FRAME_SLACK
+        places = np.linspace(-1, 1, WINDOWS) * (1 - part)
+        middle = np.stack(np.meshgrid(places * frame[0], places * frame[1]), axis=-1).reshape(-1, 2)
+        lines = self.observations.coefficients.astype(np.float64)
+        gap = np.abs(lines[:, :2] @ middle.T + lines[:, 2:]) - (np.abs(lines[:, :2]) @ (part * frame))[:, None]
+        return bool((gap > 0).mean(axis=0).min() <= LINES_BEYOND)
+
+    def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
+        """Whether each of the pairs `rows` is kept if lines that nearly coincide count once."""
+        reach = float(np.linalg.norm(self._half_extent))
+        return apart_lines(self._lines[rows], reach, SAME_PX / self.camera.focal_px)
+
+
+Matched = MatchedPoints | MatchedLines
+
+
+def matched_features(
+    camera: Camera,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
+    keypoint_rows: Int64[np.ndarray, "pairs"],
+    point_rows: Int64[np.ndarray, "pairs"],
+    points: Float64[np.ndarray, "points 3"],
+    *,
+    max_error_px: float,
+    seed: int,
+) -> Matched:
+    """Pairs of a query's features and a map's points, as `MatchedPoints` or `MatchedLines` by what `observations` are.
+
+    `observations` are keypoints in pixels, or the lines that hide them. Pair i joins row `keypoint_rows[i]` of them with row
+    `point_rows[i]` of `points` (world coordinates); the most trusted pairs come first. `max_error_px` is the inlier threshold,
+    `seed` that of RANSAC.
+    """
+    pairs: dict[str, Any] = {"keypoint_rows": keypoint_rows, "point_rows": point_rows, "points": points}
+    common = {"camera": camera, "max_error_px": max_error_px, "seed": seed, **pairs}
+    if isinstance(observations, Lines):
+        return MatchedLines(observations=observations, **common)
+    return MatchedPoints(observations=observations, **common)
+
+
+def features_of(
+    camera: Camera,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
+    keypoint_rows: Int64[np.ndarray, "pairs"],
+    point_rows: Int64[np.ndarray, "pairs"],
+    points: Float64[np.ndarray, "points 3"],
+    options: LocalizeOptions,
+) -> Matched:
+    limit = options.line_error_px if isinstance(observations, Lines) else options.max_error_px
+    return matched_features(camera, observations, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)

@@ -1,0 +1,443 @@
+"""Localization of keypoints with gravity, in words or by their positions alone (docs/theory/words_upright.md).
+
+Pairs of candidates give upright poses, all keypoints test them, and the best is refined in all six degrees of freedom. It is
+weighed by the number of keypoints that lie beside points, and by their words, against chance.
+
+Without words every keypoint may show every point of the map that a near image shows at about the same place. Two such guesses
+give an upright pose; almost all are wrong, and the test by all keypoints tells (words_upright.md#positions-alone). That is a
+form of localization and an attack at once: whoever has a map can run it on positions that somebody sent.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+from scipy.spatial import cKDTree
+
+from veil.colmap import pycolmap
+from veil.errors import InputError, Remedy
+from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
+from veil.geometry.robust.grouped import GroupedOptions
+from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
+from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
+from veil.matching.inverted_index import Candidates
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.evidence import PoseEvidence, beyond_chance
+from veil.places.poses.judge import Claim, judge
+from veil.places.poses.matches import Estimate, MatchedPoints
+from veil.places.poses.options import PositionOptions, WordOptions
+from veil.places.poses.rivals import COIN, Contest, WeighedPose, coin, rivals
+from veil.places.poses.upright_problem import UprightProblem
+from veil.progress import Progress
+from veil.scene import Scene
+
+# Points are shown so many pixels beside their true places, in so many directions, to count the pairs that chance gives there.
+SHIFTS_PX, DIRECTIONS = (12.0, 20.0, 30.0), 6
+# Evidence is counted within these parts of the largest distance of a pair.
+PARTS = (1.0, 0.5)
+# A pair of a keypoint and a point near it is taken to be right with this probability when its words are weighed.
+RIGHT = 0.5
+# Rounds in which the pairs of a pose are gathered anew and the pose is fitted to them; the first ones reach farther.
+ROUNDS, WIDE_ROUNDS, WIDE = 8, 3, 2.0
+LEAST_FITTED = 6
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UprightEvidence:
+    """A pose with the keypoints that lie beside points it shows.
+
+    `keypoint_rows[i]` lies beside `point_rows[i]`, each of both at most once. `expected` is how many such pairs chance gives.
+    `log10_nfa` is the expected number of poses as good by chance.
+    """
+
+    pose: Rigid
+    keypoint_rows: Int64[np.ndarray, "pairs"]
+    point_rows: Int64[np.ndarray, "pairs"]
+    expected: float
+    log10_nfa: float
+
+    def __len__(self) -> int:
+        return len(self.keypoint_rows)
+
+    @property
+    def evidence(self) -> PoseEvidence:
+        """The same for the judge, with the pairs numbered as they come."""
+        return PoseEvidence(rows=np.arange(len(self)), log10_nfa=self.log10_nfa, expected=self.expected)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UprightWeighing:
+    """Weighs poses of one problem by all keypoints.
+
+    - `unshared`: log likelihood ratio of each feature's words and a point with which they share none.
+    """
+
+    problem: UprightProblem
+    unshared: Float64[np.ndarray, "features"]
+
+    @cached_property
+    def _log_odds(self) -> dict[tuple[int, int], float]:
+        """Log likelihood ratio of the words of each pair that shares one."""
+        candidates = self.problem.candidates
+        pairs = zip(candidates.keypoint_rows.tolist(), candidates.point_rows.tolist(), strict=True)
+        return dict(zip(pairs, candidates.log_odds.tolist(), strict=True))
+
+    @cached_property
+    def _places(self) -> Bool[np.ndarray, "features"]:
+        """Mask of the keypoints that count if those at one place count once."""
+        return apart(self.problem.seen, SAME_PX / self.problem.camera.focal_px)
+
+    def weighed(
+        self,
+        pose: Rigid,
+        *,
+        keypoints: Bool[np.ndarray, "features"] | None = None,
+        points: Bool[np.ndarray, "points"] | None = None,
+    ) -> UprightEvidence:
+        """Evidence for a pose among the `keypoints` and `points` (masks), by default all (words_upright.md#evidence).
+
+        Of the numbers of pairs within the `PARTS` of the limit the least likely one counts.
+        """
+        problem = self.problem
+        allowed = np.flatnonzero(self._places if keypoints is None else self._places & keypoints)
+        seen = problem.seen[allowed]
+        rows, projected = self._visible(pose)
+        if points is not None:
+            rows, projected = rows[points[rows]], projected[points[rows]]
+        limit = problem.options.match_px / problem.camera.focal_px
+        most = -math.inf
+        widest: tuple[np.ndarray, np.ndarray] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+        expected = 1.0
+        for part in PARTS:
+            first, second = _mutual(projected, seen, part * limit)
+            chance = max(1.0, self._by_chance(projected, seen, part * limit))
+            deviance = _deviance(len(first), chance) + self._words(allowed[first], rows[second])
+            if part == PARTS[0]:
+                widest, expected = (allowed[first], rows[second]), chance
+            most = max(most, deviance)
+        count = len(widest[0])
+        # Each pose is one of those of three pairs, and each number of pairs one more test.
+        tests = (
+            pose_log10_samples(len(seen), P3P)
+            + P3P.size * math.log10(max(len(problem.scene.points), 1))
+            + math.log10(len(PARTS))
+        )
+        log10_nfa = tests - most / math.log(10) if count > P3P.size else math.inf
+        return UprightEvidence(pose=pose, keypoint_rows=widest[0], point_rows=widest[1], expected=expected, log10_nfa=log10_nfa)
+
+    def improved(self, evidence: UprightEvidence) -> UprightEvidence:
+        """The best evidence of a pose and of those that the refinement leads to from it."""
+        rows, _ = self._visible(evidence.pose)
+        others = [self.weighed(self.fitted(pose)) for pose in self.problem.retried(evidence.pose, rows)]
+        return min([evidence, *others], key=lambda one: one.log10_nfa)
+
+    def fitted(self, pose: Rigid) -> Rigid:
+        """The pose of least squares over the pairs of keypoints and points near it, gathered anew in each round."""
+        match_px = self.problem.options.match_px
+        for index in range(ROUNDS):
+            keypoint_rows, point_rows = self.pairs(pose, match_px * (WIDE if index < WIDE_ROUNDS else 1.0))
+            found = self.least_squares(pose, keypoint_rows, point_rows)
+            if found is None:
+                break
+            pose = rigid_from_colmap(found["cam_from_world"])
+        return pose
+
+    def pairs(self, pose: Rigid, limit_px: float) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+        """Rows of keypoints and of points that a pose shows nearest to each other, within `limit_px`."""
+        rows, projected = self._visible(pose)
+        first, second = _mutual(projected, self.problem.seen, limit_px / self.problem.camera.focal_px)
+        return first, rows[second]
+
+    def least_squares(
+        self, pose: Rigid, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]
+    ) -> dict[str, Any] | None:
+        """COLMAP's record of the pose of least squares over pairs, with its covariance; None where there is none."""
+
+        if len(keypoint_rows) < LEAST_FITTED:
+            return None
+        problem = self.problem
+        start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
+        pixels, xyz = problem.keypoints[keypoint_rows].astype(np.float64), problem.scene.points[point_rows]
+        inlier, camera = np.ones(len(pixels), dtype=bool), as_colmap(problem.camera)
+        return pycolmap.refine_absolute_pose(start, pixels, xyz, inlier, camera, return_covariance=True)
+
+    def _visible(self, pose: Rigid) -> tuple[Int64[np.ndarray, "visible"], Float64[np.ndarray, "visible 2"]]:
+        """Rows of the map's points that a camera at `pose` could see, and their places in the normalized plane."""
+        problem = self.problem
+        in_camera = pose.apply(problem.scene.points)
+        ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
+        xy = in_camera[ahead, :2] / in_camera[ahead, 2:]
+        within = (np.abs(xy) <= problem.half).all(axis=1)
+        ahead, xy = ahead[within], xy[within]
+        possible = problem.scene.views.possible(problem.camera, pose, problem.scene.points, ahead)
+        return ahead[possible], xy[possible]
+
+    def _by_chance(self, projected: np.ndarray, seen: np.ndarray, limit: float) -> float:
+        """Mean number of pairs where all points are shown beside their places."""
+        angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
+        counts = [
+            len(
+                _mutual(projected + shift / self.problem.camera.focal_px * np.array([math.cos(a), math.sin(a)]), seen, limit)[0]
+            )
+            for shift in SHIFTS_PX
+            for a in angles
+        ]
+        return float(np.mean(counts))
+
+    def log_odds_of_words(self, evidence: UprightEvidence) -> float:
+        """Log likelihood ratio of the words of a pose's pairs, if those beyond chance are right (words_upright.md, Eq. 12)."""
+        if not len(evidence):
+            return 0.0
+        right = max(0.0, 1.0 - evidence.expected / len(evidence))
+        return self._words(evidence.keypoint_rows, evidence.point_rows, right)
+
+    def _words(self, keypoint_rows: np.ndarray, point_rows: np.ndarray, right: float = RIGHT) -> float:
+        """Log likelihood ratio of the words of pairs, each of which is right with probability `right`."""
+        total = 0.0
+        for keypoint, point in zip(keypoint_rows.tolist(), point_rows.tolist(), strict=True):
+            odds = self._log_odds.get((keypoint, point), float(self.unshared[keypoint]))
+            total += math.log(1 - right + right * math.exp(min(odds, 600.0)))
+        return total
+
+
+def _mutual(
+    projected: Float64[np.ndarray, "visible 2"], seen: Float64[np.ndarray, "keypoints 2"], limit: float
+) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+    """Rows of keypoints and of projections that are nearest to each other, within `limit`."""
+
+    if not len(projected) or not len(seen):
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    nearest_seen = cKDTree(seen).query(projected, distance_upper_bound=limit)[1]
+    gap, nearest = cKDTree(projected).query(seen, distance_upper_bound=limit)
+    keypoints = np.flatnonzero(np.isfinite(gap))
+    chosen = nearest[keypoints]
+    mutual = nearest_seen[chosen] == keypoints
+    return keypoints[mutual].astype(np.int64), chosen[mutual].astype(np.int64)
+
+
+def _deviance(count: int, expected: float) -> float:
+    """Bound of -log of the probability of at least `count` pairs where `expected` are (Chernoff's, of a Poisson law)."""
+    return count * math.log(count / expected) - (count - expected) if count > expected else 0.0
+
+
+# Samples between two looks at the clock.
+PORTION = 250_000
+# A pose is refused whose pairs have words that are e^2 = 7 times likelier if none of them is right.
+AGAINST = -2.0
+
+BY_CHANCE = (
+    "the best pose shows points of the map at {inliers} of {count} keypoints, which chance also gives (log10 of "
+    "expected chance poses {log10_nfa:.1f}); "
+)
+
+CONTRADICTED = (
+    "the best pose shows points of the map at {} of {} keypoints, but their words speak against it; is the picture mirrored, "
+    "or the place symmetric?"
+)
+
+
+def localize_upright(
+    problem: UprightProblem,
+    unshared: Float64[np.ndarray, "features"],
+    *,
+    options: WordOptions,
+    progress: Progress | None = None,
+) -> Localization | NoPose:
+    """Estimate the pose of a query in words from keypoints and gravity, or say why no pose is better than chance.
+
+    - `problem`: the query's keypoints, gravity and candidates, and the map.
+    - `unshared`: log likelihood ratio of each feature's words and any point with which they share none.
+    - `options`: thresholds, and limits of the search.
+    - `progress`: called with the number of pairs that are drawn and of all.
+    """
+    count = problem.queried
+    weighing = UprightWeighing(problem=problem, unshared=unshared)
+    weighed = [weighing.weighed(weighing.fitted(pose)) for pose in _poses(problem, options, progress)]
+    weighed.sort(key=lambda evidence: evidence.log10_nfa)
+    if not weighed:
+        return NoPose(reason=f"no pose of the search explains the {count} features; {problem.doubt}", correspondences=count)
+    best = weighing.improved(weighed[0]) if beyond_chance(weighed[0].evidence, options) else weighed[0]
+    matched, evidence = _matched(problem, best, options), best.evidence
+
+    def against(_: PoseEvidence) -> str | None:
+        contradicted = weighing.log_odds_of_words(best) < AGAINST
+        return CONTRADICTED.format(len(best), len(problem.keypoints)) if contradicted else None
+
+    claim = Claim(
+        estimate=Estimate(pose=best.pose, camera=problem.camera),
+        evidence=evidence,
+        matched=matched,
+        views=problem.scene.views,
+        unchecked=lambda: evidence,
+        against=against,
+        by_chance=BY_CHANCE + problem.doubt,
+        correspondences=count,
+        count=len(problem.keypoints),
+    )
+    contest = UprightContest(weighing=weighing, best=best)
+    others = [Estimate(pose=other.pose, camera=problem.camera) for other in weighed[1:]]
+    answer = judge(claim, lambda: rivals(contest, claim, options, known=others).equal, options)
+    if isinstance(answer, NoPose):
+        return answer
+    refined = weighing.least_squares(best.pose, best.keypoint_rows, best.point_rows)
+    return replace(answer, covariance=None if refined is None else covariance_from_colmap(refined))
+
+
+def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | None) -> list:
+    """The few best poses of the search, refined, the best first."""
+    upright = problem.options
+    if not len(problem.sampled.keypoint_rows) or not problem.sampled.shares[-1] > 0:
+        return []
+    kept: Kept = nothing_kept(upright.kept)
+    tested, done, used = problem.tested(upright.search_px, upright.words_px), 0, 0.0
+    while done < upright.samples:
+        portion, started = min(PORTION, upright.samples - done), time.thread_time()
+        # Seed and number of samples share the 64 bits that start a search.
+        search_pairs(kept, problem.sampled, tested, problem.limits, samples=portion, seed=(problem.seed << 40) + done + 1)
+        used = 0.0 if not done else used + time.thread_time() - started  # the first may compile code
+        done += portion
+        if progress is not None:
+            progress(done, upright.samples)
+        if options.search.max_seconds is not None and used > options.search.max_seconds:
+            break
+    return problem.refined(kept)[: upright.compared]
+
+
+def _matched(problem: UprightProblem, best: UprightEvidence, options: WordOptions) -> MatchedPoints:
+    """Pairs near a pose, within the inlier threshold; those that are its evidence come first."""
+    weighing_limit = max(options.max_error_px, problem.options.match_px)
+    keypoints, points = UprightWeighing(problem=problem, unshared=np.zeros(len(problem.keypoints))).pairs(
+        best.pose, weighing_limit
+    )
+    more = ~np.isin(keypoints, best.keypoint_rows) & ~np.isin(points, best.point_rows)
+    return MatchedPoints(
+        camera=problem.camera,
+        observations=problem.keypoints,
+        keypoint_rows=np.concatenate([best.keypoint_rows, keypoints[more]]),
+        point_rows=np.concatenate([best.point_rows, points[more]]),
+        points=problem.scene.points,
+        max_error_px=weighing_limit,
+        seed=problem.seed,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UprightContest(Contest):
+    """The contest of poses that all keypoints test, each among the keypoints and points that the pose `best` leaves."""
+
+    weighing: UprightWeighing
+    best: UprightEvidence
+
+    def others(
+        self, pose: WeighedPose, needed: int, *, among: Int64[np.ndarray, "_"] | None, known: Sequence[Estimate]
+    ) -> Iterator[Estimate]:
+        """None: the search has kept the poses that come next."""
+        return iter(())
+
+    def weighed(self, other: Estimate) -> PoseEvidence:
+        """Evidence among the keypoints and points that are left."""
+        problem = self.weighing.problem
+        keypoints, points = np.ones(len(problem.keypoints), dtype=bool), np.ones(len(problem.scene.points), dtype=bool)
+        keypoints[self.best.keypoint_rows] = False
+        points[self.best.point_rows] = False
+        return self.weighing.weighed(other.pose, keypoints=keypoints, points=points).evidence
+
+    def clearly_better(self, first: WeighedPose, second: WeighedPose) -> bool:
+        """Whether the first pose has clearly more pairs above chance.
+
+        Thousands of points give pairs by chance, which one pose takes from the other: what is above chance is compared.
+        """
+        return coin(first.evidence.above_chance, second.evidence.above_chance) <= COIN
+
+    def is_same(self, pose: WeighedPose, other: WeighedPose) -> bool:
+        """False: no pair is shared."""
+        return False
+
+
+# Positions alone share no word with any point.
+_NOTHING = np.empty(0, dtype=np.int64)
+NO_CANDIDATES = Candidates(keypoint_rows=_NOTHING, point_rows=_NOTHING, log_odds=np.empty(0))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PositionProblem(UprightProblem):
+    """A query of positions alone as a search problem: all guesses within `reach` are equally likely, and no word tests them."""
+
+    @property
+    def queried(self) -> int:
+        """Number of keypoints, each of which may show a point."""
+        return len(self.keypoints)
+
+    @property
+    def doubt(self) -> str:
+        """What may be wrong where no pose is beyond chance, as a question."""
+        return "does the query show what these images show, and are its gravity and the map's right?"
+
+
+def localize_positions(
+    camera: Camera,
+    keypoints: Float32[np.ndarray, "features 2"],
+    scene: Scene,
+    *,
+    gravity: Float64[np.ndarray, "3"] | None,
+    near: Sequence[str],
+    options: PositionOptions | None = None,
+    progress: Progress | None = None,
+) -> Localization | NoPose:
+    """Estimate the pose of a query from its keypoint positions and gravity alone, or say why no pose is better than chance.
+
+    - `camera`: intrinsics and size of the query's image, in pixels; the focal length must be known.
+    - `keypoints`: positions in pixels from the top-left corner.
+    - `scene`: the map, whose gravity must be known; its descriptors are not used.
+    - `gravity`: unit vector of down in the query's camera frame.
+    - `near`: names of the few map images that the query is known to be near. Time for each is short: give two or three.
+    - `options`: thresholds and limits; `progress` is called with the number of samples drawn and of all.
+
+    Raises InputError where gravity of query or map, or the focal length, is unknown, where `near` names no image of the map, or
+    there are no keypoints.
+    """
+    options = options or PositionOptions()
+    if gravity is None or scene.down is None:
+        whose = "query" if gravity is None else "map"
+        raise InputError(
+            f"positions alone are localized with gravity, and that of the {whose} is unknown",
+            remedy=Remedy("give", "Protection.gravity") if gravity is None else Remedy("give", "map_images.gravity"),
+        )
+    if not camera.focal_is_known:
+        raise InputError(
+            "positions alone are localized with a known focal length only", remedy=Remedy("give", "Picture.camera")
+        )
+    unknown = sorted(set(near) - set(scene.images))
+    if unknown or not near:
+        names = f"the map holds no image {', '.join(unknown)}" if unknown else "positions alone need images that they are near"
+        raise InputError(names, remedy=Remedy("give", "localize.near"))
+    if not len(keypoints):
+        raise InputError("there are no positions to localize")
+    problem = PositionProblem(
+        camera=camera,
+        keypoints=keypoints,
+        gravity=gravity,
+        candidates=NO_CANDIDATES,
+        scene=scene,
+        names=list(dict.fromkeys(near)),
+        options=options.upright,
+        seed=options.seed,
+    )
+    words = WordOptions(
+        max_error_px=options.max_error_px,
+        line_error_px=options.line_error_px,
+        min_inliers=options.min_inliers,
+        max_log10_nfa=options.max_log10_nfa,
+        max_turn_deg=options.max_turn_deg,
+        upright=options.upright,
+        search=replace(GroupedOptions(seed=options.seed), max_seconds=options.max_seconds),
+    )
+    return localize_upright(problem, np.zeros(len(keypoints)), options=words, progress=progress)

@@ -1,0 +1,142 @@
+"""Tiles of a map: cutting, and the plan of a server for private fetches, measured on this machine for some seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import InputError
+from veil.files.maps import read_map
+from veil.files.tiles import holds_tiles, read_manifest, write_tiles
+from veil.geometry.georeference import Georeference
+from veil.one_line import one_line
+from veil.pir import one_server, public_matrix, two_servers
+from veil.pir.layout import Layout
+from veil.progress import Progress
+from veil.tiles.cutting import CutMap, CutOptions, cut
+from veil.tiles.manifest import encode_manifest
+from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layout, plan_exits
+
+# Records of so many bytes together do not fit into a processor's caches, and take little time.
+SAMPLE_BYTES = 64 << 20
+# The hint takes a thousand times the work of a query.
+HINT_BYTES = 4 << 20
+
+
+def cut_map(
+    source: Path | str,
+    target: Path | str,
+    options: CutOptions | None = None,
+    *,
+    place: Georeference | None = None,
+    progress: Progress | None = None,
+) -> CutMap:
+    """Cut the map in a folder into tiles and write them to a new folder, at once or not at all (docs/theory/tiles.md#cutting).
+
+    Whoever gets the tiles holds the map: they are raw descriptors, compressed but readable, and can be inverted into pictures.
+
+    - `source`: a folder that `Map.write` or `veil map` wrote, of raw descriptors.
+    - `target`: a new folder.
+    - `options`: sizes and precision.
+    - `place`: where on Earth the map is; the manifest then says it.
+    - `progress`: called with the number of tiles made and of all.
+
+    Raises FileFormatError for a damaged map, InputError for a map of private forms, and if the new folder holds something.
+    """
+    made = cut(read_map(Path(source)), options, place=place, progress=progress)
+    write_tiles(Path(target), made)
+    return made
+
+
+@dataclass(frozen=True, kw_only=True)
+class TilePlan:
+    """Plan of private fetching of a map's tiles.
+
+    - `numbers`: of the tiles, on which costs depend.
+    - `localizations`: of one device, with one version of the map.
+    - `exits`: the cost of each way to fetch.
+    """
+
+    numbers: TileNumbers
+    localizations: int
+    exits: Sequence[ExitPlan]
+
+    __repr__ = one_line
+
+
+def plan_tiles(
+    folder: Path | str,
+    localizations: int,
+    *,
+    options: CutOptions | None = None,
+    mbit_s: float = 20.0,
+    seconds: float = 2.0,
+) -> TilePlan:
+    """Plan private fetching of a map's tiles: bytes and seconds of each exit (docs/theory/tiles.md#fetching).
+
+    - `folder`: tiles that `cut_map` wrote, or a map of raw features, which is cut in memory.
+    - `localizations`: of one device, with one version of the map.
+    - `options`: how a map is cut; None for tiles, and for a map those of `CutOptions`.
+    - `mbit_s`: speed of the device's link, in 10^6 bits a second.
+    - `seconds`: of each measurement of a server's work on this machine.
+
+    Raises InputError for options with tiles that are cut already and what `cut_map` raises.
+    """
+    folder = Path(folder)
+    if not holds_tiles(folder):
+        manifest = cut(read_map(folder), options).manifest
+    elif options is not None:
+        raise InputError("these tiles are cut already; leave the options out, or give the map")
+    else:
+        manifest = read_manifest(folder)
+    text, binary, _ = encode_manifest(manifest)
+    numbers = TileNumbers(
+        tiles=len(manifest),
+        record_bytes=manifest.record_bytes,
+        manifest_bytes=len(text) + len(binary),
+        asked=manifest.asked,
+    )
+    costs = measured_server_costs(numbers, localizations, seconds=seconds)
+    exits = plan_exits(numbers, costs, localizations=localizations, mbit_s=mbit_s)
+    return TilePlan(numbers=numbers, localizations=localizations, exits=exits)
+
+
+def measured_server_costs(numbers: TileNumbers, localizations: int, *, seconds: float = 3.0, seed: int = 0) -> ServerCosts:
+    """Seconds of one core a byte of the records, measured with queries as a localization sends them.
+
+    - `numbers`: of the map's tiles; random records of their size take their place.
+    - `localizations`: of one device, from which the layout of the one-server exit follows.
+    - `seconds`: for each of the three measurements, about.
+    """
+    random = np.random.default_rng(seed)
+    layout = one_server_layout(numbers, localizations)
+    count = min(numbers.tiles, max(1, SAMPLE_BYTES // numbers.record_bytes))
+    records = random.integers(0, 256, (count, numbers.record_bytes), dtype=np.uint8)
+    wanted = [index % count for index in range(numbers.asked)]
+    to_one = [two_servers.queries(index, count)[0] for index in wanted]
+    xor_s = _seconds(lambda: two_servers.answers(records, to_one), seconds) / (records.size * len(wanted))
+    if layout is None:
+        return ServerCosts(xor_s=xor_s, product_s=0.0, hint_s=0.0)
+    parts = Layout(records=count, size=numbers.record_bytes, parts=min(layout.parts, numbers.record_bytes))
+    matrix = one_server.arranged(records, parts)
+    messages = [random.bytes(parts.query_bytes) for _ in range(numbers.asked * parts.parts)]
+    product_s = _seconds(lambda: one_server.answers(matrix, messages), seconds) / (records.size * len(messages))
+    few = records[: max(1, HINT_BYTES // numbers.record_bytes)]
+    small = one_server.arranged(few, Layout(records=len(few), size=numbers.record_bytes, parts=parts.parts))
+    hint_s = _seconds(lambda: one_server.hint(small, public_matrix.new_seed()), seconds) / few.size
+    return ServerCosts(xor_s=xor_s, product_s=product_s, hint_s=hint_s)
+
+
+def _seconds(work: Callable[[], object], least: float) -> float:
+    """The least time that some work takes, repeated for `least` seconds after a first time, which may compile it."""
+    work()
+    times: list[float] = []
+    while not times or sum(times) < least:
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)

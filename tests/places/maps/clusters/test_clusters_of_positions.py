@@ -1,0 +1,152 @@
+"""Maps by clusters recover planted cameras, and give several models with a reason where a place falls apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.errors import InputError
+from veil.geometry.similarity import align_centers, pose_error
+from veil.places.maps import MapOptions, NoMap, build_map
+from veil.places.maps.clusters import joined_maps, of_positions
+from veil.places.maps.clusters.joined_maps import ClusteredMap
+from veil.places.maps.clusters.of_positions import ClusterTask, map_in_clusters
+from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions
+from veil.scene import Scene
+from worlds.streets import Street, street
+
+OPTIONS = MapOptions(max_ratio=0.9)
+Task = Callable[[ClusterTask], "Scene | NoMap"]
+
+
+def backwards(task: Task, items: Sequence[ClusterTask]) -> Iterator[tuple[int, Scene | NoMap]]:
+    """Results in another order than that of the items, as engines may give them."""
+    for position in reversed(range(len(items))):
+        yield position, task(items[position])
+
+
+def largest_error_m(scene: Scene, place: Street) -> float:
+    """Largest error of the positions after alignment."""
+    names = sorted(scene.images)
+    aligned = align_centers([scene.images[n].cam_from_world for n in names], [place.poses[n] for n in names])
+    return max(pose_error(scene.images[n].cam_from_world, place.poses[n], aligned)[0] for n in names)
+
+
+@pytest.mark.slow
+def test_a_street_is_mapped_by_clusters(tmp_path: Path) -> None:
+    """Oracle: planted poses, and planted points through their observations: none stands twice for one feature."""
+    place = street(0, 26, points_each=90, closed=False)
+    calls: list[tuple[int, int]] = []
+    found = map_in_clusters(
+        place.images,
+        place.matches,
+        workdir=tmp_path,
+        options=OPTIONS,
+        clusters=ClusterOptions(size=14, overlap=0.5),
+        run_all=backwards,
+        progress=lambda done, total: calls.append((done, total)),
+    )
+    assert isinstance(found, ClusteredMap)
+    assert len(found.clusters) >= 2
+    assert calls == [(k + 1, len(found.clusters)) for k in range(len(found.clusters))]
+    assert len(found.maps) == 1 and len(found.maps[0].images) == 26
+    assert largest_error_m(found.maps[0], place) < 0.15
+    assert found.maps[0].check is not None and found.maps[0].check.explained_pairs >= 0.98 * found.maps[0].check.pairs
+    for image in found.maps[0].images.values():
+        assert len(np.unique(image.keypoints, axis=0)) == len(image.keypoints)
+
+
+def two_places() -> tuple[Street, Street, dict, dict]:
+    """Two streets that share nothing, and their images and matches together; the second's names begin with x."""
+    first, second = (street(seed, count, closed=False) for seed, count in ((0, 16), (1, 12)))
+    images = {**first.images, **{f"x{name}": image for name, image in second.images.items()}}
+    matches = {**first.matches, **{(f"x{a}", f"x{b}"): found for (a, b), found in second.matches.items()}}
+    return first, second, images, matches
+
+
+def renamed(scene: Scene) -> Scene:
+    """The second street's map by the street's own names."""
+    return replace(scene, images={name.removeprefix("x"): image for name, image in scene.images.items()})
+
+
+@pytest.mark.slow
+def test_few_images_of_two_places_give_two_maps(tmp_path: Path) -> None:
+    """Oracle: planted poses. Nothing is said to be left out that the second map has; once cut, one map remains."""
+    first, second, images, matches = two_places()
+    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
+    assert set(found.maps[0].images) <= set(first.images) and len(found.maps[0].images) >= 15
+    assert len(found.maps[1].images) == 12
+    assert largest_error_m(found.maps[0], first) < 0.15 and largest_error_m(renamed(found.maps[1]), second) < 0.15
+    assert any("none of the images of model 2 (12) could be added" in reason for reason in found.reasons)
+    assert found.maps[0].check is not None
+    assert set(found.maps[0].check.left_out) == set(first.images) - set(found.maps[0].images)
+
+
+@pytest.mark.slow
+def test_a_refused_map_does_not_take_other_places_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The map of all images is refused, and so is that of the first place: that of the second stays, with the reason."""
+    _, second, images, matches = two_places()
+    real = of_positions.build_map
+
+    def refusing(images: dict, matches: dict, **more: object) -> Scene | NoMap:
+        if len(images) == 12:
+            return real(images, matches, **more)  # type: ignore[arg-type]
+        made = real(images, matches, **{**more, "progress": None})  # type: ignore[arg-type]
+        assert isinstance(made, Scene)
+        return NoMap("it cannot be trusted", {}, made.check)
+
+    monkeypatch.setattr(of_positions, "build_map", refusing)
+    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 1
+    assert largest_error_m(renamed(found.maps[0]), second) < 0.15
+    assert sum("cannot be trusted" in reason for reason in found.reasons) == 2
+    monkeypatch.setattr(of_positions, "build_map", lambda *_, **__: NoMap("it cannot be trusted", {}, found.maps[0].check))
+    (tmp_path / "again").mkdir()
+    alone = map_in_clusters(
+        second.images, second.matches, workdir=tmp_path / "again", options=OPTIONS, clusters=ClusterOptions(size=50)
+    )
+    assert isinstance(alone, NoMap) and alone.reason == "it cannot be trusted"
+
+
+def test_fewer_than_two_images_are_refused(tmp_path: Path) -> None:
+    """Oracle: the statement."""
+    with pytest.raises(InputError, match="two images"):
+        map_in_clusters({}, {}, workdir=tmp_path)
+
+
+@pytest.mark.slow
+def test_unverified_pairs_give_no_map(tmp_path: Path) -> None:
+    """Oracle: matches that are all accidents."""
+    place = street(0, 8, outliers=1.0)
+    found = map_in_clusters(
+        place.images, place.matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=4, least_shared=2)
+    )
+    assert isinstance(found, NoMap)
+    assert "verified" in found.reason
+
+
+@pytest.mark.slow
+def test_the_global_mapper_finds_the_planted_cameras(tmp_path: Path) -> None:
+    """Oracle: planted poses; cameras of known focal length keep it."""
+    place = street(0, 16, points_each=90, closed=False)
+    found = build_map(place.images, place.matches, workdir=tmp_path, options=MapOptions(max_ratio=0.9, global_mapper=True))
+    assert isinstance(found, Scene)
+    assert len(found.images) == 16
+    assert largest_error_m(found, place) < 0.15
+    assert {image.camera.params for image in found.images.values()} == {place.images["00000.jpg"].camera.params}
+
+
+@pytest.mark.slow
+def test_what_a_cluster_leaves_is_mapped_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two places in one cluster, of which a mapper maps one alone: the other is mapped in the next round, and it is said."""
+    first, second, images, matches = two_places()
+    monkeypatch.setattr(joined_maps, "overlapping_clusters", lambda graph, _: [Cluster(core=frozenset(graph.names))])
+    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=20))
+    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
+    assert largest_error_m(found.maps[0], first) < 0.15 and largest_error_m(renamed(found.maps[1]), second) < 0.15
+    assert any("no pair of images joins model 2 (12 images)" in reason for reason in found.reasons)

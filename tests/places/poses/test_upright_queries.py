@@ -1,0 +1,293 @@
+"""Queries in words with keypoints and gravity: planted poses at small epsilons, and everything that must be refused."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from veil.errors import InputError, RangeError
+from veil.forms import Subsets
+from veil.geometry.rigid import Rigid, rotation_angle_deg
+from veil.geometry.robust.grouped import GroupedOptions
+from veil.matching.inverted_index import index_map, unshared_log_odds, vocabulary_candidates
+from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.by_words import localize_words
+from veil.places.poses.judge import AMBIGUOUS
+from veil.places.poses.options import UprightOptions, WordOptions
+from veil.places.poses.upright import UprightWeighing
+from veil.places.poses.upright_problem import UprightProblem
+from worlds import generator, world
+from worlds.word_uploads import random_ids
+from worlds.word_worlds import dictionary_of, scene_of, subsets, with_down, words_of
+
+PLACE = world("upright words", points=900)
+DICTIONARY = dictionary_of(PLACE, others=3000)
+DOWN = np.array([0, 1.0, 0])
+SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
+VOCABULARY = index_map(SCENE, DICTIONARY)
+KEYPOINTS, TRUTH = PLACE.keypoints["02"], PLACE.poses["02"]
+GRAVITY = TRUTH.rotation @ DOWN
+BRIEF = WordOptions(
+    search=GroupedOptions(max_iterations=4000),
+    upright=UprightOptions(samples=200_000, kept=40, refined=8, compared=3),
+    threads=1,
+)
+
+
+def query(epsilon: float) -> Subsets:
+    return words_of(PLACE.form("02"), DICTIONARY, epsilon=epsilon)
+
+
+def asked(
+    form: Subsets,
+    keypoints: np.ndarray = KEYPOINTS,
+    gravity: np.ndarray | None = GRAVITY,
+    *,
+    near: list[str] | None = None,
+    options: WordOptions = BRIEF,
+) -> Localization | NoPose:
+    return localize_words(PLACE.camera, keypoints, form, SCENE, VOCABULARY, gravity=gravity, near=near, options=options)
+
+
+def check(found: Localization | NoPose) -> Localization:
+    """Planted truth: the pose, and right points for nearly all inliers, each once."""
+    assert isinstance(found, Localization), found
+    assert np.linalg.norm(found.cam_from_world.center - TRUTH.center) < 0.02
+    assert rotation_angle_deg(found.cam_from_world.rotation @ TRUTH.rotation.T) < 0.2
+    assert len(np.unique(found.keypoint_rows)) == len(np.unique(found.point_rows)) == found.inliers
+    assert (PLACE.visible["02"][found.keypoint_rows] == found.point_rows).mean() > 0.8
+    return found
+
+
+@pytest.mark.slow
+def test_guesses_by_place_localize_where_no_two_words_make_a_pair() -> None:
+    """Planted: one feature keeps its words, the others' are of no point of the map. Control: words alone make no pair."""
+    form = query(3.0)
+    pairs = np.arange(len(DICTIONARY) // 2 * 2).reshape(-1, 2)
+    called = vocabulary_candidates(subsets(pairs, form.mechanism, DICTIONARY.digest), VOCABULARY).keypoint_rows
+    ids = np.repeat(np.delete(pairs, called, axis=0)[:1], len(form), axis=0)
+    ids[0] = query(20.0).ids[0]
+    form = subsets(ids, form.mechanism, DICTIONARY.digest)
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=2_000_000, reach=0.25))
+    check(asked(form, near=["01", "03"], options=guessed))
+    alone = replace(guessed, upright=replace(guessed.upright, reach=0.0))
+    assert isinstance(asked(form, near=["01", "03"], options=alone), NoPose)
+
+
+@pytest.mark.slow
+def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planted: right positions with words of other features, as of a mirrored symmetric place. Control: without the rule."""
+    form = query(6.0)
+    ids = form.ids[np.random.default_rng(1).permutation(len(form))]
+    form = subsets(ids, form.mechanism, DICTIONARY.digest)
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=2_000_000, reach=0.25))
+    found = asked(form, near=["01", "03"], options=guessed)
+    assert isinstance(found, NoPose) and "their words speak against it" in found.reason
+    monkeypatch.setattr("veil.places.poses.upright.AGAINST", -math.inf)
+    check(asked(form, near=["01", "03"], options=guessed))
+
+
+def test_words_speak_for_right_pairs_and_against_exchanged_ones() -> None:
+    """Slow reference: the mixture of Eq. 12 with the share of pairs beyond chance, term by term."""
+    for form, sign in ((query(6.0), 1), (subsets(query(6.0).ids[::-1].copy(), query(6.0).mechanism, DICTIONARY.digest), -1)):
+        problem, weighing = problem_of(form)
+        evidence = weighing.weighed(TRUTH)
+        share = 1 - evidence.expected / len(evidence)
+        rows = dict(
+            zip(
+                zip(problem.candidates.keypoint_rows.tolist(), problem.candidates.point_rows.tolist(), strict=True),
+                problem.candidates.log_odds.tolist(),
+                strict=True,
+            )
+        )
+        expected = 0.0
+        for keypoint, point in zip(evidence.keypoint_rows.tolist(), evidence.point_rows.tolist(), strict=True):
+            odds = rows.get((keypoint, point), float(weighing.unshared[keypoint]))
+            expected += math.log(1 - share + share * math.exp(odds))
+        assert weighing.log_odds_of_words(evidence) == pytest.approx(expected)
+        assert sign * expected > 2
+
+
+def test_half_of_the_draws_are_guesses() -> None:
+    """Slow reference: words by their gains and guesses evenly, each half of the draws; without a reach words alone."""
+    form = query(3.0)
+    sampled = replace(problem_of(form)[0], options=UprightOptions(reach=0.12)).sampled
+    words = replace(problem_of(form)[0], options=UprightOptions(reach=0.0)).sampled
+    assert (words.worded == words.starts[1:]).all()
+    for v in range(len(sampled.worded)):
+        start, worded, end = sampled.starts[v], sampled.worded[v], sampled.starts[v + 1]
+        weights = np.diff(sampled.cumulative[start:end], prepend=0.0)
+        gains = words.gain[words.starts[v] : words.starts[v + 1]]
+        np.testing.assert_array_equal(sampled.gain[start:worded], gains)
+        np.testing.assert_allclose(weights[: worded - start], gains / gains.sum() / 2, atol=1e-12)
+        np.testing.assert_allclose(weights[worded - start :], 0.5 / (end - worded), atol=1e-12)
+        assert not sampled.gain[worded:end].any() and end - worded > 100
+
+
+def test_gravity_localizes_where_three_points_do_not() -> None:
+    """The same words at epsilon 3 a feature: without gravity (the control) chance explains every pose."""
+    steps: list[tuple[int, int]] = []
+    form = query(3.0)
+    assert isinstance(asked(form, gravity=None), NoPose)
+    found = localize_words(
+        PLACE.camera,
+        KEYPOINTS,
+        form,
+        SCENE,
+        VOCABULARY,
+        gravity=GRAVITY,
+        options=BRIEF,
+        progress=lambda *step: steps.append(step),
+    )
+    found = check(found)
+    assert found.covariance is not None and (np.linalg.eigvalsh(found.covariance) > 0).all()
+    assert steps == [(200_000, 200_000)]
+
+
+@pytest.mark.slow
+def test_gravity_off_by_a_degree_is_refined_away() -> None:
+    for axis in np.eye(3):
+        tilted = Rotation.from_rotvec(math.radians(1.0) * axis).as_matrix() @ GRAVITY
+        check(asked(query(4.0), gravity=tilted))
+
+
+@pytest.mark.slow
+def test_the_same_query_gets_the_same_pose() -> None:
+    first, second = check(asked(query(4.0))), check(asked(query(4.0)))
+    np.testing.assert_array_equal(first.cam_from_world.rotation, second.cam_from_world.rotation)
+    np.testing.assert_array_equal(first.point_rows, second.point_rows)
+
+
+@pytest.mark.slow
+def test_known_images_take_the_place_of_retrieval() -> None:
+    check(asked(query(3.0), near=["01", "03"]))
+    for names, said in ((["01", "99"], "99"), ([], "near")):
+        with pytest.raises(InputError, match=said):
+            asked(query(3.0), near=names)
+    assert SCENE.nearest(TRUTH.center, 2) == ["03", "01"] or SCENE.nearest(TRUTH.center, 2) == ["01", "03"]
+
+
+@pytest.mark.slow
+def test_right_words_of_a_mirrored_picture_are_refused() -> None:
+    """The broken twin of a test that trusts words: they are all right, and no camera sees the points so."""
+    mirrored = KEYPOINTS.copy()
+    mirrored[:, 0] = PLACE.camera.width_px - mirrored[:, 0]
+    found = asked(query(7.0), keypoints=mirrored)
+    assert isinstance(found, NoPose) and "chance also gives" in found.reason and found.log10_nfa > 0
+
+
+@pytest.mark.slow
+def test_random_words_at_random_places_are_refused() -> None:
+    for index in range(3):
+        random = generator(f"upright chance {index}")
+        ids = random_ids(random, len(KEYPOINTS), 2, len(DICTIONARY))
+        places = (random.random(KEYPOINTS.shape) * [640, 480]).astype(np.float32)
+        found = asked(subsets(ids, query(5.0).mechanism, DICTIONARY.digest), keypoints=places)
+        assert isinstance(found, NoPose) and found.log10_nfa > 0
+
+
+@pytest.mark.slow
+def test_gravity_from_another_side_is_refused() -> None:
+    found = asked(query(4.0), gravity=Rotation.from_rotvec([0, 0, math.radians(60.0)]).as_matrix() @ GRAVITY)
+    assert isinstance(found, NoPose)
+
+
+@pytest.mark.slow
+def test_a_picture_of_two_views_is_ambiguous() -> None:
+    """Half of the keypoints and words are those of one view, half those of another: nothing tells which camera it was."""
+    halves = generator("two views").random(len(KEYPOINTS)) < 0.5
+    other = words_of(PLACE.form("05"), DICTIONARY, epsilon=9.0, name="other")
+    form = words_of(PLACE.form("02"), DICTIONARY, epsilon=9.0)
+    count = min(len(form), len(other))
+    keep = halves[:count]
+    ids = np.where(keep[:, None], form.ids[:count], other.ids[:count])
+    keypoints = np.where(keep[:, None], KEYPOINTS[:count], PLACE.keypoints["05"][:count])
+    found = asked(subsets(ids, form.mechanism, DICTIONARY.digest), keypoints=keypoints)
+    assert isinstance(found, NoPose) and found.reason.split("explain")[0] == AMBIGUOUS.split("explain")[0]
+
+
+def problem_of(form: Subsets) -> tuple[UprightProblem, UprightWeighing]:
+    problem = UprightProblem(
+        camera=PLACE.camera,
+        keypoints=KEYPOINTS,
+        gravity=GRAVITY,
+        candidates=vocabulary_candidates(form, VOCABULARY),
+        scene=SCENE,
+        names=list(SCENE.images),
+        options=UprightOptions(),
+    )
+    return problem, UprightWeighing(problem=problem, unshared=unshared_log_odds(form, VOCABULARY))
+
+
+def test_evidence_of_the_truth_and_of_chance() -> None:
+    """Planted truth has most keypoints beside points and few by chance; poses nowhere near it have about what chance gives."""
+    _, weighing = problem_of(query(3.0))
+    best = weighing.weighed(TRUTH)
+    assert len(best) > 0.8 * len(KEYPOINTS) and best.expected < 0.3 * len(best) and best.log10_nfa < -200
+    random = generator("poses of chance")
+    scores = []
+    for _ in range(40):
+        turn = Rotation.from_rotvec(random.normal(size=3) * 0.3).as_matrix()
+        scores.append(
+            weighing.weighed(Rigid(rotation=turn @ TRUTH.rotation, translation=TRUTH.translation + random.normal(size=3)))
+        )
+    assert min(one.log10_nfa for one in scores) > 10
+    crowded = [one for one in scores if len(one) > 10]
+    assert len(crowded) > 5 and 0.7 < np.mean([len(one) / one.expected for one in crowded]) < 1.3
+
+
+def test_words_are_worth_nothing_by_chance_on_average() -> None:
+    """Defining equation of a likelihood ratio: over words that the mechanism draws for any feature, its mean is 1 at most.
+
+    The mean over random words of e^S for single pairs; the broken twin counts pairs that share a word only, and gains.
+    """
+    form = query(3.0)
+    random = generator("random words")
+    ids = random_ids(random, 4000, 2, len(DICTIONARY))
+    drawn = subsets(ids, form.mechanism, DICTIONARY.digest)
+    candidates = vocabulary_candidates(drawn, VOCABULARY)
+    unshared = unshared_log_odds(drawn, VOCABULARY)
+    shared = {
+        (k, p): odds for k, p, odds in zip(candidates.keypoint_rows, candidates.point_rows, candidates.log_odds, strict=True)
+    }
+    points = random.integers(0, len(PLACE.points), (4000, 50))
+    ratios = [math.exp(shared.get((row, p), unshared[row])) for row in range(4000) for p in points[row]]
+    gains = [math.exp(max(shared.get((row, p), 0.0), 0.0)) for row in range(4000) for p in points[row]]
+    spread = float(np.std(ratios)) / len(ratios) ** 0.5
+    assert np.mean(ratios) < 1 + 4 * spread and np.mean(ratios) > 0.9
+    assert np.mean(gains) > np.mean(ratios)
+
+
+def test_unshared_words_speak_against_a_point_and_less_than_shared_ones() -> None:
+    form = query(5.0)
+    unshared = unshared_log_odds(form, VOCABULARY)
+    candidates = vocabulary_candidates(form, VOCABULARY)
+    assert (unshared < 0).all() and (candidates.log_odds > unshared[candidates.keypoint_rows]).all()
+    certain = subsets(form.ids, replace(form.mechanism, epsilon=math.inf), DICTIONARY.digest)
+    assert (unshared_log_odds(certain, VOCABULARY) == -math.inf).all()
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"samples": 0},
+        {"nearest": 0.0},
+        {"nearest": 1.5},
+        {"farthest": 0.5},
+        {"max_turn_deg": 0.0},
+        {"max_turn_deg": math.nan},
+        {"compared": 60},
+        {"search_px": math.nan},
+        {"match_px": 0.0},
+        {"refine_px": ()},
+        {"refine_px": (5.0, math.inf)},
+    ],
+    ids=str,
+)
+def test_options_outside_their_range_are_refused(changed: dict) -> None:
+    with pytest.raises(RangeError):
+        UprightOptions(**changed)
