@@ -180,6 +180,7 @@ def test_a_killed_restore_is_not_there_and_the_next_one_is_whole(
         names = {path.name for path in left.glob("blobs/??/*")}
         assert 0 < len(names) <= len({row[0] for row in rows(left / "veil.sqlite")["loose"]})
         assert names <= {row[0] for row in rows(left / "veil.sqlite")["loose"]}, "a sweep may delete them"
+        assert {row[1] for row in rows(left / "veil.sqlite")["loose"]} == {"came"}, "not before they might be named"
         assert [rows(left / "veil.sqlite")[name] for name in TABLES] == [[]] * len(TABLES)
     for suffix, data in (("damaged0", b"no database" * 999), ("empty000", b"")):
         other = left.with_name(f".again.{suffix}.veil.part")
