@@ -171,6 +171,8 @@ def weighed(name: str, source: str, sensor: Gravity | NoGravity | None, edges: E
         note = sensor.reason if sensor else None
         if isinstance(seen, Vertical):
             return _by_edges(name, seen, note)
+        if sensor is not None:
+            seen = replace(seen, remedy=tuple(dict.fromkeys((*sensor.remedy, *seen.remedy))))
         return GravityAnswer(name=name, source="vanishing-point", found=seen, note=note if note != seen.reason else None)
     if edges.check is None:
         return GravityAnswer(name=name, source=source, found=sensor, note="not checked: no vertical edges are to be seen")
