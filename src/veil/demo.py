@@ -73,7 +73,7 @@ REPEAT_M, REPEAT_FEATURES, REPEAT_TOLERANCE = 4, 200, 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """What the demo runs on: `max_features` of each image, a folder of photographs of another place beside the bundled one
+    """Input of the demo: `max_features` of each image, a folder of photographs of another place beside the bundled one
     (`strangers`), and how many pairs of images are matched at a time."""
 
     max_features: int = 1536
@@ -83,7 +83,7 @@ class DemoOptions:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DemoResult:
-    """What the demo found: the outcome of each held-out photograph and of each stranger in every form and from tiles, the map
+    """Result of the demo: the outcome of each held-out photograph and of each stranger in every form and from tiles, the map
     from lines alone, and the diagonal of the box around the reference cameras (`extent`), which is the only scale that there
     is."""
 
@@ -309,7 +309,7 @@ def rehearse_words(features: Features, where: Map) -> Localization | NoPose:
 
 
 def _write_releases(folder: Path, outcomes: Sequence[TrialOutcome], material: _Material) -> None:
-    """What was sent of the held-out photographs to the public map, form by form, and their features, which stay."""
+    """Messages of the held-out photographs to the public map, form by form, and their features, which stay."""
     for outcome in outcomes:
         variant = outcome.variant
         if outcome.message is None or variant.distance == "s2s":

@@ -10,13 +10,13 @@ from veil.errors import InputError
 
 # Ids of maps, as servers make them; no map has a name of this form, which would be taken for one.
 MAP_ID = re.compile(r"m[0-9a-f]{16}")
-# So much of a name that is not known is shown, and so many of those that are.
+# Largest number of characters of an unknown name that are shown, and of known names.
 _SHOWN, _LISTED = 60, 40
 
 
 @runtime_checkable
 class HasName(Protocol):
-    """What has an id, which is its own, and a name."""
+    """A thing with an id, which is its own, and a name."""
 
     @property
     def id(self) -> str: ...

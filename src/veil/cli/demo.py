@@ -110,7 +110,7 @@ def _medians(errors: Sequence[float], turns: Sequence[float], extent: float) -> 
 
 
 def lines_sentence(run: Run, extent: float) -> str:
-    """What a map from lines alone shows."""
+    """Sentences on a map from lines alone."""
     if run.position is None or run.leakage is None:
         return f"mapped from lines alone: {run.reason}"
     return (

@@ -82,7 +82,7 @@ class LogLines:
             wait = every
 
     def _done(self) -> str:
-        """What is done, in what time, and the time that the rest takes at the same pace."""
+        """Work that is done, its time, and the time of the rest at the same pace."""
         seconds, done, total = time.monotonic() - self._begun, self.n, self.total
         if not total:
             return f"{done} done, {seconds:.0f} s" if done else f"{seconds:.0f} s"

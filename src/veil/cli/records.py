@@ -107,7 +107,7 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
 
 
 def _parsed(hint: Any, told: Told) -> dict[str, Any]:
-    """What argparse must know to parse values of an annotation."""
+    """Arguments of argparse that parse values of an annotation."""
     parts = typing.get_args(hint)
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = next(part for part in parts if part is not type(None))  # `parse` reads the others

@@ -82,7 +82,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         type=at_least(0),
         default=0,
         metavar="N",
-        help="invert so many images of a public map, and show what its raw descriptors give away",
+        help="number of images of a public map to invert, which show what its raw descriptors give away",
     )
     parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --images")
     parser.add_argument("--title", help="title of the page (default: the name of the map's folder)")

@@ -35,7 +35,7 @@ class DescriptorBooks:
     decoys: Codebook
 
     def for_images_of(self, features: int) -> DescriptorBooks:
-        """These books with the pool in as many runs as `veil privatize` uses for images that send so many features."""
+        """These books with the pool in as many runs as `veil privatize` uses for images that send this number of features."""
         return replace(self, decoys=in_runs(self.decoys, features * HARDENED_M))
 
     def require_others(self, digests: Iterable[bytes]) -> None:
@@ -59,7 +59,7 @@ def books_of(
     seed: int = 0,
     progress: Progress = ignore_progress,
 ) -> DescriptorBooks:
-    """A dictionary of so many words with the PCA of the hardened profile, and a pool of the descriptors themselves.
+    """A dictionary of a number of words with the PCA of the hardened profile, and a pool of the descriptors themselves.
 
     `sample`, uint8 or float32 (descriptors, dim), is in random order, and of the images `image_digests`; `name` is kept as
     their source. Raises InputError if there are too few descriptors for the words, or for a PCA.
@@ -182,7 +182,7 @@ def assembled(
 ) -> Codebook:
     """The codebook of the `sample` of `training`: its words by `clustered`, or a pool of decoys if that is None.
 
-    `fewer` allows a pool of fewer decoys than `words`. Raises InputError for a sample that cannot give so many.
+    `fewer` allows a pool of fewer decoys than `words`. Raises InputError for a sample that cannot give this number.
     """
     if clustered is None:  # a word that is there twice would be drawn twice as often, and twice for one descriptor
         sample = sample[np.sort(np.unique(sample, axis=0, return_index=True)[1])]

@@ -169,7 +169,7 @@ class Device:
 
 
 def _notes(name: str, made: Made) -> tuple[str, ...]:
-    """What the user should read of one release."""
+    """Notes for the user on one release."""
     if not made.missing:
         return made.notes
     few = (

@@ -145,7 +145,7 @@ def usual_profile(codebook: Codebook | None, features: Features) -> Profile:
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:
-    """Raise ReleaseRefused if an image that draws so many decoys uses those of its run more than `MOST_REUSE` times."""
+    """Raise ReleaseRefused if an image that draws a number of decoys uses those of its run more than `MOST_REUSE` times."""
     if draws > MOST_REUSE * decoys.slice_size:
         raise ReleaseRefused(
             f"the image would draw {draws} decoys from {decoys.slice_size}: features that share decoys give them, and so "
@@ -194,7 +194,7 @@ class HideInWords:
         return SubsetMechanism(dictionary_size=len(self.book), epsilon=float(self.epsilon), m=self.m)
 
     def image_epsilon(self, features: int) -> float:
-        """Epsilon of so many features together, at this protection's delta. Raises RangeError for an impossible delta."""
+        """Epsilon of a number of features together, at this protection's delta. Raises RangeError for an impossible delta."""
         return composed_epsilon({self.mechanism: features}, self.delta)
 
     def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:

@@ -38,12 +38,12 @@ from veil.report.viewer.page import Page, page
 
 @dataclass(frozen=True, kw_only=True)
 class ViewOptions:
-    """What a view of a map shows beside the map.
+    """Additions to a view of a map.
 
     - `queries`: messages (.veil, or folders of them) that are localized now, and records of localized queries (JSON).
     - `device`: photographs, folders of them and files of features, whose owner wants them in the page.
     - `report`: the page of an audit, for the pictures that attacks drew.
-    - `invert`: of so many images of a public map, pictures are drawn from its raw descriptors by the bundled network.
+    - `invert`: number of images of a public map of which the bundled network draws pictures from raw descriptors.
     - `further`: folders of the map's further models, which the page names.
     - `limits`: the most that the page holds.
     """
@@ -336,7 +336,7 @@ MOST_LINES = 256  # of an image, by which its photograph is recognized: a few do
 def known_images(
     images: Sequence[ShownImage], paths: Sequence[Path], *, most_px: int, progress: Progress = ignore_progress
 ) -> dict[str, Known]:
-    """What `paths` tell of `images`, by the name of the image: photographs, and true positions from files of features.
+    """Contents of `paths` for `images`, by the name of the image: photographs, and true positions from files of features.
 
     A private map calls its images by their messages: the features of each are recognized by their positions or lines. A public
     map, and photographs without features, go by the name of the photograph. Photographs are made smaller, to `most_px` on the

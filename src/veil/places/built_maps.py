@@ -1,4 +1,4 @@
-"""What builds a map and what comes of it: options, and the map with the record of how sure it is."""
+"""Options of a new map, and the map with the record of how sure it is."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MappingOptions:
     - `seed`: of RANSAC and mapping.
     - `workers`: number of image pairs that are matched at a time.
     - `pairs`: which pairs of images are matched; by default all up to some hundred images, else those that look alike.
-    - `cluster_size`: more images than this are mapped in clusters of so many, which are joined.
+    - `cluster_size`: more images than this are mapped in clusters of this size, which are joined.
     - `max_ratio`: largest ratio of nearest to second nearest distance, in (0, 1]. None: for maps of positions learned from the
       images, for maps of lines the calibrated one.
     - `max_seconds`: stops the mapper of positions after so long; None: only where it hangs.

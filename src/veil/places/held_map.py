@@ -24,7 +24,7 @@ from veil.places.pairs.choice import images_like
 from veil.progress import Progress
 from veil.scene import Scene
 
-# Maps of so many images are indexed for queries by distance when they are made: smaller ones gain no time by it.
+# Least number of images of a map that is indexed for queries by distance when it is made: smaller ones gain no time by it.
 INDEXED_FROM = 200
 
 

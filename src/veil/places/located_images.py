@@ -34,7 +34,7 @@ from veil.scene import Scene
 # Maps in which an image is looked for, and how often images are looked for in maps that grew.
 MAPS_TRIED, ROUNDS = 2, 3
 # Numbers of images of a map that an image is matched with, one after the other: right matches are few, and among those with
-# more images fewer still. Without an index, maps of no more than so many are searched whole.
+# more images fewer still. Without an index, maps of no more than this number are searched whole.
 RETRIEVED, SEARCHED_WHOLE = (4, 16, 64), 100
 
 

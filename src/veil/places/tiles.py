@@ -21,7 +21,7 @@ from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.manifest import encode_manifest
 from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layout, plan_exits
 
-# Records of so many bytes together do not fit into a processor's caches, and take little time.
+# Bytes of records that together do not fit into a processor's caches, and take little time.
 SAMPLE_BYTES = 64 << 20
 # The hint takes a thousand times the work of a query.
 HINT_BYTES = 4 << 20

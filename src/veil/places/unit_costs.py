@@ -19,7 +19,7 @@ from veil.threads import cores
 
 # Features of the images that are matched for the measurement, and images that retrieval compares.
 FEATURES, IMAGES = 500, 6
-# One word in so many is used where retrieval's comparisons are measured.
+# Interval of the words that are used where retrieval's comparisons are measured.
 EACH_WORD = 64
 # Seconds of one core for each image of 1,000 features, to verify, map and adjust: `lab/benchmarks/clusters.py`, on streets.
 MAP_S = 0.5
@@ -54,7 +54,7 @@ def plan_map(
 
 
 def measured_costs(seconds: float) -> UnitCosts:
-    """Measure unit costs for about so many seconds, of hardened subspaces against each other.
+    """Measure unit costs for about this number of seconds, of hardened subspaces against each other.
 
     The words of the bundled codebook stand for the descriptors and the decoys. Raises RangeError for no time.
     """

@@ -18,7 +18,7 @@ Named = tuple[str, LoadedImage]
 
 @dataclass(frozen=True, kw_only=True)
 class Resemblance:
-    """What a new contribution resembles; shares are of the features of the smaller one of two.
+    """Resemblance of a new contribution; shares are of the features of the smaller one of two.
 
     - `own`, `others`: the largest share that repeats an earlier contribution of the same owner, or of another one: copies of
       its descriptors, or clear matches that stand in the same place of the image.
@@ -40,7 +40,7 @@ class Resemblance:
 
 @dataclass(frozen=True, kw_only=True)
 class Weighed:
-    """What a change of a map says of contributions: `sightings` of those in the map, `resemblances` of those that entered."""
+    """Evidence for each contribution after a map change: `sightings` of those in the map, `resemblances` of new ones."""
 
     sightings: Mapping[str, Sighting]
     resemblances: Mapping[str, Resemblance]
@@ -54,7 +54,7 @@ def weighed(
     bases: Sequence[Scene] = (),
     store: MatchStore | None = None,
 ) -> Weighed:
-    """What a changed map says of contributions.
+    """Evidence for each contribution after a map change.
 
     - `scenes`: its models, the largest first.
     - `owners`: the owner of each contribution, in the order in which they came.

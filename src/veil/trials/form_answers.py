@@ -80,7 +80,7 @@ def in_words(words: int) -> Variant:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FormSetup:
-    """What all forms share: codebook (and dictionary), pool of decoys, randomness of releases, and the server's threads."""
+    """Setting of all forms: codebook (and dictionary), pool of decoys, randomness of releases, and the server's threads."""
 
     codebook: Codebook
     decoys: Codebook
@@ -103,7 +103,7 @@ class FormSetup:
         )
 
     def message(self, features: Features, variant: Variant, gravity: Float64[np.ndarray, "3"] | None = None) -> bytes | None:
-        """What a client would send; None for raw features. `gravity` is down in the camera's frame, which lines follow."""
+        """Message of a client; None for raw features. `gravity` is down in the camera's frame, which lines follow."""
         if variant.mechanism is not None:
             released = privatize_words(
                 features, mechanism=variant.mechanism, dictionary=self.codebook, randomness=self.randomness

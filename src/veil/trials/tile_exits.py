@@ -169,7 +169,7 @@ def exit_study(
 
 
 def served_exits(made: CutMap, *, localizations: int = LOCALIZATIONS) -> list[ServedExit]:
-    """All exits for a map's tiles; the one-server exit is left out where its noise does not allow so many tiles."""
+    """All exits for a map's tiles; the one-server exit is left out where its noise does not allow this number of tiles."""
     records = made.records
     to_two = tuple(MemoryServer(answer=lambda messages: two_servers.answers(records, messages)) for _ in range(2))
     exits = [

@@ -158,7 +158,7 @@ def _in_eight_bits(book: Codebook, seed: int) -> EightBitWords:
 
 
 def _capacity(arguments: argparse.Namespace, words: int) -> int:
-    """Number of descriptors to sample for so many words."""
+    """Number of descriptors to sample for a number of words."""
     return max(arguments.sample or max(SAMPLE, SAMPLE_A_WORD * words), words)
 
 

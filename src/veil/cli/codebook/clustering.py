@@ -20,7 +20,7 @@ HOLDOUT = 10
 
 
 def clustering_method(method: str, words: int) -> ClusteringMethod:
-    """The method that --method stands for, for so many words."""
+    """The method that --method stands for, by the number of words."""
     return "sharded" if method == "sharded" else chosen_method(method, words)
 
 
@@ -54,7 +54,7 @@ def add_clustering(build: argparse.ArgumentParser) -> None:
 
 
 def holdout(arguments: argparse.Namespace, method: ClusteringMethod | None) -> int:
-    """Interval of held-out photographs: one of so many (0: none). Raises InputError for options that do not fit together."""
+    """Interval of held-out photographs: every Nth (0: none). Raises InputError for options that do not fit together."""
     if method is None and (arguments.holdout is not None or arguments.method != "auto"):
         raise InputError("--method and --holdout belong to words made by k-means; a decoy pool holds descriptors as they are")
     if method != "sharded" and arguments.engine != "local":

@@ -36,7 +36,7 @@ EXAMPLES = """\
 
 @dataclass(frozen=True, kw_only=True)
 class Extractor(Record):
-    """What is extracted from photographs."""
+    """Options of the extraction from photographs."""
 
     descriptor: str = option(
         "kind of descriptor (default sift; aliked stands for aliked-n16rot)",

@@ -146,5 +146,5 @@ def _features(arguments: argparse.Namespace, space: Space, skipped: dict[str, st
 
 
 def promise(guarantee: FetchGuarantee) -> str:
-    """What a fetch promises, as a sentence."""
+    """Promise of a fetch, as a sentence."""
     return guarantee.reason if isinstance(guarantee, NoProof) else guarantee.sentence

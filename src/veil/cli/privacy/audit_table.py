@@ -1,4 +1,4 @@
-"""What `veil audit` prints: a table of attacks, and sentences on what else was found."""
+"""Output of `veil audit`: a table of attacks, and sentences on what else was found."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _row(finding: Finding) -> Row:
 
 
 def _sentences(outcome: Outcome) -> Iterator[str]:
-    """What was found beside the table, ending with the verdict."""
+    """Findings beside the table, ending with the verdict."""
     for picture in outcome.pictures:
         if picture.quality is not None:
             yield (

@@ -70,7 +70,7 @@ def _network(arguments: argparse.Namespace) -> Inverts | None:
 
 
 def described(found: TileAudit) -> Iterator[str]:
-    """What the tiles show, as lines for people."""
+    """Numbers of the tiles, as lines for people."""
     manifest, coding = found.manifest, found.manifest.coding
     yield (
         f"{len(manifest)} tiles, {len(manifest) * manifest.record_bytes} bytes and {found.manifest_bytes} of the manifest: "
@@ -105,7 +105,7 @@ def _medians(found: TileAudit) -> Iterator[str]:
 
 
 def _described_view(shown: ShownView) -> Iterator[str]:
-    """What the tiles show of one view."""
+    """Result of one view of the tiles."""
     view, errors = shown.view, shown.view.errors
     tiles = ", ".join(map(str, view.tiles))
     yield f"{view.name}: {len(view)} of {view.points} points of the tiles {tiles} are in the picture"

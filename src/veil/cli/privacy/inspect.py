@@ -167,7 +167,7 @@ def upload_facts(upload: Message, size_bytes: int) -> dict:
 
 
 def _measured_facts(upload: Message) -> dict:
-    """What attacks recovered from the measured form that a message has; empty if none is like it."""
+    """Shares that attacks recovered from the measured form that a message has; empty if none is like it."""
     known = {item.form: item for item in bundled_measured_forms()}
     name = _measured_form(upload, known)
     if name not in known:

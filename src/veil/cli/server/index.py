@@ -121,7 +121,7 @@ def _index_points(
 def index_large(
     arguments: argparse.Namespace, folder: Path, scene: Scene, *, threads: int, shown: Path, known: PointIndex | None = None
 ) -> None:
-    """Index a new map in `folder`, which moves to `shown`, for queries by distance if it has so many images that it pays.
+    """Index a new map in `folder`, which moves to `shown`, for queries by distance if it has enough images that it pays.
 
     `known` is the index of the map that it grew from, if it did.
     """

@@ -151,7 +151,7 @@ def matching_facts(
     verified: int | None,
     images: int,
 ) -> dict[str, Any]:
-    """What `veil map --json` tells of pairs, models, where the work was done, its seconds and memory."""
+    """Facts of `veil map --json` about pairs, models, where the work was done, its seconds and memory."""
     return {
         "pairs": {
             "chosen": len(work.matched),

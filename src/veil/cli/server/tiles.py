@@ -90,7 +90,7 @@ def cut_record(made: CutMap) -> dict:
 
 
 def described(made: CutMap) -> list[str]:
-    """What cutting did, as lines for people."""
+    """Result of cutting, as lines for people."""
     manifest, told = made.manifest, made.report
     lines = [
         f"{told.kept_points} of {told.map_points} points are in the tiles, each in {told.placed / told.kept_points:.2f} of "

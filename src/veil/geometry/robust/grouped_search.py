@@ -17,7 +17,7 @@ from veil.geometry.solvers.p3p import MAX_POSES, three_point_poses
 from veil.geometry.solvers.up4lp import upright_line_poses
 
 # The `FIRST_GROUPS` most trusted groups are scored first. A pose is dropped unless it gains more there than wrong poses do, by
-# `FIRST_OTHERS` and so many standard deviations (more for lines, as many agree with wrong poses), and at least `FIRST_SHARE` of
+# `FIRST_OTHERS` and some standard deviations (more for lines, as many agree with wrong poses), and at least `FIRST_SHARE` of
 # what the best pose gains there.
 FIRST_GROUPS, FIRST_SHARE, FIRST_OTHERS, POINT_SIGMAS, LINE_SIGMAS = 192, 0.7, 0.3, 1.0, 3.0
 # Candidates in the smallest pool of a list that samples are drawn from; each further pool has twice as many.

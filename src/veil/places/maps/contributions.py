@@ -16,7 +16,7 @@ from veil.geometry.camera import Camera
 from veil.matching.neighbors import Matches
 from veil.scene import Scene
 
-# Two images see the same part of a map if they have so many points in common; fewer can be a chance of wrong matches.
+# Number of common points from which two images see the same part of a map; fewer can be a chance of wrong matches.
 COMMON = 15
 # A match counts if its nearest distance is at most this share of the second nearest one.
 CLEAR_RATIO = 0.8
@@ -32,7 +32,7 @@ THIN = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class Sighting:
-    """What a map holds of one image.
+    """Content of a map for one image.
 
     - `model`: which of the map's models it is in, from 1 on.
     - `observed`: points that it observes.
@@ -50,7 +50,7 @@ class Sighting:
 
 
 def sightings(scenes: Sequence[Scene], owners: Mapping[str, str]) -> dict[str, Sighting]:
-    """What a map, whose models are `scenes`, holds of each of its images.
+    """Content of a map, whose models are `scenes`, for each of its images.
 
     `owners` names the owner of each image; those that it lacks are of one owner of their own, whoever made the map first.
     """
@@ -167,7 +167,7 @@ def _diagonal(camera: Camera) -> float:
 
 
 def _rows(form: Form) -> np.ndarray:
-    """What tells the descriptors of a form apart, one a row."""
+    """Numbers that tell the descriptors of a form apart, one a row."""
     if isinstance(form, Subsets):
         return form.ids
     return form.vectors if isinstance(form, Points) else form.origin

@@ -112,7 +112,7 @@ class FromMap:
         model_of(base, image_ids=ids, camera_ids=camera_ids(verification.database)).write(self.start)
 
     def request(self, names: Set[str]) -> dict[str, Any]:
-        """What the mapper is asked for: one model of the images `names`, from that of the base."""
+        """Task for the mapper: one model of the images `names`, from that of the base."""
         database = self.verification.database
         # Without any pair COLMAP would not load an image of the map.
         add_matches(database, self.verification.image_ids, self.common)
@@ -150,7 +150,7 @@ class _Growth:
         self.counts = {pair: float(len(features)) for pair, features in beginning.common.items()}
 
     def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap]:
-        """What the mapper makes of the base and the new images that are not left out, if it adds any."""
+        """Map that the mapper makes of the base and the new images that are not left out, if it adds any."""
         if attempt == ATTEMPTS or not self.names:
             return Ended(self._none_added())
         found = self.mapper.proposed(self.names, attempt, self.left_out)

@@ -1,4 +1,4 @@
-"""What a map of many images takes: pairs, core-hours, memory, disk and network from unit costs (docs/theory/scale.md#plans)."""
+"""Cost of a map of many images: pairs, core-hours, memory, disk and network from unit costs (docs/theory/scale.md#plans)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class UnitCosts:
     """Seconds of one core, measured on one machine at a number of features, and what they were measured at.
 
     - `features`: of an image in the measurement.
-    - `match_s`: of matching one pair of images with so many features each.
+    - `match_s`: of matching one pair of images with this number of features each.
     - `list_s`: of finding the words and the reach of one image's features.
     - `vote_s`: of one pair of features that share a word.
     - `map_s`: of verifying, mapping and adjusting, for each image of the map.

@@ -100,7 +100,7 @@ class Beginning(Protocol):
         """Names of the images that the map has already."""
 
     def request(self, names: Set[str]) -> dict[str, Any]:
-        """What the mapper is asked for with the images `names`; paths and seed are added to it."""
+        """Task for the mapper with the images `names`; paths and seed are added to it."""
 
     def read(self, output: Path) -> tuple[Path, Scene] | NoMap:
         """COLMAP's model of a run, by its folder, and its scene."""
@@ -115,7 +115,7 @@ class FromPairs:
         self.images, self.options, self.verification = images, options, verification
 
     def request(self, names: Set[str]) -> dict[str, Any]:
-        """What the mapper is asked for: several models of the images `names`, by the mapper that the options name."""
+        """Task for the mapper: several models of the images `names`, by the mapper that the options name."""
         settings = global_settings if self.options.global_mapper else pipeline_settings
         return {
             "do": "map_globally" if self.options.global_mapper else "map",

@@ -25,7 +25,7 @@ from veil.places.maps.options import LEAST_INLIERS, MapOptions, first_ratios, ve
 PAIRS_AT_ONCE = 50
 # Expected number of wrong pairs of images among all that were tried, at most.
 WRONG_PAIRS = 0.01
-# Pairs with so many inliers gain nothing from a second matching, nor do images with so many verified matches in all.
+# Number of inliers from which a pair gains nothing from a second matching, and of verified matches for an image.
 ENOUGH_INLIERS, ENOUGH_SUPPORT = 100, 500
 # Images with fewer inliers in all their pairs are worth a verification of looser matches.
 LITTLE_SUPPORT = 250

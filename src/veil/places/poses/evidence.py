@@ -21,13 +21,13 @@ THRESHOLDS = (1.0, 0.5, 0.25)
 # The evidence is counted among these shares of the pairs, the most trusted ones.
 NESTED = (0.25, 0.5, 1.0)
 # A smaller noise of the inliers is luck. Some right matches of a query that shows the place also support wrong poses near the
-# right one, so that so many orders of magnitude of the evidence of keypoints are not counted (docs/theory/localization.md).
+# right one, so that these orders of magnitude of the evidence of keypoints are not counted (docs/theory/localization.md).
 NOISE_FLOOR_PX, PLACE_MARGIN = 0.5, 6.0
 # Limits of the size of points in the picture, relative to the map image in which their size is most alike.
 LEAST_SIZE, SMALLER = 0.5, 0.8
 # A photograph in the picture fills a part of it given by its size, up to this factor: photographs differ in distance.
 ROOM = 1.1
-# Of the most trusted features (this share, at least so many) a majority must agree with a pose whose size no image supports.
+# Of the most trusted features (this share, and at least these) a majority must agree with a pose whose size no image supports.
 TRUSTED, LEAST_TRUSTED, MAJORITY = 0.1, 20, 0.5
 # Log focal ratio, principal point (x, y) in focal lengths, half log aspect, skew: how wrong a declared calibration may be (with
 # a known and with an unknown focal length), and how far the free fit may go.
@@ -35,7 +35,7 @@ FOCAL_RANGE = 1.2
 TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
 TOLERANCE_UNKNOWN = np.array([math.log(20.0), 0.05, 0.05, 0.025, 0.02])
 ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
-# Beyond this quantile of chi-square (five degrees of freedom, 1e-6) the calibration is another one; so many inliers are needed.
+# Beyond this quantile of chi-square (five degrees of freedom, 1e-6) the calibration is rejected; least number of inliers.
 CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
 # A print in the picture: its focal ratio lies below the tolerance, and nothing else is known. Its fit starts from the shares
 # `PRINTS` of the picture; a camera must fit better by `CLEARLY`, a quantile of chi-square (one degree of freedom, 1e-3).
@@ -46,8 +46,8 @@ PRINTS, CLEARLY = (0.5, 0.75), 10.8
 GOES_ON, BORDER = 0.2, 0.05
 # A picture ends before its border if all features lie in a window of this part of its width and height.
 FRAMED = 0.75
-# A camera of free calibration is fitted to at most so many pairs, in at most so many rounds. Each round gathers anew the pairs
-# within so many thresholds, until the calibration changes by less than this.
+# Largest numbers of pairs and rounds of the fit of a free calibration. Each round gathers anew the pairs
+# within this multiple of the threshold, until the calibration changes by less than this.
 MOST_FITTED, ROUNDS, WIDE, SETTLED = 256, 8, 2.0, 0.01
 
 

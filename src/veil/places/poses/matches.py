@@ -106,7 +106,7 @@ def samples_for(share: float, size: int, most: int) -> int:
     return most if clean < 1e-12 else min(most, math.ceil(math.log(RIVAL_MISSED) / math.log1p(-clean)))
 
 
-# At most so many samples look for a rival pose among the pairs that the best pose leaves.
+# Largest number of samples for a rival pose among the pairs that the best pose leaves.
 POINT_RIVAL_SAMPLES = 3000
 # Refinements over all pairs of a pose that was estimated from the most trusted ones.
 TRUSTED_ROUNDS = 2
@@ -155,7 +155,7 @@ class MatchedPoints(MatchedPairs):
     def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
         """Pose by LO-RANSAC among the pairs `rows` (default: all) and refinement over its inliers; None if there is none.
 
-        With `share` only so many samples are drawn as find a pose that this share of the pairs agrees with (`samples_for`), and
+        With `share` only as many samples are drawn as find a pose that this share of the pairs agrees with (`samples_for`), and
         the covariance is left out.
         """
 
@@ -252,7 +252,7 @@ class MatchedPoints(MatchedPairs):
         return apart(self._xy[rows], SAME_PX)
 
 
-# At most so many samples look for a rival pose among the pairs that the best pose leaves.
+# Largest number of samples for a rival pose among the pairs that the best pose leaves.
 LINE_RIVAL_SAMPLES = 100
 # A query lies in a window of its picture if at most this share of its lines misses the window. It is small because lines mostly
 # cross a window wherever they come from.
@@ -309,7 +309,7 @@ class MatchedLines(MatchedPairs):
     def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
         """Pose by LO-MSAC with samples of six lines among the pairs `rows` (default: all), the most trusted ones first.
 
-        None if there is no pose. With `share` only so many samples are drawn as find a pose that this share of the pairs
+        None if there is no pose. With `share` only as many samples are drawn as find a pose that this share of the pairs
         agrees with (`samples_for`).
         """
         rows = np.arange(len(self.keypoint_rows)) if rows is None else rows

@@ -23,10 +23,10 @@ from veil.places.poses.matches import Estimate, Matched
 
 # Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
 COIN = 1e-3
-# A feature speaks against a pose if the camera there shows so many points around it, times the points for each inlier of the
+# A feature speaks against a pose if the camera there shows these points around it, times the points for each inlier of the
 # pose that explains the feature, and none of them is an inlier (docs/theory/localization.md#a-place-and-its-copies).
 AROUND = 6
-# A rival pose is sought among at least so many pairs for each inlier that it needs.
+# Least number of pairs among which a rival pose is sought, for each inlier that it needs.
 RIVAL_ROOM = 4
 # Number of other poses with which one is compared at most. If a query has as many, the last one counts as nearly as strong.
 MOST_RIVALS = 32
@@ -67,7 +67,7 @@ class Rivals:
 
 
 class Contest(ABC):
-    """What other poses of one query are sought and weighed by, and compared with the pose that is judged."""
+    """Search, weights and comparison of other poses of one query."""
 
     @abstractmethod
     def others(
@@ -196,7 +196,7 @@ def _unexplained(matched: Matched, rest: Int64[np.ndarray, "_"], estimate: Estim
 
 
 def _may_hold(matched: Matched, rest: Int64[np.ndarray, "_"], inliers: int) -> bool:
-    """Whether the pairs `rest` may hold so many one-to-one inliers."""
+    """Whether the pairs `rest` may hold a number of one-to-one inliers."""
     return min(len(np.unique(matched.keypoint_rows[rest])), len(np.unique(matched.point_rows[rest]))) >= inliers
 
 
@@ -240,7 +240,7 @@ class ShownPoints:
 
 
 def covisible(inliers: Int64[np.ndarray, "inliers"], observed: Observed, points: int) -> list[bool]:
-    """Which images show what the camera of a pose sees: those that observe some of its inliers, of so many points."""
+    """Which images show what the camera of a pose sees: those that observe some of its inliers, by the number of points."""
     mask = np.zeros(points, dtype=bool)
     mask[inliers] = True
     return [bool(mask[rows].sum() >= max(1.0, COVISIBLE * len(inliers))) for rows in observed]

@@ -133,9 +133,9 @@ def _comparable(map_form: Form, query: Form, codebook: Codebook | None) -> Form:
     return map_form
 
 
-# Of a place that has a copy, images are asked for further ones until so many times in a row they show none.
+# Stop after this many rounds without a new copy of a place.
 EMPTY = 2
-# Poses are compared by means of at most so many times `LocalizeOptions.compared` images, so that no query occupies a server.
+# Largest multiple of `LocalizeOptions.compared` images by which poses are compared, so that no query occupies a server.
 MOST_COMPARED = 16
 ALIKE = (
     "two places of the map explain {} and {} of {} matches, and nothing tells which is right; do they look alike? Show more of "
@@ -152,7 +152,7 @@ class RankedSearch:
     """The search for the pose of a query in the images that it looks like.
 
     - `features`: makes what poses are estimated from of all pairs so far; None: matched features as they are.
-    - `empty`: so many times in a row further images must show no other place before a pose counts as compared.
+    - `empty`: number of rounds in a row without another place after which a pose counts as compared.
     """
 
     camera: Camera

@@ -39,7 +39,7 @@ from veil.places.poses.upright_problem import UprightProblem
 from veil.progress import Progress
 from veil.scene import Scene
 
-# Points are shown so many pixels beside their true places, in so many directions, to count the pairs that chance gives there.
+# Distance in pixels and directions of points that are shown beside their true places, to count pairs by chance there.
 SHIFTS_PX, DIRECTIONS = (12.0, 20.0, 30.0), 6
 # Evidence is counted within these parts of the largest distance of a pair.
 PARTS = (1.0, 0.5)
@@ -378,7 +378,7 @@ class PositionProblem(UprightProblem):
 
     @property
     def doubt(self) -> str:
-        """What may be wrong where no pose is beyond chance, as a question."""
+        """Possible fault where no pose is beyond chance, as a question."""
         return "does the query show what these images show, and are its gravity and the map's right?"
 
 

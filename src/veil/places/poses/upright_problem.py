@@ -33,7 +33,7 @@ SHARE_OF_KEYPOINTS, LEAST_SHOWN, MOST_SHOWN = 0.3, 0.02, 0.5
 WORD_WEIGHT_PX = 4.0
 # A likelihood ratio is cut off here: beyond it, one candidate would take all samples.
 MOST_LOG_ODDS = 12.0
-# A pose goes on after so many points of its mapped image if the sum of the table is above so much.
+# Numbers of points of its mapped image after which a pose goes on, if the sum of the table is above a limit.
 LIKELY = 256
 BATCHES, LEAST_SUMS = (24, 96, 264), (1.0, 2.0, 3.0)
 # Poses this near (share of the distance to a point; degrees) are one and the same.
@@ -42,7 +42,7 @@ SAME_PLACE, SAME_TURN_DEG = 0.05, 3.0
 MOST_GUESSES, PAIRS_A_GUESS = 6_000_000, 4
 # Steps of the refinement with each table. The first are so long that the typical step is a third of the table's width.
 STEPS, STEP_SHARE = 150, 0.8
-# The best pose is refined anew so many times.
+# Number of refinements of the best pose.
 RETRIES = 4
 
 
@@ -60,7 +60,7 @@ NO_DRAWS = Draws(_NOTHING, _NOTHING, np.empty(0))
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UprightProblem:
-    """What the search for the pose of a query in words needs where gravity is known in query and map.
+    """Input of the search for the pose of a query in words where gravity is known in query and map.
 
     - `camera`, `keypoints` (pixels), `gravity` (unit vector, down in the camera frame): the query.
     - `candidates`: of the query's features, with the log odds of their words; `scene`: the map, whose gravity is known.
@@ -110,7 +110,7 @@ class UprightProblem:
 
     @property
     def doubt(self) -> str:
-        """What may be wrong where no pose is beyond chance, as a question."""
+        """Possible fault where no pose is beyond chance, as a question."""
         return "is the map of this place, its gravity and the query's right, or epsilon too small?"
 
     @cached_property
@@ -182,7 +182,7 @@ class UprightProblem:
 
     @property
     def limits(self) -> Limits:
-        """What poses must meet in the search."""
+        """Thresholds of poses in the search."""
         return limits_of(self.options, likely=LIKELY, batches=BATCHES, least=LEAST_SUMS)
 
     def refined(self, kept: Kept) -> list[Rigid]:
@@ -230,7 +230,7 @@ class UprightProblem:
 def guesses(problem: UprightProblem, name: str) -> Draws:
     """A pair for each point of a mapped image that it shows within reach of a keypoint.
 
-    Of more than this image's part of `MOST_GUESSES`, or of so many points that their pairs would be too many, a random part is
+    Of more than this image's part of `MOST_GUESSES`, or of points whose pairs would be too many, a random part is
     kept.
     """
 
@@ -263,7 +263,7 @@ def _cumulative(words: Draws, guessed: Draws) -> Float64[np.ndarray, "candidates
 
 
 def limits_of(options: UprightOptions, *, likely: int, batches: Sequence[int], least: Sequence[float]) -> Limits:
-    """What upright poses must meet: the options' plausibility, and sums above `least` after so many as in `batches`."""
+    """Thresholds of upright poses: the options' plausibility, and sums above `least` after each number in `batches`."""
     return Limits(
         nearest=options.nearest,
         farthest=options.farthest,
@@ -286,7 +286,7 @@ def _same(pose: Rigid, other: Rigid, near: float) -> bool:
 
 # Width and height of a cell in pixels, and the most cells along the longer side.
 CELL_PX, MOST_CELLS = 2.0, 2048
-# The density that keypoints have around a place is taken over so many pixels, and is at least this share of its mean.
+# The density that keypoints have around a place is taken over this number of pixels, and is at least this share of its mean.
 LOCAL_PX, LEAST_DENSITY = 60.0, 0.1
 
 

@@ -31,7 +31,7 @@ from veil.places.poses.options import WordOptions
 from veil.progress import Progress
 from veil.scene import Scene
 
-# Inliers are weighed among these shares of the groups and so many candidates of each, the most trusted ones.
+# Inliers are weighed among these shares of the groups and numbers of candidates of each, the most trusted ones.
 NESTED_GROUPS, NESTED_CANDIDATES = (0.125, 0.25, 0.5, 1.0), (1, 2, 1 << 40)
 
 
@@ -235,7 +235,7 @@ class WordProblem(ABC):
 
 
 def _lists(candidates: Candidates, scene: Scene, names: list[str]) -> list[np.ndarray]:
-    """What samples are drawn from: all candidates, and those whose points one image of the map sees."""
+    """Candidates from which samples are drawn: all, and those whose points one image of the map sees."""
     lists = [np.arange(len(candidates))]
     visible = np.zeros(len(scene.points), dtype=bool)
     for name in names:

@@ -64,7 +64,7 @@ class Group(Generic[OneMap]):
 
 @runtime_checkable
 class ClusterMaps(Protocol[OneMap]):
-    """What is particular to maps of one kind when maps of clusters are joined."""
+    """Particulars of one kind of maps when maps of clusters are joined."""
 
     @property
     def left_out(self) -> Mapping[str, str]:

@@ -118,7 +118,7 @@ def consistent_edges(found: Mapping[Edge, Overlap], extents: Sequence[float]) ->
 def _improved(
     tree: frozenset[Edge], order: Sequence[Edge], found: Mapping[Edge, Overlap], extents: Sequence[float]
 ) -> Iterator[tuple[frozenset[Edge], int]]:
-    """What forests explain, from `tree` on, each made of the agreeing edges of the one before, the strongest first."""
+    """Successive spanning forests and their scores, from `tree` on, each of the agreeing edges of the one before."""
     last = -1
     for _ in range(ROUNDS):
         kept, value = _explained(tree, found, extents)

@@ -152,7 +152,7 @@ def _apart(scenes: Sequence[Scene], verified: Set[Pair], whole: frozenset[str] |
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """What maps of any of the images are made from, as `map_in_clusters` takes it."""
+    """Input of maps of any of the images, as `map_in_clusters` takes it."""
 
     matches: Mapping[Pair, Matches]
     options: MapOptions

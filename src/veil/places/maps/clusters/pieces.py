@@ -15,7 +15,7 @@ from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity
 from veil.scene import Scene
 
-# A point of another piece stays with an image if it is seen within so many degrees of where that piece saw it.
+# Largest angle in degrees at which a point of another piece stays with an image, from where that piece saw it.
 SAME_DEG = 1.0
 
 

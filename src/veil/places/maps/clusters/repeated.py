@@ -22,14 +22,14 @@ from veil.places.maps.verification import VerifiedPair
 CELLS = 6
 # Share of the width and height along the border in which nothing is expected: parallax moves it out of the picture.
 MARGIN = 0.08
-# A feature is known if so many other images match it.
+# Number of matching images that confirms a feature.
 KNOWN = 2
-# A pair is doubted if chance leaves so many features without a match less often than this (log10), and if those are more than
+# A pair is doubted if chance leaves as many features without a match less often than this (log10), and if those are more than
 # this share of all that are expected, in both directions.
 DOUBT_LOG10, DOUBT_SHARE = -6.0, 0.2
-# A feature is ambiguous too if this share of its matches, and two at least, lead to ambiguous features; so many times over.
+# A feature is ambiguous too if this share of its matches, and two at least, lead to ambiguous features; number of rounds.
 LEADS, HOPS = 0.2, 3
-# A pair needs so many matches, and this share of them, that are not between ambiguous features.
+# Least number and share of a pair's matches that are not between ambiguous features.
 LEAST_OWN, OWN_SHARE = 8, 0.1
 # Of groups that an image could belong to, the second has at most this share of such matches with it that the first has.
 RIVAL_SHARE = 0.5
@@ -39,7 +39,7 @@ RIVAL_SHARE = 0.5
 class Missing:
     """Known features of one image that a pair places in the other one: how many, and how many lie where nothing matches.
 
-    `log10_chance` is log10 of the probability that so many lack a match by accident.
+    `log10_chance` is log10 of the probability that as many lack a match by accident.
     """
 
     expected: int
@@ -48,7 +48,7 @@ class Missing:
 
     @property
     def doubts(self) -> bool:
-        """Whether so many are missing that the other image shows something else around the matches."""
+        """Whether enough are missing that the other image shows something else around the matches."""
         return self.log10_chance <= DOUBT_LOG10 and self.missing > DOUBT_SHARE * self.expected
 
 

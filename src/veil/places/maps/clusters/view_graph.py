@@ -19,7 +19,7 @@ from scipy.sparse.linalg import eigsh
 
 from veil.errors import RangeError
 
-# Up to so many images all eigenvectors are computed, and beyond that only those that are needed.
+# Largest number of images for which all eigenvectors are computed, and beyond it only those that are needed.
 DENSE_IMAGES = 300
 # Parts smaller than this share of a cluster's size are not cut off, and are joined to a neighbor where that has room.
 LEAST_PART = 0.25

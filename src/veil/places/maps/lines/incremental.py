@@ -314,7 +314,7 @@ class _Refusals:
         self._barred: set[int] = set()
 
     def add(self, image: int, lines: int, points: int, reason: str) -> None:
-        """Refuse an image that saw so many `points`, where each point had to have so many `lines`."""
+        """Refuse an image by the number of `points` that it saw, where each point had to have a number of `lines`."""
         self.reasons[image] = reason
         self._seen[image, lines] = points
 
@@ -403,7 +403,7 @@ def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOpt
 
 
 def is_sure(seed: Seed) -> bool:
-    """Whether a seed has so many tracks and so good a fit that one more image that enters is confirmation enough."""
+    """Whether a seed has enough tracks and so good a fit that one more image that enters is confirmation enough."""
     return seed.inliers >= SURE_TRACKS and seed.fit >= SURE_FIT
 
 

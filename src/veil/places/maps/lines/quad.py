@@ -25,12 +25,12 @@ from veil.geometry.solvers.trifocal import MINIMAL_POINTS
 from veil.places.maps.lines.planar_poses import MANY_COMPLETE, PlanarPoses, PlanarTracks, flat_share, lifted, planar_poses
 
 MAX_TRACKS = 600  # tracks of a quad in the spatial step
-ENOUGH_PLANAR = 150  # tracks in the planar step: up to so many, tracks of three views complete those of four
-FLAT_SHARE = 0.9  # of the aligned tracks: if one vertical plane explains so many, the quad counts as flat
+ENOUGH_PLANAR = 150  # tracks in the planar step: up to this number, tracks of three views complete those of four
+FLAT_SHARE = 0.9  # of the aligned tracks: if one vertical plane explains this share, the quad counts as flat
 SCALES = (1.0, 1 / 4, 1 / 16, 1 / 32)
 # The unknowns of a seed are three poses but for the scale; each track is one equation.
 UNKNOWNS = Sampling(size=17, poses=1)
-SHIFTS = (7, 31)  # to count chance, a line is exchanged for that of the track so many further on
+SHIFTS = (7, 31)  # to count chance, a line is exchanged for that of the track this number further on
 VIEWS = 4
 FEW_TRACKS = 250  # quads of fewer tracks are adjusted for longer
 
@@ -206,7 +206,7 @@ def _upgrade(
 
 
 def _chance(seed: Seed, tracks: QuadTracks, options: SeedOptions) -> float:
-    """Expected number (log10) of seeds with so many close tracks among wrong matches (docs/theory/mapping.md, Eq. 6).
+    """Expected number (log10) of seeds with as many close tracks among wrong matches (docs/theory/mapping.md, Eq. 6).
 
     A wrong track agrees as often as these do once the lines of one view are exchanged among them: points that gather in the
     images agree by chance more often than others.
