@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import WireError, remedies_of
-from veil.geometry.rigid import Rigid, center_covariance
+from veil.geometry.rigid import Rigid
 from veil.one_line import line, one_line
-from veil.places.poses.answer import NoPose
+from veil.places.poses.answer import InMap, NoPose
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,14 +75,14 @@ class JobStatus:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RemotePose:
-    """The pose of a query on a server's map.
+class RemotePose(InMap):
+    """The pose of a query on a server's map; `center`, `rotation`, `heading` and `center_deviation` say where the camera is.
 
     - `cam_from_world`: from the map's coordinates to the camera (x right, y down, z forward).
     - `covariance`, float64 (6, 6): of the pose, rotation first; None where it is not known.
     - `inliers`, `correspondences`: features that agree with it, of those that were matched.
-    - `log10_nfa`: logarithm of how many such poses chance would give.
-    - `map_id`, `map_version`: which map answered.
+    - `log10_nfa`: log10 of the number of such poses that chance would give.
+    - `map_id`, `map_version`: the map that answered.
     """
 
     cam_from_world: Rigid
@@ -97,28 +97,6 @@ class RemotePose:
         deviation = self.center_deviation
         known = {} if deviation is None else {"deviation": float(f"{deviation:.2g}")}
         return line(self, {"center": self.center, "heading": self.heading.round(2), **known, "inliers": self.inliers}.items())
-
-    @property
-    def center(self) -> Float64[np.ndarray, "3"]:
-        """Center of the camera in the map, float64 (3,), in units of the map."""
-        return self.cam_from_world.center
-
-    @property
-    def rotation(self) -> Float64[np.ndarray, "3 3"]:
-        """Rotation from the map's axes to the camera's, float64 (3, 3)."""
-        return self.cam_from_world.rotation
-
-    @property
-    def heading(self) -> Float64[np.ndarray, "3"]:
-        """Direction in which the camera looks in the map, float64 (3,) of length 1."""
-        return self.cam_from_world.heading
-
-    @property
-    def center_deviation(self) -> float | None:
-        """Standard deviation of the center in units of the map, for a noise of one pixel; None without a covariance."""
-        if self.covariance is None:
-            return None
-        return float(np.sqrt(np.trace(center_covariance(self.cam_from_world, self.covariance))))
 
 
 def pose_of(value: Any) -> RemotePose | NoPose:

@@ -16,9 +16,38 @@ from veil.geometry.rigid import Rigid, center_covariance
 from veil.one_line import line, one_line
 
 
+class InMap:
+    """The camera of a pose in a map, as users write it down; answers here and answers of a server share it."""
+
+    cam_from_world: Rigid
+    covariance: Float64[np.ndarray, "6 6"] | None
+
+    @property
+    def center(self) -> Float64[np.ndarray, "3"]:
+        """Center of the camera in the map, float64 (3,), in units of the map."""
+        return self.cam_from_world.center
+
+    @property
+    def rotation(self) -> Float64[np.ndarray, "3 3"]:
+        """Rotation from the map's axes to the camera's, float64 (3, 3)."""
+        return self.cam_from_world.rotation
+
+    @property
+    def heading(self) -> Float64[np.ndarray, "3"]:
+        """Direction in which the camera looks in the map, float64 (3,) of length 1."""
+        return self.cam_from_world.heading
+
+    @property
+    def center_deviation(self) -> float | None:
+        """Standard deviation of the center in units of the map, for a noise of one pixel; None without a covariance."""
+        if self.covariance is None:
+            return None
+        return float(np.sqrt(np.trace(center_covariance(self.cam_from_world, self.covariance))))
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Localization:
-    """A pose of a query with its evidence.
+class Localization(InMap):
+    """A pose of a query with its evidence; `center`, `rotation`, `heading` and `center_deviation` say where the camera is.
 
     - `cam_from_world`: takes world coordinates of the map to the camera frame (x right, y down, z forward).
     - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, for a noise
@@ -50,28 +79,6 @@ class Localization:
     def inliers(self) -> int:
         """Number of keypoints that see different points within the threshold."""
         return len(self.keypoint_rows)
-
-    @property
-    def center(self) -> Float64[np.ndarray, "3"]:
-        """Center of the camera in the map, float64 (3,), in units of the map."""
-        return self.cam_from_world.center
-
-    @property
-    def rotation(self) -> Float64[np.ndarray, "3 3"]:
-        """Rotation from the map's axes to the camera's, float64 (3, 3)."""
-        return self.cam_from_world.rotation
-
-    @property
-    def heading(self) -> Float64[np.ndarray, "3"]:
-        """Direction in which the camera looks in the map, float64 (3,) of length 1."""
-        return self.cam_from_world.heading
-
-    @property
-    def center_deviation(self) -> float | None:
-        """Standard deviation of the center in units of the map, for a noise of one pixel; None without a covariance."""
-        if self.covariance is None:
-            return None
-        return float(np.sqrt(np.trace(center_covariance(self.cam_from_world, self.covariance))))
 
 
 @dataclass(frozen=True, kw_only=True)
