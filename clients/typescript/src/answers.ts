@@ -1,6 +1,6 @@
 /** What a server answers, as records; whatever it sends is checked. */
 
-import { WireError } from "./errors.js";
+import { type Remedy, WireError, remediesOf } from "./errors.js";
 
 /** A map of a server; `facts` are all that the server says of it. */
 export interface RemoteMap {
@@ -64,7 +64,7 @@ export type Localization =
       /** Where the map is on Earth and the pose is known there; null otherwise. */
       geopose: GeoPose | null;
     }
-  | { status: "no pose"; reason: string; map: string };
+  | { status: "no pose"; reason: string; remedies: readonly Remedy[]; map: string };
 
 type Values = Record<string, unknown>;
 
@@ -72,7 +72,9 @@ type Values = Record<string, unknown>;
 export function localizationOf(value: unknown): Localization {
   return checked("pose", () => {
     const said = object(value);
-    if (said.status === "no pose") return { status: "no pose", reason: text(said.reason), map: text(said.map) };
+    if (said.status === "no pose") {
+      return { status: "no pose", reason: text(said.reason), remedies: remediesOf(said.remedy), map: text(said.map) };
+    }
     if (said.status !== "localized") throw new Error("its status is unknown");
     const pose = object(said.cam_from_world), evidence = object(said.evidence);
     const camFromWorld = { rotation: matrix(pose.rotation, 3), translation: vector(pose.translation, 3) };

@@ -1,7 +1,7 @@
 /** Requests to one server under one token: JSON answers, and errors that say what to do and never show the token. */
 
 import { concatenated } from "./bytes.js";
-import { InputError, VeilError, WireError, needed } from "./errors.js";
+import { InputError, type Remedy, VeilError, WireError, needed, remediesOf } from "./errors.js";
 
 export const MESSAGE_TYPE = "application/vnd.veil.message";
 // The longest answer that is read; a server that lies must not fill the device's memory.
@@ -28,6 +28,10 @@ export class VeilProblem extends VeilError {
     readonly detail: string,
     /** Seconds after which to ask again; null if the server says nothing. */
     readonly retryAfterS: number | null,
+    /** What is wrong, without a remedy. */
+    readonly problem: string = detail,
+    /** What to do about it; empty where the server does not say. */
+    readonly remedies: readonly Remedy[] = [],
   ) {
     super(detail);
   }
@@ -195,12 +199,20 @@ export class Connection {
     const kind = isVeil ? (said.type as string).slice("urn:veil:".length) : "foreign";
     const detail = typeof said.detail === "string" ? said.detail : `the server answered ${status}`;
     const title = typeof said.title === "string" ? said.title : "";
+    const problem = typeof said.cause === "string" ? said.cause : detail;
+    const remedies = remediesOf(said.remedy).map(({ action, object, value }) => ({
+      action: this.#scrubbed(action),
+      object: this.#scrubbed(object),
+      value: this.#scrubbed(value),
+    }));
     return new VeilProblem(
       status,
       this.#scrubbed(kind),
       this.#scrubbed(title),
       this.#scrubbed(detail),
       waitMs === null ? null : waitMs / 1000,
+      this.#scrubbed(problem),
+      remedies,
     );
   }
 

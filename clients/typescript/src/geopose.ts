@@ -5,7 +5,7 @@ import { base64 } from "./bytes.js";
 import { requireMessage } from "./client.js";
 import { readOwn } from "./codec.js";
 import { Connection, type ConnectionOptions, MESSAGE_TYPE, VeilProblem } from "./connection.js";
-import { WireError, needed } from "./errors.js";
+import { type Remedy, WireError, needed } from "./errors.js";
 import { type Head, hasLines, hasWords, readHead, textOf } from "./head.js";
 import { general } from "./numbers.js";
 
@@ -45,7 +45,7 @@ export type GeoPoseAnswer =
       /** Standard deviations in meters and degrees; null where they are not known. */
       accuracy: { positionM: number | null; orientationDeg: number | null };
     }
-  | { status: "no pose"; reason: string };
+  | { status: "no pose"; reason: string; remedies: readonly Remedy[] };
 
 /** The largest float32, with which the protocol's own implementations say that an accuracy is not known. */
 const UNKNOWN = 3.4028234e38;
@@ -74,7 +74,9 @@ export class GeoPoseClient {
       const answer = await this.#connection.json({ method: "POST", path, value, accept: OSCP });
       return answerOf(answer, value.id);
     } catch (error) {
-      if (error instanceof VeilProblem && error.kind === "no-pose") return { status: "no pose", reason: error.detail };
+      if (error instanceof VeilProblem && error.kind === "no-pose") {
+        return { status: "no pose", reason: error.problem, remedies: error.remedies };
+      }
       throw error;
     }
   }

@@ -10,7 +10,7 @@ export { type Charge, basicEpsilon, composedEpsilon } from "./composition.js";
 export { type ConnectionOptions, MESSAGE_TYPE, Unreachable, VeilProblem } from "./connection.js";
 export { Device, type DeviceRelease, type HideInWords } from "./device.js";
 export { Dictionary, type DictionaryFacts } from "./dictionary.js";
-export { InputError, ReleaseRefused, RuntimeLacks, VeilError, WireError } from "./errors.js";
+export { InputError, ReleaseRefused, type Remedy, RuntimeLacks, VeilError, WireError } from "./errors.js";
 export type { Features, Normalization } from "./features.js";
 export { type GeoPoseAnswer, GeoPoseClient, type GeoPoseReadings, geoposeRequest, sanitization } from "./geopose.js";
 export { HEAD_BYTES, type Head, hasLines, hasWords, readHead } from "./head.js";

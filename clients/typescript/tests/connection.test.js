@@ -74,6 +74,10 @@ test("errors say what the server said, and never the token", async () => {
   }
   const error = await served(failures[0][0]).client.maps().catch((found) => found);
   assert.deepEqual([error.status, error.kind, error.title, error.detail], [422, "refused", "no", "send fewer, [token]"]);
+  const remedy = [{ action: "give", object: TOKEN, value: "20" }];
+  const refusal = await served(() => problem(422, { ...told, cause: "too many", remedy })).client.maps().catch((given) => given);
+  assert.deepEqual([refusal.problem, refusal.remedies], ["too many", [{ action: "give", object: "[token]", value: "20" }]]);
+  assert.deepEqual([error.problem, error.remedies], [error.detail, []]);
   assert.equal((await served(failures[1][0]).client.maps().catch((found) => found)).kind, "foreign");
 });
 
@@ -152,7 +156,10 @@ test("an answer that is no pose is refused", async () => {
   const found = await localized(good);
   assert.deepEqual([found.status, found.camFromWorld, found.evidence.log10Nfa], ["localized", pose, -20]);
   const none = await localized({ status: "no pose", reason: "chance", map: "m" });
-  assert.deepEqual(none, { status: "no pose", reason: "chance", map: "m" });
+  assert.deepEqual(none, { status: "no pose", reason: "chance", remedies: [], map: "m" });
+  const remedy = [{ action: "give", object: "gravity" }, { action: 3, object: "x" }, "no remedy"];
+  const other = await localized({ status: "no pose", reason: "chance", map: "m", remedy });
+  assert.deepEqual(other.remedies, [{ action: "give", object: "gravity", value: "" }]);
   for (const change of [
     { status: "x" },
     { cam_from_world: { ...pose, rotation: [[1, 0, 0], [0, 1, 0], [0, 0, -1]] } },

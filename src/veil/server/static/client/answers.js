@@ -1,11 +1,12 @@
 /** What a server answers, as records; whatever it sends is checked. */
-import { WireError } from "./errors.js";
+import { WireError, remediesOf } from "./errors.js";
 /** The answer to a query. Raises WireError for what is none. */
 export function localizationOf(value) {
     return checked("pose", () => {
         const said = object(value);
-        if (said.status === "no pose")
-            return { status: "no pose", reason: text(said.reason), map: text(said.map) };
+        if (said.status === "no pose") {
+            return { status: "no pose", reason: text(said.reason), remedies: remediesOf(said.remedy), map: text(said.map) };
+        }
         if (said.status !== "localized")
             throw new Error("its status is unknown");
         const pose = object(said.cam_from_world), evidence = object(said.evidence);

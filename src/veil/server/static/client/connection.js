@@ -1,6 +1,6 @@
 /** Requests to one server under one token: JSON answers, and errors that say what to do and never show the token. */
 import { concatenated } from "./bytes.js";
-import { InputError, VeilError, WireError, needed } from "./errors.js";
+import { InputError, VeilError, WireError, needed, remediesOf } from "./errors.js";
 export const MESSAGE_TYPE = "application/vnd.veil.message";
 // The longest answer that is read; a server that lies must not fill the device's memory.
 const MOST_ANSWER = 64 << 20;
@@ -18,6 +18,8 @@ export class VeilProblem extends VeilError {
     title;
     detail;
     retryAfterS;
+    problem;
+    remedies;
     name = "VeilProblem";
     constructor(
     /** HTTP's status. */
@@ -25,13 +27,19 @@ export class VeilProblem extends VeilError {
     /** The problem's name, such as "refused" or "quota"; "foreign" if it is none of veil's. */
     kind, title, detail, 
     /** Seconds after which to ask again; null if the server says nothing. */
-    retryAfterS) {
+    retryAfterS, 
+    /** What is wrong, without a remedy. */
+    problem = detail, 
+    /** What to do about it; empty where the server does not say. */
+    remedies = []) {
         super(detail);
         this.status = status;
         this.kind = kind;
         this.title = title;
         this.detail = detail;
         this.retryAfterS = retryAfterS;
+        this.problem = problem;
+        this.remedies = remedies;
     }
 }
 function parsedUrl(text) {
@@ -171,7 +179,13 @@ export class Connection {
         const kind = isVeil ? said.type.slice("urn:veil:".length) : "foreign";
         const detail = typeof said.detail === "string" ? said.detail : `the server answered ${status}`;
         const title = typeof said.title === "string" ? said.title : "";
-        return new VeilProblem(status, this.#scrubbed(kind), this.#scrubbed(title), this.#scrubbed(detail), waitMs === null ? null : waitMs / 1000);
+        const problem = typeof said.cause === "string" ? said.cause : detail;
+        const remedies = remediesOf(said.remedy).map(({ action, object, value }) => ({
+            action: this.#scrubbed(action),
+            object: this.#scrubbed(object),
+            value: this.#scrubbed(value),
+        }));
+        return new VeilProblem(status, this.#scrubbed(kind), this.#scrubbed(title), this.#scrubbed(detail), waitMs === null ? null : waitMs / 1000, this.#scrubbed(problem), remedies);
     }
     #unreachable(error) {
         const { name, message, cause } = error;

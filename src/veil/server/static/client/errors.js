@@ -19,6 +19,16 @@ export class RuntimeLacks extends VeilError {
 export class ReleaseRefused extends VeilError {
     name = "ReleaseRefused";
 }
+/** The remedies among JSON values of a server; others are left out. */
+export function remediesOf(value) {
+    const texts = (item) => {
+        if (typeof item !== "object" || item === null)
+            return [];
+        const { action, object, value = "" } = item;
+        return typeof action === "string" && typeof object === "string" ? [{ action, object, value: String(value) }] : [];
+    };
+    return Array.isArray(value) ? value.flatMap(texts) : [];
+}
 /** A global of the runtime. Raises RuntimeLacks, with its name, where it is not there. */
 export function needed(global, name) {
     if (global === undefined)

@@ -32,8 +32,9 @@ export class GeoPoseClient {
             return answerOf(answer, value.id);
         }
         catch (error) {
-            if (error instanceof VeilProblem && error.kind === "no-pose")
-                return { status: "no pose", reason: error.detail };
+            if (error instanceof VeilProblem && error.kind === "no-pose") {
+                return { status: "no pose", reason: error.problem, remedies: error.remedies };
+            }
             throw error;
         }
     }
