@@ -1,6 +1,6 @@
 """The answer to a query as a record: a pose with its evidence, or the reason for none.
 
-A file of its own, as commands and clients read answers without loading what finds poses.
+A file of its own: commands and clients read answers without loading what finds poses.
 """
 
 from __future__ import annotations
