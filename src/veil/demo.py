@@ -29,13 +29,13 @@ from veil.extraction.segments import vertical_of
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.atomic import write_bytes, write_text
+from veil.files.attack_networks import bundled_inverter
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.examples import HELD_OUT as HELD_OUT
-from veil.files.examples import ExamplePlace, lund_door, other_place
 from veil.files.features import write_features
-from veil.files.inverters import bundled_inverter
-from veil.files.pictures import find_pictures, read_picture, read_rgb
-from veil.files.vocabularies import write_vocabulary
+from veil.files.maps.indexes import write_vocabulary
+from veil.files.photographs.examples import HELD_OUT as HELD_OUT
+from veil.files.photographs.examples import ExamplePlace, lund_door, other_place
+from veil.files.photographs.pictures import find_pictures, read_picture, read_rgb
 from veil.geometry.vanishing_point import Vertical
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import points_map

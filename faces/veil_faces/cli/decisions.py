@@ -8,7 +8,7 @@ import numpy as np
 
 from veil.cli.common import say, write_json
 from veil.errors import InputError, NoFace
-from veil.files.pictures import read_rgb
+from veil.files.photographs.pictures import read_rgb
 from veil_faces.cli.calibrate import client_of
 from veil_faces.cli.networks import chosen_network
 from veil_faces.files.face_home import FaceHome

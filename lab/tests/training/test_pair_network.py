@@ -11,7 +11,7 @@ import pytest
 from veil.attacks.positions.neighbor_field import CLASSES, DISTANCES_PX
 from veil.attacks.positions.pair_network import Layers, class_prior, ring_areas, scaled
 from veil.errors import FileFormatError, InputError, RangeError
-from veil.files.pair_networks import bundled_pair_network, read_pair_network, write_pair_network
+from veil.files.attack_networks import bundled_pair_network, read_pair_network, write_pair_network
 from veil.geometry.camera import guessed
 from veil.space import Space
 from veil_lab.training.pair_training import PairTraining, Photograph, _gradients, _initial, train_pairs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from veil.attacks.distribution.learned_model import LearnedModel, Training
+from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.compression import Compression
 from veil.errors import InputError
@@ -58,7 +58,7 @@ def train_learned_model(
         options=pair_options,
         progress=on_pairs,
     )
-    training = Training(
+    training = AttackTraining(
         image_digests=tuple(dict.fromkeys(item.image_digest[:8].hex() for item in photographs)),
         descriptors=sum(len(item) for item in photographs),
         steps=options.steps,

@@ -18,7 +18,7 @@ from jaxtyping import UInt8, UInt32
 from veil.client.connection import Unreachable
 from veil.client.tile_host import TileHost
 from veil.errors import FileFormatError, InputError
-from veil.files.served_tiles import HINT, VERSION, OneServerFacts, one_server_facts
+from veil.files.service.served_tiles import HINT, VERSION, OneServerFacts, one_server_facts
 from veil.files.tiles import BINARY, JSON, MOST_BINARY_BYTES, MOST_JSON_BYTES, RECORDS
 from veil.pir import one_server
 from veil.tiles.exits import Exit, OneServer, Region, TwoServers

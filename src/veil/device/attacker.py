@@ -14,9 +14,8 @@ from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError, Remedy
 from veil.features import Features
+from veil.files.attack_networks import bundled_learned_model, bundled_pair_network
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.learned_models import bundled_learned_model
-from veil.files.pair_networks import bundled_pair_network
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
 from veil.one_line import one_line

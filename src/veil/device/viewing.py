@@ -17,10 +17,10 @@ from veil.device.doors import localize, queries
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
+from veil.files.attack_networks import bundled_inverter
 from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.features import holds_features, read_features
-from veil.files.inverters import bundled_inverter
-from veil.files.pictures import named_pictures, read_rgb
+from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.forms import Lines, Points
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, center_covariance

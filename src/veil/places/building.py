@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from veil.errors import InputError, Remedy
-from veil.files.checkpoints import working_folder
-from veil.files.cluster_results import OF_POSITIONS
+from veil.files.maps.checkpoints import working_folder
+from veil.files.maps.cluster_results import OF_POSITIONS
 from veil.forms import Lines
 from veil.matching.lightglue import LightGlue
 from veil.places.built_maps import BuiltMap, MappingOptions, readings_of

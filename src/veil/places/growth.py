@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.checkpoints import working_folder
+from veil.files.maps.checkpoints import working_folder
 from veil.forms import Lines
 from veil.matching.lightglue import LightGlue
 from veil.places.built_maps import BuiltMap, MappingOptions, readings_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.places import place_facts, place_of
+from veil.files.maps.places import place_facts, place_of
 from veil.geometry.geopose import basic_quaternion, basic_ypr
 from veil.geometry.rigid import Rigid
 from veil.names import require_known

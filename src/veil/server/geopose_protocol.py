@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.files.places import place_of
+from veil.files.maps.places import place_of
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.server.bodies import MESSAGE_TYPE
 from veil.server.policy import NotAMessage, Refused, require_message

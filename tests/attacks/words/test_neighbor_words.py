@@ -18,7 +18,7 @@ from veil.errors import InputError, RangeError, SpaceError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.public import publish

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from veil.cli import main
-from veil.files.inverters import read_weights
-from veil.files.pictures import read_rgb
+from veil.files.attack_networks import read_weights
+from veil.files.photographs.pictures import read_rgb
 from veil.inversion.maps import Frame
 from veil.inversion.quality import quality
 from veil.threads import cores

@@ -26,7 +26,7 @@ from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil_lab.cli.evaluate.attack_tables import accuracy_table, far_table, near_table
 from veil_lab.cli.evaluate.photographs import extracted
 from veil_lab.files.homographies import find_sequences

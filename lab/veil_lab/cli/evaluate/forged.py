@@ -13,7 +13,7 @@ from veil.cli.common import Bar
 from veil.errors import InputError
 from veil.extraction.picture import Picture
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil_lab.files.scenes import ReferenceScene
 from veil_lab.studies.localization.false_acceptance import ReferencePlace
 from veil_lab.studies.localization.forged_answers import FormAnswer, form_localizer

@@ -28,9 +28,9 @@ from veil.cli.privacy.inversion import loaded
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
+from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
-from veil.files.inverters import bundled_inverter, read_weights
-from veil.files.pictures import named_pictures, read_picture, read_rgb
+from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
 from veil.mechanisms.profile import paper
 from veil.report.tables import Name, Table, fixed, names, numbers, percent
 from veil_lab.report.inversion import draw_inversions, draw_similarity

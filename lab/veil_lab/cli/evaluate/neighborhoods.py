@@ -26,8 +26,8 @@ from veil.cli.common import (
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.pair_networks import bundled_pair_network, read_pair_network, write_pair_network
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.attack_networks import bundled_pair_network, read_pair_network, write_pair_network
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.mechanisms.public import publish
 from veil.report.tables import Table, fixed, names, numbers, percent
 from veil_lab.studies.attacks.neighborhoods import (

@@ -17,7 +17,7 @@ from veil.errors import InputError
 from veil.extraction import Extractor, extract
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.places.poses.options import LocalizeOptions
 from veil_lab.cli.evaluate.descriptors import extraction_options

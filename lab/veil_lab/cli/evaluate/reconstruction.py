@@ -29,8 +29,8 @@ from veil.cli.common import (
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.gravity import read_gravity
-from veil.files.pictures import read_picture
+from veil.files.photographs.gravity import read_gravity
+from veil.files.photographs.pictures import read_picture
 from veil.geometry.intrinsics import parse
 from veil.geometry.rigid import Rigid
 from veil.matching import match_pairs

@@ -15,10 +15,10 @@ from veil.cli.records import Record, add_record_command, json_file, positional
 from veil.cli.remedies import advised
 from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
-from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
+from veil.files.device.ledger import read_ledger
 from veil.files.features import holds_features, read_features
-from veil.files.maps import read_map
+from veil.files.maps.format import read_map
 from veil.files.measured_forms import bundled_measured_forms
 from veil.forms import Released, Subsets, Subspaces
 from veil.ldp.budget import outward

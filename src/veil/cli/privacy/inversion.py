@@ -13,10 +13,10 @@ from veil.cli.common import add_command, add_json, quiet_colmap, report, say, wr
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, replacing
+from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import HDF5_SUFFIXES, holds_features, read_features
-from veil.files.inverters import bundled_inverter, read_weights
-from veil.files.pictures import SUFFIXES, read_picture, read_rgb
+from veil.files.photographs.pictures import SUFFIXES, read_picture, read_rgb
 from veil.forms import Subspaces
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Frame, Inverts, SparseMap, points_map, subspaces_map, words_map

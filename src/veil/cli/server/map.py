@@ -33,7 +33,7 @@ from veil.cli.server.matching_arguments import (
 )
 from veil.device.doors import load_images, load_on_demand
 from veil.errors import InputError
-from veil.files.gravity import read_gravity
+from veil.files.photographs.gravity import read_gravity
 from veil.forms import Lines
 from veil.map_check import MapCheck
 from veil.matching import MatchOptions, match

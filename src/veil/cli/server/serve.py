@@ -211,7 +211,7 @@ def _take_in(arguments: argparse.Namespace, service: Any, asked: Sequence[tuple[
 
 
 def _place(arguments: argparse.Namespace) -> int:
-    from veil.files.places import place_facts, read_place
+    from veil.files.maps.places import place_facts, read_place
 
     found = read_place(arguments.place)
     service = service_of(arguments)

@@ -11,8 +11,11 @@ from pathlib import Path
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy
 from veil.files.atomic import PART, clear_leftovers, writing
-from veil.files.private import require_own
+from veil.files.device.home import require_own
+from veil.files.device.ledger import LEDGER, released_under
 from veil.randomness import KEY_BYTES, Secret
+
+SECRET = "secret"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,10 +29,34 @@ class MadeUnder:
     fingerprint: str | None
 
 
+def load_secret(
+    folder: Path,
+    *,
+    needed_by: Sequence[MadeUnder] = (),
+    on_new: Callable[[str], None] | None = None,
+    replace_lost: bool = False,
+) -> Secret:
+    """The client's secret in `folder`, made on first use and readable by its owner only.
+
+    - `needed_by`: things that were made under the secret, beside the releases of the ledger in `folder`.
+    - `on_new`: called with a sentence for the user when a secret is made.
+    - `replace_lost`: makes a new secret although the old one is needed, and accepts one that does not fit.
+
+    A needed secret that is missing is not replaced by itself: under a new one the same photographs would be released a second
+    time, and no template would be recognized. Raises ReleaseRefused in this case, for a secret under which the needed things
+    were not made, and if there is no randomness to make one; FileFormatError if the secret is damaged, or if others own it or
+    could have read or replaced it; InputError if `folder` cannot hold one.
+    """
+    path, ledger = folder / SECRET, folder / LEDGER
+    lost = not os.path.lexists(path) and ledger.exists()
+    known = [MadeUnder(what=f"what {ledger} lists", fingerprint=found) for found in released_under(ledger)] if lost else []
+    return read_or_make(path, needed_by=[*known, *needed_by], on_new=on_new, replace_lost=replace_lost)
+
+
 def read_or_make(
     path: Path, *, needed_by: Sequence[MadeUnder], on_new: Callable[[str], None] | None = None, replace_lost: bool = False
 ) -> Secret:
-    """The secret in the file `path`, made on first use; `veil.files.client.load_secret` documents arguments and errors."""
+    """The secret in the file `path`, made on first use; `load_secret` documents arguments and errors."""
     with writing(path):
         clear_leftovers(path.parent, name=path.name)
         if not os.path.lexists(path):

@@ -21,8 +21,7 @@ import numpy as np
 from jaxtyping import UInt32
 
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
-from veil.files.atomic import clear_leftovers, leftovers, read_bytes, remove, write_bytes, writing
-from veil.files.maps import new_folder
+from veil.files.atomic import clear_leftovers, leftovers, new_folder, read_bytes, remove, write_bytes, writing
 from veil.files.tiles import BINARY, JSON, RECORDS, read_manifest, read_records
 from veil.pir import one_server
 from veil.pir.layout import Layout, best_layout

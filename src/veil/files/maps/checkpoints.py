@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.atomic import replacing, write_text, writing
-from veil.files.maps import map_fingerprint, require_vacant
+from veil.files.atomic import replacing, require_vacant, write_text, writing
+from veil.files.maps.format import map_fingerprint
 from veil.places.maps.lines.reconstruction import Reconstruction
 
 # What the folder of an unfinished run holds: results of clusters, the folder that the mapper works in, and, once the map is

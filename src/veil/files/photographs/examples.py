@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from veil.files.colmap_text import read_cameras, read_images
+from veil.files.photographs.colmap_text import read_cameras, read_images
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.one_line import one_line

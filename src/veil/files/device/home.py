@@ -1,4 +1,4 @@
-"""Checks that private files still belong to their owner alone."""
+"""The folder of the secret and the ledger, and checks that private files still belong to their owner alone."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import os
 import stat
 from pathlib import Path
 
+import platformdirs
+
 from veil.errors import FileFormatError
+
+
+def home() -> Path:
+    """The folder of the secret and the ledger: $VEIL_HOME, or the platform's folder for application data."""
+    named = os.environ.get("VEIL_HOME")
+    return Path(named) if named else Path(platformdirs.user_data_dir("veil", appauthor=False))
 
 
 def require_own(path: Path, facts: os.stat_result, *, private: bool = True) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from veil.errors import FileFormatError, InputError
-from veil.files.blobs import blob_name, is_name
+from veil.files.service.blobs import blob_name, is_name
 from veil.files.sqlite import PATIENCE_S, trouble
 
 # Marks the file among SQLite's ("veil" in ASCII), and gives the version of the table below.

@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from veil.errors import InputError
-from veil.files.atomic import write_bytes, writing
-from veil.files.maps import new_folder, require_vacant
+from veil.files.atomic import new_folder, require_vacant, write_bytes, writing
 from veil.places.maps.scenes import model_of
 from veil.scene import MappedImage, Scene
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from veil.errors import FileFormatError
 from veil.files.atomic import STALE_S, clear_leftovers, read_bytes, replacing
-from veil.files.blobs import FolderBlobs
+from veil.files.service.blobs import FolderBlobs
 
 FOLDER, WAITING, SENT = "client", "waiting", "sent"
 

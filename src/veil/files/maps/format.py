@@ -2,23 +2,21 @@
 
 A map is a folder with `sparse/` (cameras, rigs, frames, images, points3D: opens in COLMAP and pycolmap) and
 `descriptors.h5` (per image: which 2D point, which form, and the lines of images that hid their positions; their 2D points
-are projections), and `vocabularies/` if it was indexed by words (`veil.files.vocabularies`). It holds no photograph.
+are projections), and `vocabularies/` if it was indexed by words (`veil.files.maps.indexes`). It holds no photograph.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, Remedy, VeilError
-from veil.files.atomic import replacing_folder, writing
+from veil.errors import FileFormatError, Remedy, VeilError
+from veil.files.atomic import new_folder, require_vacant, writing
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import from_colmap
 from veil.geometry.rigid import rigid_from_colmap
@@ -52,23 +50,6 @@ def write_map(folder: Path, scene: Scene) -> None:
                 _write_form(file.create_group(name), image.form)
                 if image.lines is not None:
                     _write_lines(file[name].create_group("lines"), image.lines)
-
-
-def require_vacant(folder: Path) -> None:
-    """Raise InputError unless `folder` is empty or does not exist yet. Callers check before long work, not after."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} exists and is not empty; choose another name or remove it")
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of `folder` when the block ends well, and is removed when it raises."""
-    with replacing_folder(folder) as temporary:
-        yield temporary
-        if folder.exists():
-            folder.rmdir()
-        temporary.chmod(0o755)
-        temporary.rename(folder)
 
 
 def read_map(folder: Path) -> Scene:

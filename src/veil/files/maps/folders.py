@@ -14,7 +14,7 @@ from pathlib import Path
 
 from veil.errors import InputError
 from veil.files.atomic import read_bytes, writing
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.scene import Scene
 
 # What a map's folder may hold beside `sparse/` and `descriptors.h5`: further models of a map from lines, and indexes, which are

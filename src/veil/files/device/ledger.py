@@ -1,27 +1,163 @@
-"""The client's own files: the secret behind memoized releases, and the ledger of what was released and spent."""
+"""The ledger of what a client released and spent, in SQLite.
+
+Its file is created whole or not at all, is private to its owner, and is refused if it is not a ledger.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sqlite3
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
-import platformdirs
-
-from veil.errors import InputError, ReleaseRefused, Remedy
-from veil.files.ledger_file import connected, has_table, open_or_make
-from veil.files.secret import MadeUnder, read_or_make
+from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy, VeilError
+from veil.files.atomic import PART, clear_leftovers, writing
+from veil.files.device.home import make_private, require_own
+from veil.files.sqlite import PATIENCE_S, transaction, trouble
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
 from veil.one_line import one_line
 from veil.randomness import Secret
 
-LEDGER, SECRET = "ledger.sqlite", "secret"
+LEDGER = "ledger.sqlite"
+
+
+# SQLite's user_version. Ledgers of earlier versions have 0 and lack younger tables, which they get when they are next written.
+LAYOUT = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS releases (
+    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
+    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
+CREATE TABLE IF NOT EXISTS spending (
+    image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, words INTEGER NOT NULL, epsilon REAL NOT NULL,
+    m INTEGER NOT NULL, features INTEGER NOT NULL, spent_at REAL NOT NULL, UNIQUE (image_digest, message_digest)
+);
+CREATE TABLE IF NOT EXISTS budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
+"""
+
+
+def open_or_make(path: Path) -> bool:
+    """Create the ledger where there is none, and bring an older one up to date; returns whether it is new.
+
+    Raises FileFormatError for a file that is no ledger, is empty, has a newer layout or belongs to another user; InputError
+    where none can be written.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        clear_leftovers(path.parent, name=path.name)
+        new = not os.path.lexists(path) and _create(path)
+        if not new:
+            _wait_for_content(path)
+            require_own(path, path.stat(), private=False)
+            make_private(path)
+    if not new:
+        with connected(path) as connection:
+            layout = connection.execute("PRAGMA user_version").fetchone()[0]
+            if layout < LAYOUT:
+                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+    return new
+
+
+def _create(path: Path) -> bool:
+    """Create a new ledger under another name and move it into place at once; returns False if another process was first."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)  # readable by the owner only
+    os.close(handle)
+    try:
+        _fill(Path(name))
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            return False
+        except OSError:  # no hard links here; then a kill may leave an empty file, which is refused
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                return False
+            _fill(path)
+    finally:
+        os.unlink(name)
+    return True
+
+
+def _fill(path: Path) -> None:
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
+            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+    except sqlite3.OperationalError as error:
+        raise _refusal(path, error) from None
+
+
+def _wait_for_content(path: Path) -> None:
+    for _ in range(50):  # without hard links another process may be between creating and filling it
+        if path.stat().st_size:
+            return
+        time.sleep(0.02)
+    raise FileFormatError(
+        f"the ledger {path} is empty: it was cut off, and with it went what was released and spent. Restore it from a backup; "
+        "without one, start over with a new VEIL_HOME, and release none of the photographs again that were released from here"
+    )
+
+
+@contextmanager
+def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlite3.Connection]:
+    """A transaction on the ledger, which turns SQLite's errors into veil's.
+
+    Raises ReleaseRefused if another process holds the ledger, InputError if it cannot be written, FileFormatError if the file
+    is no ledger, is damaged, or has a newer layout.
+    """
+    try:
+        with transaction(path, mode=mode, patience_s=PATIENCE_S) as connection:
+            _require_ledger(path, connection)
+            yield connection
+    except sqlite3.OperationalError as error:
+        raise _refusal(path, error) from None
+    except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError) as error:  # the last three for values of a wrong type
+        raise FileFormatError(_damaged(path, error)) from None
+
+
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether the ledger has a table of this name; ledgers of earlier versions lack some."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+    return found.fetchone() is not None
+
+
+def _require_ledger(path: Path, connection: sqlite3.Connection) -> None:
+    layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if layout > LAYOUT:
+        raise FileFormatError(f"the ledger {path} has layout {layout}, and this veil knows layouts up to {LAYOUT}; update veil")
+    if layout < 0 or not has_table(connection, "releases"):
+        raise FileFormatError(_damaged(path, "it has no table of releases"))
+
+
+def _refusal(path: Path, error: sqlite3.OperationalError) -> VeilError:
+    """The error of veil for an error of SQLite, with what to do about it: the file need not be damaged."""
+    match trouble(error):
+        case "locked":
+            return ReleaseRefused(f"another process holds the ledger {path}; nothing was released, try again")
+        case "full":
+            return InputError(
+                f"there is no room to write the ledger {path} ({error}), and nothing is released without an entry there; free "
+                "some space on its disk and run the same command again"
+            )
+        case "readonly":
+            return InputError(f"the ledger {path} cannot be written ({error}); see to it that you may write it and its folder")
+    return FileFormatError(_damaged(path, error))
+
+
+def _damaged(path: Path, error: object) -> str:
+    return f"the ledger {path} cannot be used ({error}); restore it from a backup"
+
+
 _RELEASES = "image_digest, released_as, name, parameters, features, message_digest, fresh, released_at"
 _ALONE = f"SELECT {_RELEASES}, NULL, NULL, NULL, NULL FROM releases r"
 _WITH_SPENDING = f"""
@@ -33,36 +169,6 @@ _OF_IMAGE, _BY_AGE = " WHERE r.image_digest = ?", " ORDER BY r.released_at, r.ro
 _NOTED_SECRET = re.compile(r"\bsecret=([0-9a-f]{8})\b")
 # Names that a message may have: a name from the ledger becomes a path.
 _ALIAS = re.compile(r"[0-9a-f][0-9a-f-]*")
-
-
-def home() -> Path:
-    """The folder of the secret and the ledger: $VEIL_HOME, or the platform's folder for application data."""
-    named = os.environ.get("VEIL_HOME")
-    return Path(named) if named else Path(platformdirs.user_data_dir("veil", appauthor=False))
-
-
-def load_secret(
-    folder: Path,
-    *,
-    needed_by: Sequence[MadeUnder] = (),
-    on_new: Callable[[str], None] | None = None,
-    replace_lost: bool = False,
-) -> Secret:
-    """The client's secret in `folder`, made on first use and readable by its owner only.
-
-    - `needed_by`: things that were made under the secret, beside the releases of the ledger in `folder`.
-    - `on_new`: called with a sentence for the user when a secret is made.
-    - `replace_lost`: makes a new secret although the old one is needed, and accepts one that does not fit.
-
-    A needed secret that is missing is not replaced by itself: under a new one the same photographs would be released a second
-    time, and no template would be recognized. Raises ReleaseRefused in this case, for a secret under which the needed things
-    were not made, and if there is no randomness to make one; FileFormatError if the secret is damaged, or if others own it or
-    could have read or replaced it; InputError if `folder` cannot hold one.
-    """
-    path, ledger = folder / SECRET, folder / LEDGER
-    lost = not os.path.lexists(path) and ledger.exists()
-    known = [MadeUnder(what=f"what {ledger} lists", fingerprint=found) for found in released_under(ledger)] if lost else []
-    return read_or_make(path, needed_by=[*known, *needed_by], on_new=on_new, replace_lost=replace_lost)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from obstore.store import S3Store
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
 from veil.files.atomic import replacing
-from veil.files.blobs import OWNER, blob_name, is_name, noted_owner, owner_note, require_name
+from veil.files.service.blobs import OWNER, blob_name, is_name, noted_owner, owner_note, require_name
 
 # A request is given up after so long, and the whole with its retries after so long.
 REQUEST_S, PATIENCE_S, RETRIES = 20, 30, 4
