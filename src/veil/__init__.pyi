@@ -83,9 +83,9 @@ from veil.files.codebooks import write_codebook as write_codebook
 from veil.device.descriptor_books import build_codebook as build_codebook
 
 # Maps
-from veil.map_check import MapCheck as MapCheck
+from veil.scene import MapCheck as MapCheck
 from veil.places.maps.check import ReadingsCheck as ReadingsCheck
-from veil.map_check import LineMapCheck as LineMapCheck
+from veil.scene import LineMapCheck as LineMapCheck
 from veil.places.maps.points import NoMap as NoMap
 from veil.places.built_maps import BuiltMap as BuiltMap
 from veil.places.built_maps import MappingOptions as MappingOptions

@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil import distances
+from veil.audit.statistics import clopper_pearson
 from veil.distances.pairs import exact
 from veil.errors import InputError
 from veil.features import unit_length
 from veil.progress import Progress
 from veil.randomness import Secure
-from veil.statistics import clopper_pearson
 from veil_faces.collection import Faces
 from veil_faces.studies.face_study import FaceStudy
 from veil_faces.studies.verification import best_threshold, equal_error, lifted_faces

@@ -17,9 +17,8 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.features import DAMAGE, features_digest, inside
-from veil.geometry.camera import Camera, from_colmap
+from veil.geometry.camera import Camera, checked_camera, from_colmap
 from veil.geometry.gravity import Gravity, NoGravity
-from veil.geometry.intrinsics import checked_camera
 from veil.space import Space, known_space
 
 # `FeatureExtractorType` of COLMAP 4, the column `type` of its table `descriptors`. Older databases have no such column, and

@@ -31,7 +31,7 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import read_picture
-from veil.geometry.intrinsics import parse
+from veil.geometry.camera import parse
 from veil.geometry.rigid import Rigid
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs

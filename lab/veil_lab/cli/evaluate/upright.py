@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.audit.statistics import clopper_pearson
 from veil.cli.common import (
     Bar,
     add_command,
@@ -25,7 +26,6 @@ from veil.cli.common import (
 )
 from veil.features import Features
 from veil.report.tables import Name, Number, Table, fixed, interval, numbers
-from veil.statistics import clopper_pearson
 from veil.threads import single_blas
 from veil_lab.cli.evaluate.queries import extracted_features, reference_place, stranger_features
 from veil_lab.cli.evaluate.scene_arguments import add_extraction

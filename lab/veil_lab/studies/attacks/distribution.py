@@ -292,7 +292,7 @@ def _nearest(
     points: Float64[np.ndarray, "features dim"], everyone: Float64[np.ndarray, "all dim"]
 ) -> Float64[np.ndarray, "features"]:
     """Distance of each point to the nearest of all descriptors, in float64."""
-    from veil.neighbors import nearest_neighbors
+    from veil.codebooks.neighbors import nearest_neighbors
 
     if not len(points):
         return np.zeros(0)

@@ -18,6 +18,7 @@ from veil.attacks.claims import Estimates
 from veil.attacks.distribution.clustering import ClusterOptions
 from veil.attacks.registry import ALL_AUXILIARY, estimated
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
+from veil.audit.statistics import mean_interval
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
@@ -29,7 +30,6 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.progress import Progress
 from veil.randomness import seeded
-from veil.statistics import mean_interval
 
 RAW, DIRECT = "raw", "direct"
 # The order of [P23] Table 1, best first.

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float32
 
+from veil.audit.statistics import clopper_pearson
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
@@ -30,7 +31,6 @@ from veil.places.poses.by_words import localize_words
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
 from veil.scene import Scene, mean_down
-from veil.statistics import clopper_pearson
 from veil.wire.message import LineUpload, Message, Upload
 from veil_lab.studies.localization.acceptance_counts import RIGHT_DEG
 from veil_lab.studies.localization.false_acceptance import LEVEL_DOWN, Fold, ReferencePlace, fold_without

@@ -223,7 +223,7 @@ class _Table:
 
 def _coarse(dictionary: Codebook, count: int, seed: int) -> Int64[np.ndarray, "words"]:
     """Class of each word: its nearest center of spherical k-means on a sample of the words' descriptors."""
-    from veil.neighbors import nearest_neighbors
+    from veil.codebooks.neighbors import nearest_neighbors
 
     rows = np.random.default_rng(seed).permutation(len(dictionary))[: max(count * SAMPLE_A_CLASS, 2 * count)]
     sample = dictionary.vectors[np.sort(rows)]

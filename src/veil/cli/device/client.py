@@ -48,7 +48,7 @@ from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.mechanisms.release import HideInLines
-from veil.names import MAP_ID
+from veil.wire.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\

@@ -26,8 +26,8 @@ from veil.errors import InputError
 from veil.files.colmap_databases import read_colmap_gravity
 from veil.files.photographs.gravity import write_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
+from veil.geometry.camera import require_readable
 from veil.geometry.gravity import Gravity, NoGravity
-from veil.geometry.intrinsics import require_readable
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges

@@ -25,9 +25,8 @@ from veil.ldp.budget import outward
 from veil.ldp.composition import account
 from veil.ldp.guarantee import Guarantee, LocalDP
 from veil.ldp.mechanism import SubsetMechanism
-from veil.map_check import MapCheck
 from veil.mechanisms.selection import Selection
-from veil.scene import Scene
+from veil.scene import MapCheck, Scene
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload, Message, Upload
 

@@ -24,8 +24,8 @@ from veil.cli.common import (
 from veil.cli.server.serve_demo import DEMO_NAMES, add_demo, tell_demo
 from veil.errors import InputError
 from veil.files.atomic import write_text
-from veil.names import chosen
 from veil.report.tables import Name, Table, Words
+from veil.wire.names import chosen
 
 SCOPES = ("localize", "contribute", "admin")
 FIRST = "administrator"

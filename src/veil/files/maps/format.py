@@ -21,9 +21,8 @@ from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifte
 from veil.geometry.camera import from_colmap
 from veil.geometry.rigid import rigid_from_colmap
 from veil.ldp.mechanism import SubsetMechanism
-from veil.map_check import MapCheck
 from veil.places.maps.scenes import model_of as _reconstruction
-from veil.scene import MappedImage, Scene
+from veil.scene import MapCheck, MappedImage, Scene
 from veil.space import Space
 
 FORMAT = 1

@@ -13,8 +13,8 @@ import numpy as np
 from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes, write_text
 from veil.geometry.georeference import Georeference
-from veil.geometry.place_records import place_facts as place_facts
-from veil.geometry.place_records import place_of as place_of
+from veil.geometry.georeference import place_facts as place_facts
+from veil.geometry.georeference import place_of as place_of
 
 COLUMNS = ("image", "latitude", "longitude", "height")
 

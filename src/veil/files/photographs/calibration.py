@@ -9,8 +9,7 @@ from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import read_bytes
-from veil.geometry.camera import Camera
-from veil.geometry.intrinsics import checked_camera
+from veil.geometry.camera import Camera, checked_camera
 
 NAME = "K.txt"
 # Largest distance of a principal point from the image's center, as a share of the side. Farther off, the matrix is of an image

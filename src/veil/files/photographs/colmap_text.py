@@ -9,8 +9,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import read_bytes
-from veil.geometry.camera import Camera
-from veil.geometry.intrinsics import checked_camera
+from veil.geometry.camera import Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 

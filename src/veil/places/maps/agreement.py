@@ -19,10 +19,9 @@ from jaxtyping import Bool, Float64
 
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.map_check import EXPLAINED
 from veil.places.maps.images import MapImage, Pair
 from veil.places.maps.verification import VerifiedPair
-from veil.scene import Scene
+from veil.scene import EXPLAINED, Scene
 
 LIMIT_PX = 4.0
 # Three pairs whose rotations lead back to the start to within this angle confirm each other.

@@ -14,13 +14,12 @@ from pathlib import Path
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses
-from veil.map_check import MIN_NECK, LineMapCheck, MapCheck
 from veil.places.maps.check import position_uncertainty, step_ratio, thinnest_cut
 from veil.places.maps.colmap import Colmap, Limits, Stopped
 from veil.places.maps.lines.stored_maps import adjusted_scene
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap
 from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
-from veil.scene import Scene
+from veil.scene import MIN_NECK, LineMapCheck, MapCheck, Scene
 
 # Images that must see a point: two rays meet, and of lines four leave one check (LineMapOptions.min_lines).
 LEAST_OF_POSITIONS, LEAST_OF_LINES = 2, 4

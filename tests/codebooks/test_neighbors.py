@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from veil.neighbors import faiss, nearest_neighbors
+from veil.codebooks.neighbors import faiss, nearest_neighbors
 from worlds import generator
 
 

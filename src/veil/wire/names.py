@@ -1,4 +1,4 @@
-"""Names that people give and misspell: which are known, which is nearest to one that is not, and which map is meant."""
+"""Names in requests: ids and names of maps, and the nearest known name to one that somebody misspelled."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from veil.errors import InputError
-from veil.names import chosen, require_known, require_map_name, unknown
+from veil.wire.names import chosen, require_known, require_map_name, unknown
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from veil.audit.statistics import clopper_pearson, mean_interval
 from veil.errors import InputError, RangeError
-from veil.statistics import clopper_pearson, mean_interval
 from worlds import generator
 
 
