@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -96,7 +96,7 @@ class Layout:
     """The files of a `package`.
 
     - `code`: lines of code of each module, without blank lines, comments and docstrings.
-    - `importers`: modules of the package that import each.
+    - `importers`: modules of the package, and of those beside it, that import each.
     - `explained`: modules whose docstrings say why they stand alone ("A file of its own: ...").
     """
 
@@ -106,10 +106,12 @@ class Layout:
     explained: set[Path]
 
     @classmethod
-    def of(cls, package: Path) -> Layout:
+    def of(cls, package: Path, *beside: Path) -> Layout:
         modules = sorted(package.rglob("*.py"))
-        trees = {path: ast.parse(path.read_text()) for path in modules}
-        code = {path: code_lines(path.read_text(), tree) for path, tree in trees.items()}
+        trees = {
+            path: ast.parse(path.read_text()) for path in [*modules, *(p for other in beside for p in other.rglob("*.py"))]
+        }
+        code = {path: code_lines(path.read_text(), trees[path]) for path in modules}
         names = {module_name(path, package): path for path in modules}
         importers: dict[Path, set[Path]] = {path: set() for path in modules}
         for path, tree in trees.items():
@@ -120,7 +122,7 @@ class Layout:
             package=package,
             code=code,
             importers=importers,
-            explained={path for path, tree in trees.items() if "A file of its own:" in (ast.get_docstring(tree) or "")},
+            explained={path for path in modules if "A file of its own:" in (ast.get_docstring(trees[path]) or "")},
         )
 
     def too_small(self) -> list[str]:
@@ -139,7 +141,8 @@ class Layout:
         return [f"{self.shown(folder)}/: {n} files" for folder, n in sorted(counts.items()) if n > MOST_FILES]
 
     def shown(self, path: Path) -> str:
-        return str(path.relative_to(self.package.parent))
+        """The path from the folder of the packages, `veil/...`, also of a module of another package."""
+        return str(path.relative_to(next(folder.parent for folder in (self.package, *PACKAGES) if path.is_relative_to(folder))))
 
 
 def module_name(path: Path, package: Path) -> str:
@@ -183,6 +186,25 @@ def test_small_files_and_full_folders_are_listed(tmp_path: Path) -> None:
     assert layout.code[room / "part01.py"] == 1
     assert layout.too_small() == ["veil/room/part01.py: 1 lines, imported by veil/room/part00.py alone"]
     assert layout.too_full() == [f"veil/room/: {MOST_FILES + 1} files"]
+
+
+def repeated_classes(trees: Mapping[Path, ast.Module]) -> list[str]:
+    """Names of top-level classes that several modules define, each with these modules."""
+    homes: dict[str, list[Path]] = {}
+    for path, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(path)
+    return [f"{name}: {', '.join(map(str, paths))}" for name, paths in sorted(homes.items()) if len(paths) > 1]
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Oracle: every module of the three packages, read. Broken twin: two modules with a class of one name."""
+    paths = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
+    trees = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in paths}
+    assert len(trees) > 500 and repeated_classes(trees) == []
+    twins = {Path(name): ast.parse(f"class Side: ...\nclass {name.title()}: ...") for name in ("one", "two")}
+    assert repeated_classes(twins) == ["Side: one, two"]
 
 
 def test_importing_veil_stays_light() -> None:
@@ -244,5 +266,5 @@ def test_every_room_is_on_the_map() -> None:
 
 if __name__ == "__main__":
     for folder in PACKAGES:
-        here = Layout.of(folder)
+        here = Layout.of(folder, *(other for other in PACKAGES if other != folder))
         print(*here.too_small(), *here.too_full(), sep="\n")

@@ -60,7 +60,7 @@ from veil.scene import Scene
 from veil.tiles.cutting import CutOptions
 from veil.trials.form_answers import Variant, demo_variants
 from veil.trials.held_out import HeldOutSetup, Query, TrialOutcome, run_variants
-from veil.trials.line_maps import Subject, line_views, map_lines
+from veil.trials.line_maps import MappableScene, line_views, map_lines
 from veil.trials.reconstruction_run import Run
 from veil.trials.tile_exits import ExitStudy, exit_study
 from veil.wire import Upload, decode
@@ -220,7 +220,7 @@ def _from_lines(material: _Material, workers: int, steps: Steps[Progress]) -> Li
     names = sorted(material.features)
     with steps("mapping from lines") as bar:
         forms = {name: publish(material.features[name]) for name in names}
-        subject = Subject(
+        subject = MappableScene(
             name="lund_door",
             features=material.features,
             matches=match_pairs(forms, all_pairs(names), workers=workers, progress=bar),

@@ -80,13 +80,13 @@ def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: distan
 def test_once_thresholds_are_known_many_neighbors_take_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: sorting. The first chunks have a part for each of 200 neighbors; in later ones that would be too many calls."""
     monkeypatch.setattr(stream, "CHUNK_MAX", 1024)
-    parts, plain = [], prune.Search.run
+    parts, plain = [], prune.PrunedSearch.run
 
-    def run(self: prune.Search, threads: int) -> object:
+    def run(self: prune.PrunedSearch, threads: int) -> object:
         parts.append(self.parts)
         return plain(self, threads)
 
-    monkeypatch.setattr(prune.Search, "run", run)
+    monkeypatch.setattr(prune.PrunedSearch, "run", run)
     queries, database = a_set("queries", 3, 2), a_set("database", 4096, 0)
     found = distances.nearest(queries, database, 200, backend="cpu")
     np.testing.assert_array_equal(found.index, np.argsort(truth(queries, database), axis=1, kind="stable")[:, :200])

@@ -8,7 +8,7 @@ import numpy as np
 
 from veil.attacks.attack import OWN_PHOTOGRAPHS, RELEASE_ALONE, Attack, Attempt
 from veil.attacks.claims import CannotRun, Lists
-from veil.attacks.distribution.clustering import ClusterOptions, clustering_attack
+from veil.attacks.distribution.clustering import ClusteringOptions, clustering_attack
 from veil.attacks.distribution.database import Decoys, database_attack
 from veil.attacks.distribution.nearest import nearest_lists, nearest_neighbor
 from veil.attacks.intersection.several_releases import REPEATS, repeat_attack
@@ -116,7 +116,7 @@ def _listed(decoys: Decoys, pool: Points) -> Lists:
 def _clustering(target: Target) -> Attempt:
     if not target.other_subspaces and len(target.rows) < 2:
         raise CannotRun("there are no other subspaces")
-    options = target.tuning.clusters or ClusterOptions(tol=target.meeting_distance, decoys=target.decoy_count)
+    options = target.tuning.clusters or ClusteringOptions(tol=target.meeting_distance, decoys=target.decoy_count)
     with target.timer() as clock:
         estimates = clustering_attack(
             target.attacked_subspaces, target.database, target.other_subspaces, seed=target.effort.seed, options=options

@@ -9,7 +9,7 @@ import numpy as np
 
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.target import Knowledge, PublicPhotograph, ReleasedImage
-from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
+from veil.attacks.words.cooccurrence import NeighborModel, PhotographInWords, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError, Remedy
@@ -117,7 +117,7 @@ class Attacker:
         if not self.photographs or not isinstance(form, Subsets) or dictionary is None or dictionary.digest != form.dictionary:
             return None
         photographs = [
-            Photograph(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
+            PhotographInWords(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
             for item in self.photographs
         ]
         return learn_neighbors(photographs, dictionary, seed=self.seed)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from veil.engine.task import Packed, perform_packed
+from veil.engine.task import PackedValue, perform_packed
 from veil.processes import end_with_parent
 from veil.threads import settle
 
@@ -22,7 +22,7 @@ class Keep:
     """A message to a worker: keep this shared value under its key."""
 
     key: str
-    packed: Packed
+    packed: PackedValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Drop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunCall:
     """A message to a worker: a packed call, and the keys of the shared values that follow its item."""
 
     packed: bytes

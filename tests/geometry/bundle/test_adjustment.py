@@ -28,7 +28,7 @@ def test_residuals_are_pixel_distances_to_lines() -> None:
 def test_gradients_agree_with_finite_differences() -> None:
     """Second method: central differences of the robust cost in every camera and point direction."""
     problem = disturbed(planted("gradient", points=12), "gradient")
-    work = adjustment._Work(problem, constant=np.zeros(5, dtype=bool), held=np.zeros(12, dtype=bool), loss=2.0, threads=1)
+    work = adjustment._Buffers(problem, constant=np.zeros(5, dtype=bool), held=np.zeros(12, dtype=bool), loss=2.0, threads=1)
     state = adjustment._state(problem)
     work.linearize(state)
     parts = np.zeros((5, 6)), np.zeros((12, 3))

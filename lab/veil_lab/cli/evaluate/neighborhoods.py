@@ -40,7 +40,7 @@ from veil_lab.studies.attacks.neighborhoods import (
     neighborhood_trials,
 )
 from veil_lab.studies.attacks.positions import NEIGHBORS
-from veil_lab.training.pair_training import PairTraining, Photograph, train_pairs
+from veil_lab.training.pair_training import PairTraining, TrainingPhotograph, train_pairs
 
 EXAMPLES = """\
   veil evaluate neighborhoods strecha/ --json neighborhoods.json
@@ -112,7 +112,7 @@ def _network(arguments: argparse.Namespace, attacked: set[bytes]) -> PairNetwork
     if shared:
         raise InputError(f"{shared} photographs are both the attacker's and attacked; give others with --attacker")
     photographs = [
-        Photograph(
+        TrainingPhotograph(
             vectors=publish(item).vectors.astype(np.float32),
             keypoints=item.keypoints,
             size_px=(item.camera.width_px, item.camera.height_px),

@@ -158,7 +158,7 @@ def _trials(
     folds = scene_folds(scene, arguments)
     names = list(strangers)
     jobs = [
-        Job(
+        MapQueries(
             fold=fold,
             settings=settings,
             strangers={name: strangers[name] for name in names[index :: len(folds)]},
@@ -180,7 +180,7 @@ def scene_folds(scene: ReferenceScene, arguments: argparse.Namespace) -> list[Fo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
+class MapQueries:
     """What one map is asked: its held-out photographs (`true`), strangers, and mirrored photographs."""
 
     fold: Fold
@@ -195,14 +195,14 @@ class Job:
             return list(run_upright(self.fold, self.settings, self.strangers, mirrored=self.mirrored, true=self.true))
 
 
-def run_jobs(jobs: Sequence[Job], *, workers: int, title: str) -> Iterator[list[UprightTrial]]:
+def run_jobs(jobs: Sequence[MapQueries], *, workers: int, title: str) -> Iterator[list[UprightTrial]]:
     """The trials of each job in turn, in several processes if there are several workers."""
     if workers == 1:
         yield from (job.run() for job in progress(jobs, title))
         return
     # COLMAP's own threads forbid forking.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
-        yield from progress(pool.map(Job.run, jobs), title, total=len(jobs))
+        yield from progress(pool.map(MapQueries.run, jobs), title, total=len(jobs))
 
 
 def extent_of(scene: ReferenceScene) -> float:

@@ -7,14 +7,14 @@ import numpy as np
 from veil.distances.cpu import fixed_point
 from veil.distances.cpu.codegen.shape import ONE, Shape
 from veil.distances.cpu.compile import kernels
-from veil.distances.cpu.pack import Packed, aligned, pack_left, pack_right, packed
+from veil.distances.cpu.pack import PackedSide, aligned, pack_left, pack_right, packed
 from veil.distances.cpu.prepared import PART_NUMBERS, Prepared, each_of
 
 # Numbers of a side from which packing by compiled code saves, within some hundred searches, the time that compiling it takes.
 COMPILED_MIN = 1 << 18
 
 
-def pack(side: Prepared, shape: Shape, *, left: bool, unit: float = 1.0, threads: int = 1) -> tuple[Packed, float]:
+def pack(side: Prepared, shape: Shape, *, left: bool, unit: float = 1.0, threads: int = 1) -> tuple[PackedSide, float]:
     """One side in the layout that the kernel reads, and the largest error |q| of a row from rounding to 16 bits (else 0).
 
     Origins are divided by `unit`, than which none may be longer in fixed point (docs/theory/distances.md, Eq. 17).
@@ -26,7 +26,7 @@ def pack(side: Prepared, shape: Shape, *, left: bool, unit: float = 1.0, threads
     return (pack_left if left else pack_right)(components, side.squares / unit**2, shape), error
 
 
-def _panels(side: Prepared, shape: Shape, unit: float, threads: int) -> tuple[Packed, float]:
+def _panels(side: Prepared, shape: Shape, unit: float, threads: int) -> tuple[PackedSide, float]:
     """Right features packed by compiled code, which takes whole panels: the last features are copied and padded with zeros."""
     count, dim, lanes = len(side), side.basis.shape[2], shape.lanes
     lines, whole, panels = dim // 2 if shape.fixed else dim, count // lanes, -(-count // lanes)

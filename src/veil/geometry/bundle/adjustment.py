@@ -119,7 +119,7 @@ def adjust(
         held |= constant_points
     threads = min(_chunks(len(problem.lines)), options.threads or cores())
     with single_blas():
-        work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads, upright=upright)
+        work = _Buffers(problem, constant=constant, held=held, loss=options.loss_px, threads=threads, upright=upright)
         return _descend(problem, work, options, progress)
 
 
@@ -133,7 +133,7 @@ def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.nd
     count = len(problem.rotations)
     with single_blas():
         free, held = np.zeros(count, dtype=bool), np.zeros(len(problem.points), dtype=bool)
-        work = _Work(problem, constant=free, held=held, loss=loss_px, threads=min(_chunks(len(problem.lines)), cores()))
+        work = _Buffers(problem, constant=free, held=held, loss=loss_px, threads=min(_chunks(len(problem.lines)), cores()))
         work.linearize(_state(problem))
         pairs = work.pairs
         parts = work.spread(schur.reduce, work.jacobian, pairs.slots, len(pairs.first), MIN_DAMPING, work.factors)
@@ -146,7 +146,7 @@ def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.nd
 
 
 def _descend(
-    problem: LineProblem, work: _Work, options: AdjustOptions, progress: Callable[[int, float], None] | None
+    problem: LineProblem, work: _Buffers, options: AdjustOptions, progress: Callable[[int, float], None] | None
 ) -> Adjusted:
     """Minimize by Levenberg-Marquardt; the damping follows the ratio of actual to predicted decrease (Eq. 23)."""
     state = _state(problem)
@@ -200,7 +200,7 @@ class _Step:
     predicted: float
 
 
-class _Work:
+class _Buffers:
     """Constant arrays and buffers of one problem; each method spreads a compiled loop over chunks of points."""
 
     def __init__(

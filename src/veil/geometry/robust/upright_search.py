@@ -62,7 +62,7 @@ class PoseTest(NamedTuple):
     weight: float
 
 
-class Limits(NamedTuple):
+class UprightLimits(NamedTuple):
     """Thresholds that a pose must meet.
 
     Both points of the sample lie at `nearest` to `farthest` times their distance to the mapped image, and the angle between the
@@ -104,7 +104,9 @@ def nothing_kept(most: int) -> Kept:
     return Kept(turns=np.zeros((most, 5)), images=np.zeros(most, dtype=np.int64), scores=np.full(most, -math.inf))
 
 
-def search_pairs(kept: Kept, sampled: Sampled, tested: PoseTest, limits: Limits, *, samples: int, seed: int) -> tuple[int, int]:
+def search_pairs(
+    kept: Kept, sampled: Sampled, tested: PoseTest, limits: UprightLimits, *, samples: int, seed: int
+) -> tuple[int, int]:
     """Draw `samples` pairs and enter the poses that pass into `kept`; the numbers of plausible poses and of those that passed.
 
     A pose's score is the sum of the table over all points of its mapped image, and of the words of its candidates.
