@@ -24,6 +24,8 @@ PACKAGES = {
 }
 # Lines of a file, lines of code below which a module with one importer goes into it, and files of a folder.
 MOST_LINES, FEWEST_LINES, MOST_FILES = 500, 70, 15
+# Rooms whose small files are not joined yet, and whose folders are not parted.
+UNFINISHED = ("veil/cli/", "veil/server/", "veil_lab/", "veil_faces/")
 
 
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -170,8 +172,18 @@ def code_lines(text: str, tree: ast.Module) -> int:
     return sum(bool(line.strip()) and not line.lstrip().startswith("#") and number not in texts for number, line in lines)
 
 
-def test_small_files_and_full_folders_are_listed(tmp_path: Path) -> None:
-    """Reported and not refused: `python tests/test_layout.py` prints them. Broken twins: one of each, and what is neither."""
+def layouts() -> list[Layout]:
+    return [Layout.of(package, *(other for other in PACKAGES if other != package)) for package in PACKAGES]
+
+
+def test_a_file_is_a_subject_and_a_folder_has_few() -> None:
+    """Small files with one importer and full folders are refused, but for the rooms that are unfinished."""
+    told = [line for layout in layouts() for line in (*layout.too_small(), *layout.too_full())]
+    assert [line for line in told if not line.startswith(UNFINISHED)] == []
+
+
+def test_small_files_and_full_folders_are_seen(tmp_path: Path) -> None:
+    """Broken twins: one of each, and what is neither. A module of a package beside it counts as an importer."""
     room = tmp_path / "veil" / "room"
     room.mkdir(parents=True)
     text = '"""A small one."""\n\n# why\nvalue = 1\n'
@@ -182,7 +194,11 @@ def test_small_files_and_full_folders_are_listed(tmp_path: Path) -> None:
     (room / "part04.py").write_text("from veil.room.part03 import value\n")
     (room / "part05.py").write_text("def f():\n    import veil.room.part06\n")
     (room / "part06.py").write_text("value = 1\n" * FEWEST_LINES)
-    layout = Layout.of(tmp_path / "veil")
+    (room / "part07.py").write_text("from veil.room import part08\n")
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    (beside / "user.py").write_text("from veil.room import part08\n")
+    layout = Layout.of(tmp_path / "veil", beside)
     assert layout.code[room / "part01.py"] == 1
     assert layout.too_small() == ["veil/room/part01.py: 1 lines, imported by veil/room/part00.py alone"]
     assert layout.too_full() == [f"veil/room/: {MOST_FILES + 1} files"]
@@ -265,6 +281,5 @@ def test_every_room_is_on_the_map() -> None:
 
 
 if __name__ == "__main__":
-    for folder in PACKAGES:
-        here = Layout.of(folder, *(other for other in PACKAGES if other != folder))
+    for here in layouts():
         print(*here.too_small(), *here.too_full(), sep="\n")

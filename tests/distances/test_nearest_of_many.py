@@ -9,7 +9,7 @@ from veil import distances
 from veil.distances import FeatureSet
 from veil.distances.cpu import axes, candidates, pack, prepared, prune, stream
 from veil.distances.cpu import compile as compiler
-from veil.distances.numpy import chunked
+from veil.distances.numpy import tiles
 from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError
 from worlds import affine_set, generator, sift_like, unit
@@ -42,8 +42,8 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(stream, "CHUNK_MIN", 37)
     monkeypatch.setattr(stream, "CHUNK_PAIRS", 1)
     monkeypatch.setattr(stream, "EVALUATED", 11)
-    monkeypatch.setattr(chunked, "QUERIES", 7)
-    monkeypatch.setattr(chunked, "ENTRIES", 90)
+    monkeypatch.setattr(tiles, "QUERIES", 7)
+    monkeypatch.setattr(tiles, "ENTRIES", 90)
     monkeypatch.setattr(axes, "ENTRIES_MIN", 1)
     monkeypatch.setattr(axes, "WORTH", np.inf)
     plain = pack.aligned

@@ -14,7 +14,7 @@ from veil.attacks.distribution.nearest import nearest_lists, nearest_neighbor
 from veil.attacks.intersection.several_releases import REPEATS, repeat_attack
 from veil.attacks.intersection.shared_decoys import MeetingOptions, intersection_attack
 from veil.attacks.learned import LEARNED_ATTACKS
-from veil.attacks.matches.matched import matched_attack
+from veil.attacks.matches.inliers import matched_attack
 from veil.attacks.matches.matched_views import PHOTOGRAPHS, VIEWS, matched_photographs, matched_views
 from veil.attacks.structural.lattice import lattice_attack
 from veil.attacks.structural.lattice_certificate import effective_dimension, identifiable_noise, release_noise
@@ -268,7 +268,7 @@ SUBSPACE_ATTACKS = (
         family="matches",
         assumes=SCENE,
         units="descriptor",
-        modules=("matches.inliers", "matches.matched"),
+        modules=("matches.inliers",),
         run=matched_attack,
     ),
 )

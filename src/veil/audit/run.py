@@ -15,9 +15,8 @@ from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
 from veil.audit.finding import WITHIN, Finding
 from veil.audit.ground_truth import Truth
-from veil.audit.order import order_note
-from veil.audit.poses import pose_note
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
+from veil.audit.verdict import order_note, pose_note
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
 from veil.errors import InputError, Remedy

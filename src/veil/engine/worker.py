@@ -1,4 +1,7 @@
-"""The program of a local worker process: it takes one call after the other from a pipe and sends back what came of it."""
+"""The program of a local worker process: it takes one call after the other from a pipe and sends back what came of it.
+
+A file of its own: a worker process loads it without the engine that starts the processes.
+"""
 
 from __future__ import annotations
 

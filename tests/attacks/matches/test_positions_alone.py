@@ -9,8 +9,7 @@ import pytest
 
 from veil.attacks.attack import Attempt, Skipped, attempted
 from veil.attacks.claims import Pose
-from veil.attacks.matches.positions_alone import groups_of_images
-from veil.attacks.on_positions import POSITIONS_ATTACK
+from veil.attacks.on_positions import POSITIONS_ATTACK, groups_of_images
 from veil.attacks.registry import unbounded
 from veil.attacks.target import Knowledge, ReleasedImage, Target
 from veil.audit.run import examine, findings

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from veil.errors import InputError, RangeError
-from veil.geometry.bundle import adjustment, reduced
+from veil.geometry.bundle import adjustment
 from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust, residuals
 from worlds import generator
 from worlds.line_problems import disturbed, first_two, moved, planted, robust_cost
@@ -100,7 +100,7 @@ def test_outliers_do_not_move_the_robust_optimum() -> None:
 def test_sparse_and_dense_systems_give_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = disturbed(planted("sparse", images=8, noise_px=0.3), "sparse")
     dense = adjust(problem, constant=first_two(problem))
-    monkeypatch.setattr(reduced, "DENSE_CAMERAS", 0)
+    monkeypatch.setattr(adjustment, "DENSE_CAMERAS", 0)
     sparse = adjust(problem, constant=first_two(problem))
     assert sparse.final_cost == pytest.approx(dense.final_cost, rel=1e-9)
     np.testing.assert_allclose(sparse.problem.points, dense.problem.points, atol=1e-6)

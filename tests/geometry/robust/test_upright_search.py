@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from veil.geometry.robust.upright_refinement import refine_by_steps
 from veil.geometry.robust.upright_search import (
     PoseTest,
     Sampled,
@@ -17,6 +16,7 @@ from veil.geometry.robust.upright_search import (
     drawn,
     guide,
     nothing_kept,
+    refine_by_steps,
     search_pairs,
     table_sum,
     word_sum,

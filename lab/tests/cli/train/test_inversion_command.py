@@ -41,7 +41,7 @@ def test_without_torch_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    for module in ("veil.inversion.network", "veil.inversion.inference", "veil_lab.training.inversion_training"):
+    for module in ("veil.inversion.network", "veil.inversion.network", "veil_lab.training.inversion_training"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     photographs = small(tmp_path / "photos", 1)
     assert train(photographs, tmp_path / "w.npz", "--input", "raw") == 1

@@ -87,7 +87,7 @@ def loaded(weights: Weights) -> Inverts:
     """The network in PyTorch where that is installed, otherwise in NumPy: both give the same pictures up to rounding."""
     if find_spec("torch") is None:
         return PlainInverter(weights)
-    from veil.inversion.inference import Inverter
+    from veil.inversion.network import Inverter
 
     return Inverter(weights)
 

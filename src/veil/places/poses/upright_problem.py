@@ -20,8 +20,7 @@ from scipy.spatial import cKDTree
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.geometry.robust.upright_refinement import refine_by_steps
-from veil.geometry.robust.upright_search import Kept, PoseTest, Sampled, UprightLimits
+from veil.geometry.robust.upright_search import Kept, PoseTest, Sampled, UprightLimits, refine_by_steps
 from veil.matching.inverted_index import Candidates
 from veil.places.poses.options import UprightOptions
 from veil.scene import Scene
