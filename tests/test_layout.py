@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -110,21 +111,18 @@ class Layout:
     @classmethod
     def of(cls, package: Path, *beside: Path) -> Layout:
         modules = sorted(package.rglob("*.py"))
-        trees = {
-            path: ast.parse(path.read_text()) for path in [*modules, *(p for other in beside for p in other.rglob("*.py"))]
-        }
-        code = {path: code_lines(path.read_text(), trees[path]) for path in modules}
+        code = {path: code_lines(path.read_text(), tree_of(path)) for path in modules}
         names = {module_name(path, package): path for path in modules}
         importers: dict[Path, set[Path]] = {path: set() for path in modules}
-        for path, tree in trees.items():
-            for name in imported(tree):
+        for path in [*modules, *(path for other in beside for path in other.rglob("*.py"))]:
+            for name in imported(path):
                 if (there := names.get(name)) not in (None, path):
                     importers[there].add(path)
         return cls(
             package=package,
             code=code,
             importers=importers,
-            explained={path for path in modules if "A file of its own:" in (ast.get_docstring(trees[path]) or "")},
+            explained={path for path in modules if "A file of its own:" in (ast.get_docstring(tree_of(path)) or "")},
         )
 
     def too_small(self) -> list[str]:
@@ -152,14 +150,21 @@ def module_name(path: Path, package: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(tree: ast.Module) -> Iterator[str]:
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+@cache
+def imported(path: Path) -> set[str]:
     """Names of modules that a module may import, also within functions; of `from a import b` both `a` and `a.b`."""
-    for node in ast.walk(tree):
+    names = set()
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            names |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-            yield from (f"{node.module}.{each.name}" for each in node.names)
+            names |= {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+    return names
 
 
 def code_lines(text: str, tree: ast.Module) -> int:
@@ -176,6 +181,7 @@ def layouts() -> list[Layout]:
     return [Layout.of(package, *(other for other in PACKAGES if other != package)) for package in PACKAGES]
 
 
+@pytest.mark.slow
 def test_a_file_is_a_subject_and_a_folder_has_few() -> None:
     """Small files with one importer and full folders are refused, but for the rooms that are unfinished."""
     told = [line for layout in layouts() for line in (*layout.too_small(), *layout.too_full())]
@@ -214,10 +220,11 @@ def repeated_classes(trees: Mapping[Path, ast.Module]) -> list[str]:
     return [f"{name}: {', '.join(map(str, paths))}" for name, paths in sorted(homes.items()) if len(paths) > 1]
 
 
+@pytest.mark.slow
 def test_a_class_name_means_one_thing() -> None:
     """Oracle: every module of the three packages, read. Broken twin: two modules with a class of one name."""
     paths = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
-    trees = {path.relative_to(ROOT): ast.parse(path.read_text()) for path in paths}
+    trees = {path.relative_to(ROOT): tree_of(path) for path in paths}
     assert len(trees) > 500 and repeated_classes(trees) == []
     twins = {Path(name): ast.parse(f"class Side: ...\nclass {name.title()}: ...") for name in ("one", "two")}
     assert repeated_classes(twins) == ["Side: one, two"]
