@@ -17,8 +17,8 @@ import checked_annotations  # noqa: F401 - before any of veil
 from veil import randomness
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.examples import lund_door, other_place
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door, other_place
+from veil.files.photographs.pictures import read_picture
 from veil.threads import settle
 from worlds.storage import buckets, database, databases, postgres, shared_settings
 

@@ -21,8 +21,9 @@ import pytest
 import veil
 from veil.cli import main
 from veil.features import Features
-from veil.files.client import home, read_ledger
-from veil.files.examples import lund_door
+from veil.files.device.home import home
+from veil.files.device.ledger import read_ledger
+from veil.files.photographs.examples import lund_door
 from veil.forms import Subsets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))

@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from veil.inversion.quality import Quality
-from veil.map_check import MapCheck
+from veil.scene import MapCheck
 from worlds.documents import REFERENCES, ROOT
 from worlds.schemas import SCHEMAS, validate
 

@@ -10,8 +10,7 @@ import pytest
 
 from veil.errors import InputError, RangeError, VeilError
 from veil.forms import canonical
-from veil.geometry.camera import MODELS, Camera, guessed
-from veil.geometry.intrinsics import parse
+from veil.geometry.camera import MODELS, Camera, guessed, parse
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.ldp.guarantee import LocalDP, NoProof
 from veil.space import Space

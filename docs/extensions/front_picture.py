@@ -22,9 +22,9 @@ from veil.attacks.time_budget import TimeBudget
 from veil.audit.ground_truth import find_truth
 from veil.audit.on_pictures import as_sift
 from veil.audit.run import try_attacks
-from veil.files.examples import HELD_OUT, lund_door
-from veil.files.inverters import bundled_inverter
-from veil.files.pictures import read_rgb
+from veil.files.attack_networks import bundled_inverter
+from veil.files.photographs.examples import HELD_OUT, lund_door
+from veil.files.photographs.pictures import read_rgb
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import points_map
 from veil.inversion.whole import whole

@@ -10,7 +10,7 @@ import pytest
 
 from veil import randomness
 from veil.errors import ReleaseRefused
-from veil.files.client import Ledger
+from veil.files.device.ledger import Ledger
 from veil.mechanisms.profile import paper
 from veil.mechanisms.subspaces import DecoyRule, Lifted, lift, uniform_rule
 from veil_faces.balance import BalancedRule

@@ -18,7 +18,7 @@ from veil.randomness import Secret
 from veil.space import Space
 from veil.wire import Upload, encode
 from veil_faces.collection import Faces
-from veil_faces.template import Client, TemplateScheme, decoys_digest
+from veil_faces.template import FaceClient, TemplateScheme, decoys_digest
 from worlds.pinned import require_unchanged, stream
 
 FOLDER = Path(__file__).parents[2] / "tests" / "mechanisms" / "golden"
@@ -36,7 +36,7 @@ def template(*, balance: str = "", quota: tuple[tuple[str, int], ...] = ()) -> b
     scheme = TemplateScheme(
         strategy="hybrid", m=6, comparison="p2s", space=space, decoys=decoys_digest(pool, balance), balance=balance, quota=quota
     )
-    client = Client(scheme=scheme, decoys=pool, secret=SECRET)
+    client = FaceClient(scheme=scheme, decoys=pool, secret=SECRET)
     form = client.template(people[0], purpose="door", person="ada", version=1, label="a" if balance else None)
     return encode(Upload(camera=CAMERA, keypoints=np.zeros((1, 2), dtype=np.float32), form=form), dtype="float32")
 

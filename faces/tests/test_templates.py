@@ -15,13 +15,13 @@ from veil.forms import Subspaces
 from veil.randomness import Secret, Secure
 from veil_faces.collection import centered
 from veil_faces.studies.verification import equal_error
-from veil_faces.template import Client, TemplateScheme, decoys_digest, rotation, scores
+from veil_faces.template import FaceClient, TemplateScheme, decoys_digest, rotation, scores
 
 DECOYS = crowd("decoys", 120, 1)
 VICTIMS = crowd("victims", 25, 2)
 
 
-def client(by: str = "p2s", *, keyed: bool = True, secret: bytes = b"s" * 32, strategy: str = "hybrid") -> Client:
+def client(by: str = "p2s", *, keyed: bool = True, secret: bytes = b"s" * 32, strategy: str = "hybrid") -> FaceClient:
     digest = decoys_digest(DECOYS)
     scheme = TemplateScheme(
         strategy=strategy,  # type: ignore[arg-type]
@@ -31,10 +31,10 @@ def client(by: str = "p2s", *, keyed: bool = True, secret: bytes = b"s" * 32, st
         decoys=digest,
         keyed=keyed,
     )
-    return Client(scheme=scheme, decoys=DECOYS, secret=Secret(secret))
+    return FaceClient(scheme=scheme, decoys=DECOYS, secret=Secret(secret))
 
 
-def enrolled(who: Client, row: int, purpose: str = "door", version: int = 1) -> Subspaces:
+def enrolled(who: FaceClient, row: int, purpose: str = "door", version: int = 1) -> Subspaces:
     return who.template(VICTIMS.vectors[row], purpose=purpose, person=str(row // 2), version=version)
 
 
@@ -143,23 +143,23 @@ def test_two_templates_of_one_descriptor_meet_in_it() -> None:
 def test_centered_templates_are_those_of_centered_faces() -> None:
     """Oracle: a client of faces that were centered before; and a point of a template is the centered descriptor."""
     scheme = replace(client(keyed=False).scheme, centered=True)
-    who = Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
+    who = FaceClient(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
     form = who.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
     point = unit_length(VICTIMS.vectors[:1] - DECOYS.vectors.astype(np.float64).mean(axis=0))
     assert distances.pairwise((point, None), (form.origin, form.basis))[0, 0] < 1e-6
-    plain = Client(scheme=replace(scheme, centered=False), decoys=DECOYS, secret=Secret(b"s" * 32))
+    plain = FaceClient(scheme=replace(scheme, centered=False), decoys=DECOYS, secret=Secret(b"s" * 32))
     other = plain.template(VICTIMS.vectors[0], purpose="door", person="a", version=1)
     assert distances.pairwise((VICTIMS.vectors[:1], None), (other.origin, other.basis))[0, 0] < 1e-6
     with pytest.raises(InputError, match="mean of the others"):
         centered(np.ones((2, 4), dtype=np.float32) / 2, np.full(4, 0.5))
 
 
-def balanced() -> Client:
+def balanced() -> FaceClient:
     digest = decoys_digest(DECOYS, "sex")
     scheme = TemplateScheme(
         strategy="adversarial", m=3, comparison="p2s", space=SPACE, decoys=digest, keyed=False, balance="sex"
     )
-    return Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
+    return FaceClient(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
 
 
 @pytest.mark.slow
@@ -180,13 +180,13 @@ def test_balanced_templates_hold_both_classes() -> None:
 def test_a_quota_is_the_callers() -> None:
     """Three decoys of one class in a round and one of the other: the subspace holds more of the first."""
     scheme = replace(balanced().scheme, quota=(("b", 1), ("a", 3)), m=8)
-    who = Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
+    who = FaceClient(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
     form = who.template(VICTIMS.vectors[0], purpose="door", person="x", version=1)
     inside = np.flatnonzero(distances.pairwise((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
     found = [DECOYS.label("sex")[k] for k in inside]
     assert len(found) == 8 and found.count("a") > found.count("b") > 0
     with pytest.raises(InputError, match="a count for each sex: a, b; got a"):
-        Client(scheme=replace(scheme, quota=(("a", 3),)), decoys=DECOYS, secret=Secret(b"s" * 32))
+        FaceClient(scheme=replace(scheme, quota=(("a", 3),)), decoys=DECOYS, secret=Secret(b"s" * 32))
     with pytest.raises(RangeError, match="say which with balance"):
         replace(scheme, balance="")
 
@@ -199,7 +199,7 @@ def test_what_cannot_be_balanced_is_refused_at_once() -> None:
         replace(balanced(), decoys=swapped)
     one = replace(DECOYS, labels={"sex": ("a",) * 118 + ("b",) * 2})
     with pytest.raises(InputError, match="too few decoys of sex 'b'"):
-        Client(scheme=replace(balanced().scheme, decoys=decoys_digest(one, "sex")), decoys=one, secret=Secret(b"s" * 32))
+        FaceClient(scheme=replace(balanced().scheme, decoys=decoys_digest(one, "sex")), decoys=one, secret=Secret(b"s" * 32))
 
 
 def test_bad_setups_and_faces_are_refused() -> None:
@@ -213,7 +213,7 @@ def test_bad_setups_and_faces_are_refused() -> None:
         replace(client(), decoys=replace(DECOYS, space=replace(SPACE, descriptor="another")))
     few = DECOYS.take(np.arange(10))
     with pytest.raises(InputError, match="too few"):
-        Client(scheme=replace(client().scheme, decoys=decoys_digest(few)), decoys=few, secret=Secret(b"s" * 32))
+        FaceClient(scheme=replace(client().scheme, decoys=decoys_digest(few)), decoys=few, secret=Secret(b"s" * 32))
     with pytest.raises(InputError, match="one of the decoys"):
         client().template(DECOYS.vectors[0], purpose="door", person="x", version=1)
     for vector in (2 * VICTIMS.vectors[0], np.full(64, np.nan, dtype=np.float32)):

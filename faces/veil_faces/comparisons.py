@@ -7,7 +7,7 @@ from jaxtyping import Float64, Int64
 
 from veil import distances
 from veil_faces.collection import Faces
-from veil_faces.template import Client
+from veil_faces.template import FaceClient
 
 
 def first_and_last(
@@ -23,7 +23,11 @@ def first_and_last(
 
 
 def compared(
-    client: Client, faces: Faces, probes: Int64[np.ndarray, "probes"], templates: Int64[np.ndarray, "templates"], purpose: str
+    client: FaceClient,
+    faces: Faces,
+    probes: Int64[np.ndarray, "probes"],
+    templates: Int64[np.ndarray, "templates"],
+    purpose: str,
 ) -> Float64[np.ndarray, "probes templates"]:
     """Distances (probes, templates) of some faces, as probes, from templates of others, as a store of this client makes them.
 

@@ -86,7 +86,7 @@ def decoys_digest(decoys: Faces, balance: str = "") -> str:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Client:
+class FaceClient:
     """The client's side of a face store: it makes templates and probes.
 
     - `scheme`: how the store's templates are made.

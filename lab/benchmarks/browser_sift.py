@@ -19,8 +19,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.examples import lund_door
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.matching import match_pairs
 from veil.mechanisms.public import publish
 from worlds.node_sift import agreement, no_node, node_sift

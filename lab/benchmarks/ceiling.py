@@ -19,11 +19,11 @@ from veil.places.maps.lines.problem import MappingProblem, mapping_problem
 from veil.places.maps.lines.reconstruction import Reconstruction, empty_reconstruction, without_images
 from veil.places.maps.lines.registration import Candidate, LineMapOptions, contradicted, evidence, sighting, triangulate
 from veil.places.maps.lines.tracks import candidate_quads
-from veil.trials.line_maps import Subject, line_views, subject_graph
+from veil.trials.line_maps import MappableScene, line_views, subject_graph
 from veil.trials.reconstruction_run import Run
 
 
-def ceiling(subject: Subject, seed: int) -> Run:
+def ceiling(subject: MappableScene, seed: int) -> Run:
     """Run of the upper bound on one scene: the images that enter and stay."""
     options, start = LineMapOptions(), time.perf_counter()
     views = line_views(subject, seed=seed, gravity_noise_deg=0.0)

@@ -37,8 +37,8 @@ from tqdm import tqdm
 from veil.cli.common import quiet_colmap
 from veil.features import Features
 from veil.files.features import write_features
-from veil.files.gravity import write_gravity
-from veil.files.maps import read_map
+from veil.files.maps.format import read_map
+from veil.files.photographs.gravity import write_gravity
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_poses, pose_error
 from veil_lab.city.images import City, CityImage, CityOptions, mirrored, shared_landmarks

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.errors import FileFormatError
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.pictures import find_pictures, read_picture, read_rgb
+from veil.files.photographs.pictures import find_pictures, read_picture, read_rgb
 from veil_lab.city.looks import Looks, looks_of
 from veil_lab.city.tracks import PosedImage, TrackPairs, joined, track_pairs
 from veil_lab.city.views import ViewStatistics, statistics_of

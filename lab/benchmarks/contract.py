@@ -25,8 +25,8 @@ from veil.cli.common import quiet_colmap
 from veil.device.device import Device
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from worlds.contract_runs import prey, run, serving
 from worlds.servers import messages_of, words_of
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.files.examples import lund_door
+from veil.files.photographs.examples import lund_door
 
 MOST, PHOTOGRAPHS, CORES = 1.3, 15, 2
 VEIL = [sys.executable, "-m", "veil.cli"]

@@ -31,7 +31,7 @@ from veil.codebooks.codebook import Codebook
 from veil.extraction.sift import extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.forms import Form, Subspaces
 from veil.matching import match, neighbors
 from veil.mechanisms.profile import hardened

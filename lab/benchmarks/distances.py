@@ -39,8 +39,8 @@ from veil.distances.cpu.axes import axes_worth_it
 from veil.distances.cpu.compile import has_vnni
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_decoys
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.mechanisms.public import publish
 from veil.report.figures import BLACK, BLUE, GRAY, GREEN, PURPLE, VERMILION, drawn, legend_below
 from worlds import generator

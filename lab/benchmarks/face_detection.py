@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from veil.audit.statistics import clopper_pearson
 from veil.errors import NoFace
-from veil.files.pictures import find_pictures, read_rgb
-from veil.statistics import clopper_pearson
+from veil.files.photographs.pictures import find_pictures, read_rgb
 from veil_faces.extraction.face_finder import FIVE_LANDMARKS, LEAST_CONFIDENCE, FaceFinder, load_face_finder
 
 

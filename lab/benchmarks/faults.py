@@ -44,9 +44,9 @@ from veil.device.device import Device
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.atomic import replacing
-from veil.files.examples import lund_door
-from veil.files.maps import write_map
-from veil.files.pictures import read_picture
+from veil.files.maps.format import write_map
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.geometry.rigid import Rigid
 from veil.scene import Scene
 from veil.server.deletion import clear_map

@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.extraction.segments import vertical_of
-from veil.files.examples import lund_door
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.geometry.camera import Camera, guessed
 from veil.geometry.vanishing_point import Vertical
 

@@ -23,7 +23,7 @@ from veil.cli.common import quiet_colmap
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.forms import Form
 from veil.geometry.similarity import align_centers, pose_error
 from veil.matching import match

@@ -37,7 +37,7 @@ from veil import Localization, LocalizeOptions, NoPose, WordOptions
 from veil.cli.common import quiet_colmap
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid, rotation_angle_deg

@@ -31,11 +31,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.cli import main as main_of_veil
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.examples import lund_door
 from veil.files.features import write_features
-from veil.files.map_folders import file_digests
-from veil.files.maps import read_map
-from veil.files.pictures import read_picture
+from veil.files.maps.folders import file_digests
+from veil.files.maps.format import read_map
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.geometry.similarity import align_centers, pose_error
 from veil.scene import Scene
 from veil_lab.files.scenes import read_scene

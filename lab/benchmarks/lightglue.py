@@ -27,7 +27,7 @@ from veil.device.doors import localize, map_images
 from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
 from veil.features import Features
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.files.weights import load_aliked, load_lightglue
 from veil.geometry.similarity import align_poses, pose_error
 from veil.matching import match

@@ -27,8 +27,8 @@ from veil.errors import VeilError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.features import write_features
-from veil.files.maps import read_map
-from veil.files.pictures import find_pictures, read_picture, upright_size
+from veil.files.maps.format import read_map
+from veil.files.photographs.pictures import find_pictures, read_picture, upright_size
 from veil.geometry.camera import Camera
 from veil_lab.files.scenes import read_scene
 

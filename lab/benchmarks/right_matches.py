@@ -33,7 +33,7 @@ from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
 from veil.matching import Matches, match_pairs
 from veil.matching.pairs import all_pairs
 from veil.places.maps.verification import WRONG_PAIRS
-from veil.trials.line_maps import Subject
+from veil.trials.line_maps import MappableScene
 from veil_lab.studies.mapping.reconstruction import map_checked
 
 LIMIT_PX = 4.0
@@ -56,7 +56,7 @@ def main() -> None:
         print(table(whole_subject(folder, arguments), arguments.seed))
 
 
-def table(subject: Subject, seed: int) -> str:
+def table(subject: MappableScene, seed: int) -> str:
     """The rows of a scene."""
     forms = lifted(subject, seed)
     matches = match_pairs(forms, all_pairs(sorted(forms)))
@@ -88,7 +88,7 @@ def table(subject: Subject, seed: int) -> str:
 
 
 def chance_at_truth(
-    subject: Subject, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
+    subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
 ) -> float:
     """log10 of chance of the true geometry of a pair, the least over ratio tests, times their number."""
     left, right, found, geometry = _pair(subject, flat, matches, name, other)
@@ -100,7 +100,7 @@ def chance_at_truth(
 
 
 def counted(
-    subject: Subject, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
+    subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
 ) -> tuple[int, float, int]:
     """Matches that agree with the true geometry, those that would if all were wrong, and all."""
     left, right, found, geometry = _pair(subject, flat, matches, name, other)
@@ -109,7 +109,7 @@ def counted(
 
 
 def _pair(
-    subject: Subject, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
+    subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
 ) -> tuple[str, str, Matches, TwoView]:
     left, right = (name, other) if (name, other) in matches else (other, name)
     one, two = subject.reference[left], subject.reference[right]
@@ -121,12 +121,12 @@ def _pair(
     return left, right, matches[left, right], geometry
 
 
-def _inverse(subject: Subject, name: str) -> Float64[np.ndarray, "3 3"]:
+def _inverse(subject: MappableScene, name: str) -> Float64[np.ndarray, "3 3"]:
     """From pixels of the undistorted photograph, its center at the origin, to the normalized plane."""
     return np.diag([1 / subject.features[name].camera.focal_px] * 2 + [1.0])
 
 
-def _flat(subject: Subject, name: str) -> Float64[np.ndarray, "features 2"]:
+def _flat(subject: MappableScene, name: str) -> Float64[np.ndarray, "features 2"]:
     """Undistorted positions in pixels, the photograph's center at the origin."""
     features = subject.features[name]
     xy = np.asarray(as_colmap(features.camera).cam_from_img(features.keypoints.astype(np.float64)))

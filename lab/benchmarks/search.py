@@ -24,7 +24,7 @@ from distances import _pools, _set
 from veil import distances
 from veil.distances import reference
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.mechanisms.public import publish
 
 try:

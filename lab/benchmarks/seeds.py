@@ -18,7 +18,7 @@ from veil.geometry.similarity import pairwise_rotation_deg
 from veil.places.maps.lines import LineMapOptions
 from veil.places.maps.lines.incremental import quad_batches, ranked_seeds
 from veil.places.maps.lines.problem import mapping_problem
-from veil.trials.line_maps import Subject, line_views, subject_graph
+from veil.trials.line_maps import MappableScene, line_views, subject_graph
 from veil_lab.cli.evaluate.reconstruction import read_subject
 from veil_lab.files.scenes import read_scene
 
@@ -42,7 +42,7 @@ def main() -> None:
     print(f"{right} of {total} seeds are right ({right / total:.1%})")
 
 
-def _error_deg(subject: Subject, seed: int, noise_deg: float) -> float:
+def _error_deg(subject: MappableScene, seed: int, noise_deg: float) -> float:
     """Worst relative rotation of the seed that a map would begin with; infinite if there is none."""
     problem = mapping_problem(line_views(subject, seed=seed, gravity_noise_deg=noise_deg), subject_graph(subject))
     options = LineMapOptions()

@@ -35,8 +35,8 @@ from veil.demo import HELD_OUT
 from veil.device.device import Device
 from veil.device.doors import localize
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.places.held_map import Map
 from veil.places.poses.options import LocalizeOptions
 from veil.report.figures import BLUE, GREEN, drawn

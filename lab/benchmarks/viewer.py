@@ -31,9 +31,9 @@ from veil.device.viewing import ViewOptions, view_map
 from veil.errors import VeilError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.examples import HELD_OUT, lund_door
 from veil.files.features import write_features
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import HELD_OUT, lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.places.held_map import Map

@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 import veil
-from veil.files.examples import HELD_OUT, lund_door
+from veil.files.photographs.examples import HELD_OUT, lund_door
 
 PACKAGE = Path(veil.__file__).parent
 

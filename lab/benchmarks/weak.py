@@ -43,7 +43,7 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
 from veil.randomness import seeded
-from veil.trials.line_maps import Subject, map_lines
+from veil.trials.line_maps import MappableScene, map_lines
 from veil.trials.reconstruction_run import Run
 from veil_lab.cli.evaluate.reconstruction import subject_of
 from veil_lab.files.scenes import read_scene
@@ -113,7 +113,7 @@ def table(rows: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def thinned_subject(whole: Subject, *, shared: int, seed: int) -> tuple[Subject, float]:
+def thinned_subject(whole: MappableScene, *, shared: int, seed: int) -> tuple[MappableScene, float]:
     """Scene with features dropped and matched anew, and the share of features that is left."""
     thinned = thin(whole.features, whole.matches, shared_tracks=shared, seed=seed)
     forms = {name: publish(item) for name, item in thinned.features.items()}
@@ -121,7 +121,7 @@ def thinned_subject(whole: Subject, *, shared: int, seed: int) -> tuple[Subject,
     return replace(whole, features=thinned.features, matches=matches), thinned.kept
 
 
-METHODS: dict[str, Callable[[Subject, int], Run]] = {
+METHODS: dict[str, Callable[[MappableScene, int], Run]] = {
     "pycolmap": lambda subject, seed: map_points(subject, seed=seed),
     "lines": lambda subject, seed: map_lines(subject, seed=seed),
     "raw": lambda subject, seed: map_checked(subject, seed=seed),
@@ -133,7 +133,7 @@ METHODS: dict[str, Callable[[Subject, int], Run]] = {
 }
 
 
-def lifted(subject: Subject, seed: int) -> dict[str, Form]:
+def lifted(subject: MappableScene, seed: int) -> dict[str, Form]:
     """The subject's features in subspaces, by the hardened default."""
     book, decoys = bundled_codebook(), bundled_decoys()
     profile = hardened(quantized=True)
@@ -145,12 +145,12 @@ def lifted(subject: Subject, seed: int) -> dict[str, Form]:
     }
 
 
-def _lifted(subject: Subject, seed: int) -> Run:
+def _lifted(subject: MappableScene, seed: int) -> Run:
     """Map from hardened subspaces, matched by the distance between subspaces."""
     return _released(subject, lifted(subject, seed), seed)
 
 
-def _worded(subject: Subject, seed: int) -> Run:
+def _worded(subject: MappableScene, seed: int) -> Run:
     """Map from words alone."""
     book = bundled_codebook()
     mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=EPSILON, m=2)
@@ -161,7 +161,7 @@ def _worded(subject: Subject, seed: int) -> Run:
     return _released(subject, forms, seed)
 
 
-def _released(subject: Subject, forms: Mapping[str, Form], seed: int) -> Run:
+def _released(subject: MappableScene, forms: Mapping[str, Form], seed: int) -> Run:
     matches = match_pairs(forms, all_pairs(sorted(forms)))
     return map_checked(subject, forms=forms, matches=matches, seed=seed)
 
@@ -171,7 +171,7 @@ def _processor_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def whole_subject(folder: Path, arguments: argparse.Namespace) -> Subject:
+def whole_subject(folder: Path, arguments: argparse.Namespace) -> MappableScene:
     """A scene with features, matches and reference cameras, from the folder `--cache` if it holds them."""
     if arguments.cache is None:
         return _whole(folder, arguments)
@@ -188,7 +188,7 @@ def whole_subject(folder: Path, arguments: argparse.Namespace) -> Subject:
     return pickle.loads(path.read_bytes())
 
 
-def _whole(folder: Path, arguments: argparse.Namespace) -> Subject:
+def _whole(folder: Path, arguments: argparse.Namespace) -> MappableScene:
     subject = subject_of(read_scene(folder), arguments)
     if subject.reference:
         return subject

@@ -12,8 +12,8 @@ from scipy import stats
 
 from veil.extraction.picture import picture
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture, read_rgb
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture, read_rgb
 from veil_lab.city import images as city_images
 from veil_lab.city.images import City, CityImage, CityOptions, mirrored, shared_landmarks
 from veil_lab.city.looks import MIRRORED, NEGATIVE, Looks, looks_of, quantized, tile_keypoints

@@ -8,27 +8,27 @@ from veil.extraction.picture import Picture as Picture
 from veil.extraction.picture import picture as picture
 from veil.extraction.sift import SiftOptions as SiftOptions
 from veil.features import Features as Features
-from veil.files.examples import ExamplePlace as ExamplePlace
-from veil.files.examples import lund_door as lund_door
+from veil.files.photographs.examples import ExamplePlace as ExamplePlace
+from veil.files.photographs.examples import lund_door as lund_door
 from veil.files.features import read_features as read_features
 from veil.files.features import write_features as write_features
-from veil.files.pictures import read_picture as read_picture
+from veil.files.photographs.pictures import read_picture as read_picture
 from veil.files.weights import load_network as load_network
 from veil.geometry.camera import Camera as Camera
 from veil.geometry.rigid import Rigid as Rigid
 from veil.space import Space as Space
 
 # Gravity
-from veil.files.gravity import read_gravity as read_gravity
-from veil.files.gravity import write_gravity as write_gravity
+from veil.files.photographs.gravity import read_gravity as read_gravity
+from veil.files.photographs.gravity import write_gravity as write_gravity
 from veil.geometry.gravity import Gravity as Gravity
 from veil.geometry.gravity import NoGravity as NoGravity
 from veil.device.gravity import GravityAnswer as GravityAnswer
 from veil.device.gravity import measure_gravity as measure_gravity
 
 # Protection and release
-from veil.files.client import Entry as Entry
-from veil.files.client import Ledger as Ledger
+from veil.files.device.ledger import Entry as Entry
+from veil.files.device.ledger import Ledger as Ledger
 from veil.ldp.budget import Budget as Budget
 from veil.ldp.budget import Charge as Charge
 from veil.ldp.composition import basic_epsilon as basic_epsilon
@@ -83,9 +83,9 @@ from veil.files.codebooks import write_codebook as write_codebook
 from veil.device.descriptor_books import build_codebook as build_codebook
 
 # Maps
-from veil.map_check import MapCheck as MapCheck
+from veil.scene import MapCheck as MapCheck
 from veil.places.maps.check import ReadingsCheck as ReadingsCheck
-from veil.map_check import LineMapCheck as LineMapCheck
+from veil.scene import LineMapCheck as LineMapCheck
 from veil.places.maps.points import NoMap as NoMap
 from veil.places.built_maps import BuiltMap as BuiltMap
 from veil.places.built_maps import MappingOptions as MappingOptions
@@ -118,16 +118,16 @@ from veil.matching.neighbors import MatchOptions as MatchOptions
 from veil.device.doors import localize as localize
 
 # Pictures of maps
-from veil.files.map_exports import export_map as export_map
+from veil.files.maps.exports import export_map as export_map
 from veil.device.viewing import ViewOptions as ViewOptions
 from veil.device.viewing import ViewedMap as ViewedMap
 from veil.device.viewing import view_map as view_map
 from veil.report.viewer.content import ViewLimits as ViewLimits
 
 # A map's place on Earth
-from veil.files.places import read_place as read_place
-from veil.files.places import read_positions as read_positions
-from veil.files.places import write_place as write_place
+from veil.files.maps.places import read_place as read_place
+from veil.files.maps.places import read_positions as read_positions
+from veil.files.maps.places import write_place as write_place
 from veil.geometry.earth import EarthFrame as EarthFrame
 from veil.geometry.georeference import Georeference as Georeference
 from veil.geometry.similarity import Similarity as Similarity
@@ -176,7 +176,7 @@ from veil.audit.policy import Breach as Breach
 from veil.audit.policy import Rule as Rule
 from veil.audit.policy import parse_rule as parse_rule
 from veil.audit.verdict import Verdict as Verdict
-from veil.files.learned_models import read_learned_model as read_learned_model
+from veil.files.attack_networks import read_learned_model as read_learned_model
 from veil.inversion.maps import Inverts as Inverts
 from veil.inversion.quality import Quality as Quality
 from veil.device.attacker import Attacker as Attacker

@@ -29,13 +29,13 @@ from veil.extraction.segments import vertical_of
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.atomic import write_bytes, write_text
+from veil.files.attack_networks import bundled_inverter
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.examples import HELD_OUT as HELD_OUT
-from veil.files.examples import ExamplePlace, lund_door, other_place
 from veil.files.features import write_features
-from veil.files.inverters import bundled_inverter
-from veil.files.pictures import find_pictures, read_picture, read_rgb
-from veil.files.vocabularies import write_vocabulary
+from veil.files.maps.indexes import write_vocabulary
+from veil.files.photographs.examples import HELD_OUT as HELD_OUT
+from veil.files.photographs.examples import ExamplePlace, lund_door, other_place
+from veil.files.photographs.pictures import find_pictures, read_picture, read_rgb
 from veil.geometry.vanishing_point import Vertical
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import points_map
@@ -60,7 +60,7 @@ from veil.scene import Scene
 from veil.tiles.cutting import CutOptions
 from veil.trials.form_answers import Variant, demo_variants
 from veil.trials.held_out import HeldOutSetup, Query, TrialOutcome, run_variants
-from veil.trials.line_maps import Subject, line_views, map_lines
+from veil.trials.line_maps import MappableScene, line_views, map_lines
 from veil.trials.reconstruction_run import Run
 from veil.trials.tile_exits import ExitStudy, exit_study
 from veil.wire import Upload, decode
@@ -220,7 +220,7 @@ def _from_lines(material: _Material, workers: int, steps: Steps[Progress]) -> Li
     names = sorted(material.features)
     with steps("mapping from lines") as bar:
         forms = {name: publish(material.features[name]) for name in names}
-        subject = Subject(
+        subject = MappableScene(
             name="lund_door",
             features=material.features,
             matches=match_pairs(forms, all_pairs(names), workers=workers, progress=bar),

@@ -40,7 +40,6 @@ PARTS = {
     "learned": "entries of the list",
     "on_words": "entries of the list",
     "on_lines": "entries of the list",
-    "on_positions": "entries of the list",
 }
 KNOWLEDGE = Knowledge(codebook=bundled_codebook(), decoys=bundled_codebook(), database=bundled_decoys())
 

@@ -12,9 +12,9 @@ from veil.attacks.claims import Estimates, Lists
 from veil.audit.finding import Family, Finding, Score, Within
 from veil.audit.policy import Breach, breaches, parse_policy, parse_rule
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
+from veil.audit.statistics import clopper_pearson
 from veil.audit.verdict import judge
 from veil.errors import InputError
-from veil.statistics import clopper_pearson
 from worlds import generator
 
 TRUTH = np.eye(6)[:5]

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from veil.audit.on_tiles import TileView, descriptor_errors, led_back, pictures, view_of_photograph, view_of_tile
-from veil.audit.tile_cameras import seen_from
+from veil.audit.on_tiles import TileView, descriptor_errors, led_back, pictures, seen_from, view_of_photograph, view_of_tile
 from veil.features import Features
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid

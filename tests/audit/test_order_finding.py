@@ -9,7 +9,7 @@ from scipy.stats import norm
 from veil.attacks.claims import OrderEvidence
 from veil.attacks.on_lines import ORDER_FALSE_ALARMS, detectable_order
 from veil.attacks.positions.order import order_test
-from veil.audit.order import order_note
+from veil.audit.verdict import order_note
 from worlds import generator
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import PACKAGES, _parser, brought, main
-from veil.files.examples import other_place
+from veil.files.photographs.examples import other_place
 from veil.places.maps import MapOptions, NoMap
 from worlds.documents import ROOT, documented, keys, section
 from worlds.edges import door_photographs, other_database

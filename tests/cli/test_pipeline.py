@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.files.examples import lund_door, other_place
+from veil.files.photographs.examples import lund_door, other_place
 from worlds.schemas import validate
 
 COMMANDS = [

@@ -13,8 +13,8 @@ from veil.device.device import Device
 from veil.device.doors import map_images
 from veil.features import Features
 from veil.files.features import write_features
-from veil.files.map_folders import write_models
-from veil.files.maps import write_map
+from veil.files.maps.folders import write_models
+from veil.files.maps.format import write_map
 from veil.places.built_maps import BuiltMap
 from veil.wire import decode
 from worlds.documents import documented, keys

@@ -11,8 +11,8 @@ import pytest
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.examples import lund_door, other_place
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door, other_place
+from veil.files.photographs.pictures import read_picture
 from worlds.node_sift import agreement, no_node, node_sift
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(no_node() is not None, reason=no_node() or "")]

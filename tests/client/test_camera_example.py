@@ -13,8 +13,8 @@ import pytest
 import veil
 from veil.device.device import Device
 from veil.features import Features
-from veil.files.examples import lund_door, other_place
-from veil.geometry.intrinsics import parse
+from veil.files.photographs.examples import lund_door, other_place
+from veil.geometry.camera import parse
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

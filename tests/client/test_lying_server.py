@@ -17,8 +17,8 @@ from veil.client import Client, RemotePose, Unreachable
 from veil.device.device import Device
 from veil.errors import WireError
 from veil.features import Features
-from veil.files.blobs import FolderBlobs
-from veil.files.outbox import Sending
+from veil.files.device.outbox import Sending
+from veil.files.service.blobs import FolderBlobs
 from veil.places.poses.answer import NoPose
 from veil.wire.receipts import BEGIN, Receipt
 from worlds.certificates import write_certificate

@@ -21,7 +21,7 @@ from veil.device.device import Device
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import VeilError
 from veil.features import Features
-from veil.files.examples import lund_door
+from veil.files.photographs.examples import lund_door
 from veil.mechanisms.release import HideInLines
 from veil.wire import decode
 from worlds.recorders import Recorder, recording

@@ -18,7 +18,7 @@ from veil.client.connection import Unreachable
 from veil.client.tile_access import TileExit, open_tiles
 from veil.device.device import Device
 from veil.errors import FileFormatError, InputError
-from veil.files.served_tiles import FACTS, HINT, add_served, remove_served
+from veil.files.service.served_tiles import FACTS, HINT, add_served, remove_served
 from veil.files.tiles import BINARY, JSON, FolderCache, write_tiles
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
 from veil.places.poses.answer import Localization

@@ -29,7 +29,7 @@ from veil.device.protection import HideInWords, Protection
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, write_codebook
 from veil.files.features import write_features
-from veil.files.web_pages import page_files
+from veil.files.service.shipped import page_files
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.release import privatize_words

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veil.files.served_tiles import add_served
+from veil.files.service.served_tiles import add_served
 from veil.files.tiles import write_tiles
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

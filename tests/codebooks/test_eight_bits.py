@@ -14,7 +14,7 @@ from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.eight_bits import EightBitWords
 from veil.errors import FileFormatError, InputError, RangeError
 from veil.files.codebooks import BUNDLED, bundled_codebook, bundled_decoys, read_codebook, write_codebook
-from veil.mechanisms.grain import grain_of, on_eight_bit_grid
+from veil.mechanisms.subspaces import grain_of, on_eight_bit_grid
 from veil.space import DIMS
 from worlds import generator, unit
 

@@ -9,7 +9,7 @@ from veil import distances
 from veil.distances import FeatureSet
 from veil.distances.cpu import axes, candidates, pack, prepared, prune, stream
 from veil.distances.cpu import compile as compiler
-from veil.distances.numpy import chunked
+from veil.distances.numpy import tiles
 from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError
 from worlds import affine_set, generator, sift_like, unit
@@ -42,8 +42,8 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(stream, "CHUNK_MIN", 37)
     monkeypatch.setattr(stream, "CHUNK_PAIRS", 1)
     monkeypatch.setattr(stream, "EVALUATED", 11)
-    monkeypatch.setattr(chunked, "QUERIES", 7)
-    monkeypatch.setattr(chunked, "ENTRIES", 90)
+    monkeypatch.setattr(tiles, "QUERIES", 7)
+    monkeypatch.setattr(tiles, "ENTRIES", 90)
     monkeypatch.setattr(axes, "ENTRIES_MIN", 1)
     monkeypatch.setattr(axes, "WORTH", np.inf)
     plain = pack.aligned
@@ -80,13 +80,13 @@ def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: distan
 def test_once_thresholds_are_known_many_neighbors_take_few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: sorting. The first chunks have a part for each of 200 neighbors; in later ones that would be too many calls."""
     monkeypatch.setattr(stream, "CHUNK_MAX", 1024)
-    parts, plain = [], prune.Search.run
+    parts, plain = [], prune.PrunedSearch.run
 
-    def run(self: prune.Search, threads: int) -> object:
+    def run(self: prune.PrunedSearch, threads: int) -> object:
         parts.append(self.parts)
         return plain(self, threads)
 
-    monkeypatch.setattr(prune.Search, "run", run)
+    monkeypatch.setattr(prune.PrunedSearch, "run", run)
     queries, database = a_set("queries", 3, 2), a_set("database", 4096, 0)
     found = distances.nearest(queries, database, 200, backend="cpu")
     np.testing.assert_array_equal(found.index, np.argsort(truth(queries, database), axis=1, kind="stable")[:, :200])

@@ -20,7 +20,7 @@ from worlds.ports import free_port
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'veil[cluster]'")
 
 from veil.engine import dask_cluster, dask_engine, dask_worker  # noqa: E402  (needs Dask)
-from veil.engine.task import Call, Failed, Packed  # noqa: E402
+from veil.engine.task import Call, Failed, PackedValue  # noqa: E402
 
 Process = subprocess.Popen[bytes]
 
@@ -128,7 +128,7 @@ def test_a_call_of_another_version_is_refused_by_the_worker() -> None:
     assert isinstance(outcome.error, EngineError)
     assert "tasks come from veil 99.0" in str(outcome.error)
     for key, value in (("a", np.arange(5)), ("b", 1)):
-        dask_worker.KeptValue(key, Packed.of(value)).setup(None)
+        dask_worker.KeptValue(key, PackedValue.of(value)).setup(None)
     served = pickle.loads(dask_worker.run_call((here.veil, here.python), packed, ("a", "b")))
     assert served.result == (4, os.getpid(), False)
     dask_worker._values.clear()

@@ -17,8 +17,8 @@ from veil.extraction.detection import DetectorOptions, local_maxima
 from veil.extraction.picture import Picture, picture
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
-from veil.files.examples import other_place
-from veil.files.pictures import read_picture, read_rgb
+from veil.files.photographs.examples import other_place
+from veil.files.photographs.pictures import read_picture, read_rgb
 from veil.files.weights import load_aliked
 from veil.matching.neighbors import match
 from veil.mechanisms.public import publish

@@ -10,7 +10,7 @@ import pytest
 from veil.errors import InputError
 from veil.extraction import convolution
 from veil.extraction.convolution import (
-    Layer,
+    SquareConvolution,
     convolved,
     deformed,
     layer,
@@ -39,7 +39,7 @@ def read(maps: np.ndarray, y: float, x: float, channel: int) -> float:
     return total
 
 
-def summed(maps: np.ndarray, kernel: Layer, offsets: np.ndarray, *, stride: int = 1) -> np.ndarray:
+def summed(maps: np.ndarray, kernel: SquareConvolution, offsets: np.ndarray, *, stride: int = 1) -> np.ndarray:
     """The definition: a sum over taps and channels, each tap read at its place moved by an offset (y, x)."""
     side = kernel.side
     rows, columns = ((size - 1) // stride + 1 for size in maps.shape[:2])
@@ -59,7 +59,7 @@ def summed(maps: np.ndarray, kernel: Layer, offsets: np.ndarray, *, stride: int 
 def test_a_convolution_is_its_sum(side: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever number of rows is worked on at a time."""
     maps = planted("convolution", 9, 7, 3)
-    kernel = Layer(weight=planted("kernel", 4, 3, side, side), bias=planted("bias", 4))
+    kernel = SquareConvolution(weight=planted("kernel", 4, 3, side, side), bias=planted("bias", 4))
     expected = summed(maps, kernel, np.zeros((9, 7, side * side, 2)), stride=stride)
     for unfolded in (1, 500, 1 << 20):
         monkeypatch.setattr(convolution, "_UNFOLDED", unfolded)
@@ -68,7 +68,10 @@ def test_a_convolution_is_its_sum(side: int, stride: int, monkeypatch: pytest.Mo
 
 def test_a_deformable_convolution_is_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets lead between pixels and outside; the broken twin takes (x, y) for (y, x)."""
-    maps, kernel = planted("deformed", 6, 5, 2), Layer(weight=planted("deformed kernel", 3, 2, 3, 3), bias=planted("b", 3))
+    maps, kernel = (
+        planted("deformed", 6, 5, 2),
+        SquareConvolution(weight=planted("deformed kernel", 3, 2, 3, 3), bias=planted("b", 3)),
+    )
     offsets = 2 * planted("offsets", 6, 5, 9, 2)
     offsets[0, 0] = 0  # on pixels
     expected = summed(maps, kernel, offsets)
@@ -81,7 +84,7 @@ def test_a_deformable_convolution_is_its_sum(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_batch_normalization_is_part_of_the_layer() -> None:
     """Second method: the layer, then (x - mean) / sqrt(variance + 1e-5) scale + shift."""
-    maps, plain = planted("normal", 5, 4, 2), Layer(weight=planted("w", 3, 2, 3, 3), bias=planted("b", 3))
+    maps, plain = planted("normal", 5, 4, 2), SquareConvolution(weight=planted("w", 3, 2, 3, 3), bias=planted("b", 3))
     mean, scale, shift = planted("mean", 3), planted("scale", 3), planted("shift", 3)
     variance = np.abs(planted("variance", 3))
     expected = (convolved(maps, plain) - mean) / np.sqrt(variance + 1e-5) * scale + shift

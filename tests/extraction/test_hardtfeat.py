@@ -13,7 +13,7 @@ from veil.extraction.hardtfeat import CHUNK, HardTFeat
 from veil.extraction.learned import describe_keypoints
 from veil.extraction.sift import extract_sift
 from veil.features import Features
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.files.weights import load_hardtfeat
 from worlds import generator
 

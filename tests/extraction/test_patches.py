@@ -7,8 +7,8 @@ import pytest
 from scipy import ndimage, spatial
 
 from veil.errors import InputError, RangeError
-from veil.extraction import patches as module
-from veil.extraction.patches import sample_patches
+from veil.extraction import learned as module
+from veil.extraction.learned import sample_patches
 from veil.extraction.picture import picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from worlds import generator

@@ -10,8 +10,8 @@ import pytest
 
 from veil.extraction.picture import Picture
 from veil.extraction.segments import MAX_SIDE_PX, detect_segments, undistorted, vertical_of
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.geometry.camera import Camera
 from veil.geometry.gravity import NoGravity
 from veil.geometry.vanishing_point import Vertical

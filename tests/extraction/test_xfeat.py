@@ -14,7 +14,7 @@ from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.picture import picture
 from veil.extraction.xfeat import _BLOCKS, _HEADS, XFeat, resized
-from veil.files.pictures import read_picture, read_rgb
+from veil.files.photographs.pictures import read_picture, read_rgb
 from veil.files.state_dicts import read_state_dict
 from veil.files.weights import installed_file, load_network
 from veil.matching.neighbors import match

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.accelerometers import read_accelerometer
+from veil.files.photographs.gravity import read_accelerometer
 
 
 @pytest.mark.parametrize(

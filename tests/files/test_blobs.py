@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.blobs import FolderBlobs
+from veil.files.service.blobs import FolderBlobs
 
 
 def test_bytes_come_back_by_their_digest(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
-from veil.files.blobs import Blobs, FolderBlobs
+from veil.files.service.blobs import Blobs, FolderBlobs
 from worlds import buckets as s3
 from worlds.buckets import SECRET, Buckets
 
@@ -23,7 +23,7 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
     if request.param == "folder":
         return FolderBlobs(tmp_path / "blobs")
     buckets: Buckets = request.getfixturevalue("buckets")
-    from veil.files.bucket_blobs import S3Blobs
+    from veil.files.service.bucket_blobs import S3Blobs
 
     name = f"veil-{tmp_path.name.replace('_', '-').lower()[-40:]}"
     return S3Blobs(f"{buckets.make(name)}/some/prefix", plain=True)
@@ -66,7 +66,7 @@ def test_what_a_kill_left_of_bytes_goes_with_them(blobs: Blobs) -> None:
         assert not part.exists() and not blobs.has(name)
         part.write_bytes(data)
     else:
-        from veil.files import bucket_blobs
+        from veil.files.service import bucket_blobs
 
         bucket: Any = blobs
         bucket_blobs.obstore.put(bucket._store, "probes/0123456789abcdef", b"veil")
@@ -76,7 +76,7 @@ def test_what_a_kill_left_of_bytes_goes_with_them(blobs: Blobs) -> None:
 
 
 def bucket_keys(blobs: Any) -> list[str]:
-    from veil.files import bucket_blobs
+    from veil.files.service import bucket_blobs
 
     return [item["path"] for found in bucket_blobs.obstore.list(blobs._store) for item in found]
 
@@ -96,7 +96,7 @@ def test_missing_and_other_names_are_refused(blobs: Blobs, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_bucket_is_not_believed(buckets: Buckets, tmp_path: Path) -> None:
     """Whoever may write the bucket can put other bytes under a name: they are read as damage, and leave no file."""
-    from veil.files.bucket_blobs import S3Blobs
+    from veil.files.service.bucket_blobs import S3Blobs
 
     blobs = S3Blobs(buckets.make("veil-damaged"), plain=True)
     name = blobs.put(b"right")
@@ -112,7 +112,7 @@ def test_a_bucket_is_not_believed(buckets: Buckets, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_what_is_deleted_is_in_no_version(buckets: Buckets) -> None:
     """Planted bytes are gone; a bucket that would keep a version is refused. Broken twin: there, they would be left."""
-    from veil.files.bucket_blobs import S3Blobs
+    from veil.files.service.bucket_blobs import S3Blobs
 
     planted = b"planted" * 20
     blobs = S3Blobs(buckets.make("veil-plain"), plain=True)
@@ -133,8 +133,8 @@ def test_what_is_deleted_is_in_no_version(buckets: Buckets) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(bool(s3.missing()), reason=s3.missing() or "S3 is here")
 def test_a_bucket_that_is_away_is_told_without_secrets(buckets: Buckets, monkeypatch: pytest.MonkeyPatch) -> None:
-    from veil.files import bucket_blobs
-    from veil.files.bucket_blobs import S3Blobs
+    from veil.files.service import bucket_blobs
+    from veil.files.service.bucket_blobs import S3Blobs
 
     with pytest.raises(StorageTrouble, match="is not there"):
         S3Blobs("s3://veil-missing", plain=True)

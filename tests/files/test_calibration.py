@@ -10,8 +10,8 @@ from PIL import ExifTags, Image
 
 from veil.cli import main
 from veil.errors import FileFormatError
-from veil.files.calibration import camera_from_matrix, matrix_of
 from veil.files.features import read_features
+from veil.files.photographs.calibration import camera_from_matrix, matrix_of
 from worlds import generator
 
 K = "300 0 101\n0 301 74\n0 0 1\n"

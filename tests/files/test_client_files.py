@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.files import client
-from veil.files.client import Ledger, home, load_secret, read_ledger
+from veil.files.device import ledger as ledger_file
+from veil.files.device.home import home
+from veil.files.device.ledger import Ledger, read_ledger
+from veil.files.device.secret import load_secret
 from veil.randomness import KEY_BYTES
 from worlds import generator
 from worlds.edges import flipped, other_database, outcome, truncated
@@ -200,9 +202,9 @@ def test_a_release_does_not_read_all_that_were_made_before(tmp_path: Path) -> No
         read.append(row)
         return entry_of(row)
 
-    entry_of = client._entry
+    entry_of = ledger_file._entry
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "_entry", counted)
+        patch.setattr(ledger_file, "_entry", counted)
         assert not ledger.record(ONE) and ledger.entries_of(ONE.image_digest) == [ledger.entries()[-1]]
         with pytest.raises(ReleaseRefused):
             ledger.record(OTHER)

@@ -200,8 +200,8 @@ def test_sub_databases_are_disjoint_and_cover(load: Callable[[], Codebook]) -> N
 
 def test_no_decoy_is_a_descriptor_of_the_bundled_photographs() -> None:
     """The demo's and the tests' photographs are not among those that the pool was made from."""
-    from veil.files.examples import lund_door, other_place
-    from veil.files.pictures import read_picture
+    from veil.files.photographs.examples import lund_door, other_place
+    from veil.files.photographs.pictures import read_picture
 
     sources = set(bundled_decoys().provenance.image_digests)
     with lund_door() as example, other_place() as elsewhere:

@@ -18,11 +18,12 @@ from veil.errors import FileFormatError, InputError, ReleaseRefused
 from veil.extraction.picture import focal_from_exif, picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import replacing, write_bytes
-from veil.files.client import Entry, Ledger, load_secret
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook, write_codebook
+from veil.files.device.ledger import Entry, Ledger
+from veil.files.device.secret import load_secret
 from veil.files.features import read_features, write_features
-from veil.files.maps import read_map, write_map
-from veil.files.pictures import read_picture, read_rgb
+from veil.files.maps.format import read_map, write_map
+from veil.files.photographs.pictures import read_picture, read_rgb
 from veil.forms import Form, Points
 from veil.scene import MappedImage, Scene
 from veil.space import Space
@@ -267,7 +268,7 @@ def test_photographs_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_large_photographs_are_shrunk_and_keypoints_scaled_back() -> None:
     """Second method: the same picture at a quarter of the limit; keypoints land within two pixels of each other."""
-    from veil.files.examples import lund_door
+    from veil.files.photographs.examples import lund_door
 
     with lund_door() as example:
         shot = read_picture(example.folder / "DSC_0001.jpg")
@@ -334,7 +335,7 @@ def small_scene(m: int) -> Scene:
 
 
 def test_a_map_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import veil.files.maps as maps
+    import veil.files.maps.format as maps
 
     def fail(*_: object) -> None:
         raise OSError("disk full")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.gravity import holds_gravity, read_gravity, read_gravity_readings, write_gravity
+from veil.files.photographs.gravity import holds_gravity, read_gravity, read_gravity_readings, write_gravity
 from veil.geometry.gravity import Gravity
 
 

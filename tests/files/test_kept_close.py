@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.files import ledger_file
 from veil.files.atomic import replacing
-from veil.files.client import Ledger, load_secret, read_ledger, released_under
 from veil.files.codebooks import write_codebook
+from veil.files.device import ledger as ledger_file
+from veil.files.device.home import require_own
+from veil.files.device.ledger import Ledger, read_ledger, released_under
+from veil.files.device.secret import MadeUnder, load_secret
 from veil.files.features import write_features
-from veil.files.private import require_own
-from veil.files.secret import MadeUnder
 from veil.randomness import KEY_BYTES, Secret
 from worlds import codebook, features, generator
 from worlds.ledgers import ENTRY

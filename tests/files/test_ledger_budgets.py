@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError, ReleaseRefused
-from veil.files import client, ledger_file
-from veil.files.client import Entry, Ledger, read_budgets, read_ledger
+from veil.files.device import ledger as ledger_file
+from veil.files.device.ledger import Entry, Ledger, read_budgets, read_ledger
 from veil.ldp.budget import Budget, Charge
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
@@ -186,7 +186,7 @@ class Careless(Ledger):
             budget.require(charges, entry.charge, entry.name)
         self.meet.wait()
         with closing(sqlite3.connect(self.path)) as connection, connection:
-            client._insert(connection, entry)
+            ledger_file._insert(connection, entry)
         return True
 
 
@@ -214,7 +214,7 @@ import json, os, random, signal, sys
 from pathlib import Path
 from veil.errors import FileFormatError, ReleaseRefused
 from veil.files.atomic import write_bytes
-from veil.files.client import Entry, Ledger
+from veil.files.device.ledger import Entry, Ledger
 from veil.ldp.mechanism import SubsetMechanism
 
 LAW, MESSAGE = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=2), b"message" * 3000

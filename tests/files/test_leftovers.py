@@ -11,7 +11,7 @@ import pytest
 from veil.errors import CannotWrite
 from veil.files import atomic
 from veil.files.atomic import clear_leftovers, leftovers, remove, replacing, replacing_folder, write_bytes
-from veil.files.served_tiles import FACTS, MATRIX, _locked, clear_served
+from veil.files.service.served_tiles import FACTS, MATRIX, _locked, clear_served
 
 OTHERS = (".bashrc", "photo.jpg", ".photo.jpg.part", ".rsync.a1b2c3", ".x.ABCDEFGH.veil.part", "a.abcd1234.veil.part")
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.maker_notes import gravity_from_exif, parse_acceleration
-from veil.files.pictures import read_rgb
+from veil.files.photographs.gravity import gravity_from_exif, parse_acceleration
+from veil.files.photographs.pictures import read_rgb
 from veil.geometry.gravity import Gravity, NoGravity
 from worlds import generator
 from worlds.edges import apple_note, flipped, outcome, phone_photograph, truncated

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil.files.map_exports import GRAY, export_map, glb_bytes, ply_bytes
+from veil.files.maps.exports import GRAY, export_map, glb_bytes, ply_bytes
 from veil.scene import Scene
 from worlds import generator
 from worlds.map_scenes import KINDS, planted_map

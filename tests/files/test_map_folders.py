@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import veil.files.map_folders as folders
+import veil.files.maps.folders as folders
 from veil.errors import InputError
-from veil.files.map_folders import (
+from veil.files.maps.folders import (
     file_digests,
     foreign_files,
     index_folders,
@@ -21,7 +21,7 @@ from veil.files.map_folders import (
     settle_folder,
     write_models,
 )
-from veil.files.maps import read_map, write_map
+from veil.files.maps.format import read_map, write_map
 from veil.scene import Scene
 from worlds.map_scenes import planted_map
 
@@ -30,8 +30,8 @@ from worlds.map_scenes import planted_map
 KILLED = """
 import os, shutil, sys
 from pathlib import Path
-import veil.files.map_folders as folders
-from veil.files.maps import read_map, write_map
+import veil.files.maps.folders as folders
+from veil.files.maps.format import read_map, write_map
 from worlds.map_scenes import planted_map
 
 place = Path(sys.argv[1])

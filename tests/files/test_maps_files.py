@@ -11,12 +11,12 @@ import h5py
 import numpy as np
 import pytest
 
-import veil.files.maps as maps
+import veil.files.maps.format as maps
 from veil.cli import main
 from veil.errors import FileFormatError, InputError
-from veil.files.maps import read_map, write_map
+from veil.files.maps.format import read_map, write_map
 from veil.forms import Points, Subspaces
-from veil.map_check import MapCheck
+from veil.scene import MapCheck
 from worlds import generator, project
 from worlds.edges import flipped, outcome, scene, truncated
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.outbox import Outbox, Sending
+from veil.files.device.outbox import Outbox, Sending
 
 
 def sending(message: bytes, map_id: str = "m1") -> Sending:

@@ -12,7 +12,7 @@ import pytest
 from PIL import ExifTags, Image, TiffImagePlugin
 
 from veil.errors import FileFormatError, InputError
-from veil.files.pictures import SUFFIXES, find_pictures, read_picture, read_rgb
+from veil.files.photographs.pictures import SUFFIXES, find_pictures, read_picture, read_rgb
 from veil.geometry.camera import Camera
 from worlds import generator
 from worlds.edges import flipped, outcome, truncated

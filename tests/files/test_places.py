@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.places import place_facts, place_of, read_place, read_positions
+from veil.files.maps.places import place_facts, place_of, read_place, read_positions
 from veil.geometry.georeference import georeference
 from worlds import generator
 

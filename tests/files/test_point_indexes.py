@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.maps import write_map
-from veil.files.point_indexes import read_point_index, write_point_index
+from veil.files.maps.format import write_map
+from veil.files.maps.indexes import read_point_index, write_point_index
 from veil.matching.point_index import PointIndex
 from veil.places.held_map import Map
 from worlds.edges import scene, truncated

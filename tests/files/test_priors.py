@@ -13,7 +13,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from veil.errors import FileFormatError
-from veil.files.priors import read_colmap_gravity
+from veil.files.colmap_databases import read_colmap_gravity
 from veil.geometry.gravity import Gravity, NoGravity
 from worlds import generator
 from worlds.edges import other_database, outcome, truncated

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.shards import saved_shards
+from veil.files.codebooks import saved_shards
 from worlds import generator
 
 

@@ -17,7 +17,7 @@ from veil.errors import FileFormatError, InputError
 from veil.extraction.picture import picture
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.space import Space
 from worlds import generator
 

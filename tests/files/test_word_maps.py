@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.maps import read_map, write_map
+from veil.files.maps.format import read_map, write_map
 from veil.forms import Subsets
 from veil.scene import Scene
 from worlds import generator

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from veil.geometry.earth import EarthFrame
-from veil.geometry.geopose import basic_quaternion, basic_ypr, enu_from_body, quaternion_of
-from veil.geometry.georeference import Georeference
+from veil.geometry.georeference import Georeference, basic_quaternion, basic_ypr, enu_from_body, quaternion_of
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity
 from worlds import generator

@@ -7,9 +7,8 @@ import pytest
 from test_vanishing_point import PIXEL, clutter, edges, tilted
 
 from veil.geometry.gravity import Gravity
-from veil.geometry.gravity_check import Checked, cross_checked
+from veil.geometry.gravity_check import Checked, Support, cross_checked, support_of
 from veil.geometry.vanishing_point import Vertical, vertical_from_segments
-from veil.geometry.vanishing_point_support import Support, support_of
 from worlds import generator
 
 SENSOR = 1.5

@@ -6,9 +6,18 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError, RangeError
-from veil.files.examples import lund_door
-from veil.geometry.camera import MODELS, as_colmap, guessed
-from veil.geometry.intrinsics import checked_camera, implausible, parse, require_crossing, require_inside, undistorted
+from veil.files.photographs.examples import lund_door
+from veil.geometry.camera import (
+    MODELS,
+    as_colmap,
+    checked_camera,
+    guessed,
+    implausible,
+    parse,
+    require_crossing,
+    require_inside,
+    undistorted,
+)
 from worlds import generator, lens
 from worlds.hostile_cameras import HOSTILE, made
 

@@ -47,7 +47,7 @@ def test_without_torch_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     for module in ("network", "training", "inference"):
         monkeypatch.delitem(sys.modules, f"veil.inversion.{module}", raising=False)
     with pytest.raises(InputError, match=r"install veil\[inversion\]"):
-        __import__("veil.inversion.inference")
+        __import__("veil.inversion.network")
 
 
 def test_weights_fit_into_15_megabytes(torch: Any) -> None:
@@ -113,7 +113,7 @@ def test_neither_the_basis_nor_the_order_of_words_matters(torch: Any) -> None:
 
 def test_a_batch_is_its_images_one_by_one(torch: Any) -> None:
     """Also for maps of different m, and one without features."""
-    from veil.inversion.inference import Inverter
+    from veil.inversion.network import Inverter
 
     network = made("subspaces")
     arrays = {k: v.numpy().astype(np.float16) for k, v in network.state_dict().items() if not k.endswith("tracked")}

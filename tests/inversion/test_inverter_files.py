@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.inverters import read_weights, write_weights
+from veil.files.attack_networks import read_weights, write_weights
 from veil.inversion.weights import Training, Weights
 from worlds import generator
 

@@ -36,8 +36,7 @@ def test_four_channels_become_four_pixels() -> None:
 def test_pictures_are_pytorchs(kind: Kind) -> None:
     """Both give the same bytes but for rounding, also of a map without features. Broken twin: another order of channels."""
     torch = pytest.importorskip("torch", reason="the twin runs in PyTorch, the extra veil[inversion]")
-    from veil.inversion.inference import Inverter
-    from veil.inversion.network import Network
+    from veil.inversion.network import Inverter, Network
 
     torch.manual_seed(1)
     network = Network(kind)

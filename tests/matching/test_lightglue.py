@@ -16,7 +16,7 @@ from veil.errors import InputError, RangeError, SpaceError
 from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
 from veil.features import Features
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.files.weights import installed_file, load_aliked, load_lightglue
 from veil.forms import Points
 from veil.matching import attention as attention_module

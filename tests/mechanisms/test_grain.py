@@ -12,9 +12,8 @@ from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Subspaces
-from veil.mechanisms.grain import MANTISSA_BITS, Grain, grain_of, on_eight_bit_grid
 from veil.mechanisms.profile import hardened, paper
-from veil.mechanisms.subspaces import lift
+from veil.mechanisms.subspaces import MANTISSA_BITS, Grain, grain_of, lift, on_eight_bit_grid
 from veil.randomness import seeded
 from veil.space import Space
 from worlds import features, generator, unit

@@ -12,7 +12,7 @@ import pytest
 from veil import randomness
 from veil.codebooks.codebook import Codebook
 from veil.errors import ReleaseRefused
-from veil.files.client import Ledger
+from veil.files.device.ledger import Ledger
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.parameters import line_draws, subspace_parameters, word_parameters

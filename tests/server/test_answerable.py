@@ -11,7 +11,7 @@ import pytest
 from veil.device.device import Device
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.features import Features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.mechanisms.release import HideInLines
 from veil.scene import Scene
 from veil.server.answerable import answered_forms

@@ -15,7 +15,7 @@ import pytest
 from veil.device.device import Device
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.files.examples import HELD_OUT
+from veil.files.photographs.examples import HELD_OUT
 from veil.geometry.earth import EarthFrame
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
@@ -323,7 +323,7 @@ def test_a_disk_that_is_full_keeps_nothing_and_says_so(
 ) -> None:
     """The message is not acknowledged, no record of it is left, and the next attempt is taken."""
     from veil.errors import InputError
-    from veil.files.blobs import FolderBlobs
+    from veil.files.service.blobs import FolderBlobs
 
     message, put = list(messages.values())[-1], FolderBlobs.put
     token, secret = server.service.tokens.make("full", ["contribute"])

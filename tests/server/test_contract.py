@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator
 
 from veil.device.device import Device
 from veil.features import Features
-from veil.files.schemas import service_schemas
+from veil.files.service.shipped import service_schemas
 from veil.server.problems import KINDS, TITLES
 from veil.server.schema_check import SCHEMAS, components
 from veil.server.tokens import SCOPES

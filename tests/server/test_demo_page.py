@@ -16,8 +16,8 @@ from veil.demo import demo_features, write_demo_map
 from veil.device.doors import localize
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.files.examples import HELD_OUT, lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import HELD_OUT, lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.forms import Subsets
 from veil.places.held_map import Map
 from veil.places.poses.answer import Localization

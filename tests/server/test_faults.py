@@ -15,7 +15,7 @@ import pytest
 from veil.device.device import Device
 from veil.errors import CannotWrite, InputError
 from veil.features import Features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.processes import WorkerDied
 from veil.server import runner as background
 from veil.server.database import MOST_IDLE, SqliteDatabase

@@ -17,8 +17,8 @@ import pytest
 from veil.device.device import Device
 from veil.errors import NoRoom
 from veil.features import Features
-from veil.files.maps import write_map
-from veil.files.reserve import disk_of
+from veil.files.maps.format import write_map
+from veil.files.service.reserve import disk_of
 from veil.server import database
 from veil.server.database import SqliteDatabase
 from veil.server.policy import MapPolicy

@@ -10,7 +10,7 @@ import pytest
 
 from veil.device.device import Device
 from veil.features import Features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.server.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from veil.client.connection import Connection
-from veil.client.tile_host import TileHost
+from veil.client.tile_access import TileHost
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook
 from veil.server.app import create_app

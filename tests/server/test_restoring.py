@@ -13,8 +13,8 @@ from typing import Any, Literal
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.backup_file import BackupFile
-from veil.files.blobs import FolderBlobs, blob_name
+from veil.files.service.backup_file import BackupFile
+from veil.files.service.blobs import FolderBlobs, blob_name
 from veil.server import restoring
 from veil.server.backups import write_backup
 from veil.server.contributions import Contribution, add_contribution, set_state
@@ -37,7 +37,7 @@ TABLES = ("contributions", "jobs", "maps", "receipts", "tokens", "usage")
 KILLED = """
 import os, sys
 from pathlib import Path
-from veil.files import bucket_blobs, blobs
+from veil.files.service import blobs, bucket_blobs
 from veil.server import restoring
 from veil.server.settings import ServerSettings
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from veil.errors import CannotWrite, NoRoom, StorageTrouble
-from veil.files import reserve
 from veil.files.atomic import writing
-from veil.files.blobs import FolderBlobs
-from veil.files.reserve import Disk, hold
+from veil.files.service import reserve
+from veil.files.service.blobs import FolderBlobs
+from veil.files.service.reserve import Disk, hold
 from veil.server import database, room
 from veil.server.contributions import add_contribution
 from veil.server.database import SqliteDatabase

@@ -12,8 +12,8 @@ import pytest
 from veil.device.device import Device
 from veil.errors import InputError
 from veil.features import Features
-from veil.files.map_folders import model_folders
-from veil.files.maps import read_map
+from veil.files.maps.folders import model_folders
+from veil.files.maps.format import read_map
 from veil.server.deletion import expire
 from veil.server.policy import MapPolicy
 from veil.server.runner import Runner

@@ -109,7 +109,7 @@ def test_storage_that_goes_away_is_a_503_and_comes_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The bucket does not answer: the message is not acknowledged and no record of it is left. No log tells a secret."""
-    from veil.files import bucket_blobs
+    from veil.files.service import bucket_blobs
 
     service = pair[0]
     record = service.records.make("away", MapPolicy())

@@ -17,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from veil.device.device import Device
 from veil.features import Features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.server import bodies, connections, shares
 from veil.server.bodies import BoundedBodies, body_seconds
 from veil.server.entrance import HOLDER, Holder, Turns, holder_of

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError, StorageTrouble
-from veil.files.blobs import OWNER, FolderBlobs
+from veil.files.service.blobs import OWNER, FolderBlobs
 from veil.server import blob_use
 from veil.server.blob_use import FEW, MARKED_S, blobs_in, loosen, sweep_loose
 from veil.server.database import SqliteDatabase

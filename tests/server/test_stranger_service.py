@@ -31,9 +31,9 @@ from veil.device.device import Device
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.files.examples import lund_door
 from veil.files.features import write_features
-from veil.files.gravity import write_gravity
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.gravity import write_gravity
 from veil.geometry.gravity import Gravity
 from veil.mechanisms import HideInLines, hardened, paper
 from veil.server.policy import MapPolicy

@@ -15,7 +15,7 @@ import pytest
 
 from veil.errors import InputError
 from veil.features import Features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.server.geopose_protocol import query_of
 from veil.server.map_names import NameTaken
 from veil.server.policy import MapPolicy

@@ -16,8 +16,8 @@ from veil.device.device import Device
 from veil.errors import InputError, RangeError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.geometry.rigid import rotation_angle_deg
 from veil.places.built_maps import BuiltMap
 from veil.places.held_map import Map

@@ -12,7 +12,7 @@ import pytest
 
 from veil.device.device import Device
 from veil.features import Features
-from veil.files.maps import read_map, write_map
+from veil.files.maps.format import read_map, write_map
 from veil.forms import Subspaces
 from veil.scene import Scene
 from veil.wire import decode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.blobs import FolderBlobs
+from veil.files.service.blobs import FolderBlobs
 from veil.server import schema
 from veil.server.database import SqliteDatabase
 from veil.server.schema import STEPS, VERSION

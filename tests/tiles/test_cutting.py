@@ -9,8 +9,7 @@ import pytest
 
 from veil.errors import InputError, RangeError
 from veil.forms import Points
-from veil.tiles.aspects import aspects
-from veil.tiles.cutting import CutMap, CutOptions, cut
+from veil.tiles.cutting import CutMap, CutOptions, aspects, cut
 from veil.tiles.fetching import proved_tile
 from veil.tiles.tile_format import Tile
 from veil.tiles.union import united

@@ -19,7 +19,7 @@ from stranger.canonical import canonical, read
 from stranger.service import Answer
 from stranger.tiles import Tiles
 from veil.errors import PirError
-from veil.files.places import place_facts, place_of
+from veil.files.maps.places import place_facts, place_of
 from veil.pir import one_server
 from veil.pir.layout import Layout, most_columns
 from veil.pir.two_servers import answers

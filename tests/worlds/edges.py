@@ -13,7 +13,7 @@ import numpy as np
 from PIL import ExifTags, Image
 
 from veil.errors import VeilError
-from veil.files.examples import lund_door
+from veil.files.photographs.examples import lund_door
 from veil.forms import Form, Points
 from veil.scene import MappedImage, Scene
 from worlds import generator, subspaces, world

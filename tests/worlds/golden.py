@@ -32,7 +32,7 @@ if __name__ == "__main__":
 import numpy as np
 
 import veil
-from veil.files.examples import HELD_OUT, lund_door, other_place
+from veil.files.photographs.examples import HELD_OUT, lund_door, other_place
 
 KEPT = Path(__file__).parents[1] / "golden" / "corpus.json"
 SECRET = b"golden corpus".ljust(32, b".")

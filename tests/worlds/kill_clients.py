@@ -25,9 +25,9 @@ from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError
 from veil.features import Features
 from veil.files import atomic
-from veil.files.map_folders import settle_folder, write_models
-from veil.files.maps import read_map
-from veil.files.outbox import Outbox, Sending
+from veil.files.device.outbox import Outbox, Sending
+from veil.files.maps.folders import settle_folder, write_models
+from veil.files.maps.format import read_map
 from veil.files.tiles import FolderCache
 from veil.mechanisms.profile import paper
 from veil.mechanisms.release import HideInLines

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.files import blobs
+from veil.files.service import blobs
 from veil.files.tiles import write_tiles
 from veil.server import deletion
 from veil.server.map_records import MapRecords

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veil.files.served_tiles import add_served, remove_served, served_names
+from veil.files.service.served_tiles import add_served, remove_served, served_names
 from veil.server import blob_use
 from veil.server.backups import update_backups, write_backup
 from veil.server.policy import MapPolicy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from veil.files.client import Entry
+from veil.files.device.ledger import Entry
 
 ENTRY = Entry(
     image_digest="aa" * 32,

@@ -8,10 +8,9 @@ import numpy as np
 
 from veil.forms import Form, Lines, Subsets
 from veil.ldp.mechanism import SubsetMechanism
-from veil.map_check import MapCheck
 from veil.mechanisms.lines import lift_to_lines
 from veil.randomness import seeded
-from veil.scene import MappedImage, Scene
+from veil.scene import MapCheck, MappedImage, Scene
 from worlds import World, generator, subspaces, world
 from worlds.line_worlds import features_of
 

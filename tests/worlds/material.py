@@ -11,8 +11,8 @@ from veil.codebooks.codebook import Codebook
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.forms import Subspaces
 from veil.mechanisms.profile import Profile, hardened, paper
 from veil.mechanisms.public import publish

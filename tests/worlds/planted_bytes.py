@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import h5py
 
-from veil.files.map_folders import model_folders
+from veil.files.maps.folders import model_folders
 from veil.places.pairs.blocks import KIND
 from veil.places.pairs.store import MatchStore
 from worlds.servers import arrays_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from veil.files.served_tiles import add_served
+from veil.files.service.served_tiles import add_served
 from veil.files.tiles import write_tiles
 from veil.server.service import Service
 from veil.server.store_identity import TILES

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.errors import FileFormatError
-from veil.files.blobs import OWNER, FolderBlobs
+from veil.files.service.blobs import OWNER, FolderBlobs
 from veil.server.contributions import add_contribution
 from veil.server.policy import MapPolicy
 from veil.server.service import Service

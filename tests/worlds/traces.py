@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from veil.files.maps import read_map
+from veil.files.maps.format import read_map
 from veil.forms import Points, Subsets
 from veil.scene import MappedImage
 

@@ -18,9 +18,9 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.randomness import Secret, memoized, subsets_below
 from veil.space import Space
 from veil.wire import decode, encode
+from veil.wire.codec import sanitization
 from veil.wire.head import HEAD_BYTES, read_head
 from veil.wire.message import LineUpload, Upload
-from veil.wire.sanitization import sanitization
 from worlds import lens
 from worlds.hostile_cameras import HOSTILE
 

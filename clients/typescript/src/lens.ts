@@ -1,4 +1,4 @@
-/** A rational distortion that covers all of COLMAP's models, and its inverse by Newton's method (veil.geometry.intrinsics). */
+/** A rational distortion that covers all of COLMAP's models, and its inverse by Newton's method (veil.geometry.camera). */
 
 import { type Camera, focalCount } from "./camera.js";
 
@@ -21,7 +21,7 @@ interface Lens {
 /** Where a pixel lies: in the normalized plane, nowhere on it ("undefined"), or beyond it, as fisheyes see. */
 export type Undistorted = Point | "undefined" | "beyond";
 
-/** Undistorted points of pixels, followed outwards from the principal point (veil.geometry.intrinsics.undistorted). */
+/** Undistorted points of pixels, followed outwards from the principal point (veil.geometry.camera.undistorted). */
 export function undistorter(camera: Camera): (pixel: Point) => Undistorted {
   const count = focalCount(camera.model);
   const focal: Point = [camera.params[0]!, camera.params[count - 1]!];

@@ -14,7 +14,7 @@ import pytest
 
 from veil.errors import InputError, NoFace
 from veil.features import unit_length
-from veil.files.pictures import read_rgb
+from veil.files.photographs.pictures import read_rgb
 from veil_faces.collection import as_features
 from veil_faces.extraction.face_finder import FIRST_TRY, SECOND_TRY, FaceFinder
 from veil_faces.extraction.faces import FACE_SPACE, DlibNetwork, describe_face, describe_faces, load_face_network

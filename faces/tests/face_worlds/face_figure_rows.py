@@ -14,7 +14,7 @@ from veil_faces.report.identification import draw_identification
 from veil_faces.report.protection import draw_protection
 from veil_faces.studies.attributes import AttributeRow
 from veil_faces.studies.identification import IdentificationRow
-from veil_faces.studies.unlinkability import Protection, ProtectionRow
+from veil_faces.studies.unlinkability import ProtectionRow, ProtectionStudy
 from veil_faces.studies.verification import VerificationRow
 from worlds import generator
 
@@ -105,7 +105,9 @@ def _protection(path: Path) -> None:
         for keyed in (False, True)
         for m in DIMS
     ]
-    draw_protection(path, Protection(rows=rows, threshold=1.0, accepted_raw=0.97, accepted_strangers=0.01, accepted_mean=0.02))
+    draw_protection(
+        path, ProtectionStudy(rows=rows, threshold=1.0, accepted_raw=0.97, accepted_strangers=0.01, accepted_mean=0.02)
+    )
 
 
 FIGURES: Mapping[str, Callable[[Path], None]] = {

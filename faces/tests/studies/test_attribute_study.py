@@ -13,7 +13,7 @@ import pytest
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.features import Features, unit_length
-from veil.files.pictures import read_rgb
+from veil.files.photographs.pictures import read_rgb
 from veil_faces.collection import as_features
 from veil_faces.extraction.faces import FACE_SPACE, describe_faces, load_face_network
 from veil_faces.studies.attributes import AttributeRow, attribute_study, split_people

@@ -15,8 +15,8 @@ from veil.errors import InputError, SpaceError
 from veil_faces.report.protection import draw_protection
 from veil_faces.studies.face_study import FaceStudy
 from veil_faces.studies.unlinkability import (
-    Protection,
     ProtectionRow,
+    ProtectionStudy,
     estimates,
     linkability,
     linked_by_chance,
@@ -79,13 +79,13 @@ def test_estimates_are_the_nearest_points() -> None:
 
 
 @pytest.fixture(scope="module")
-def study() -> Protection:
+def study() -> ProtectionStudy:
     faces, decoys = crowd("victims", 40, 4), crowd("decoys", 200, 1)
     return protection_study(FaceStudy(faces=faces, pairs=pairs_of(faces, 150), decoys=decoys, seed=0, dimensions=(2, 16)))
 
 
 @pytest.mark.slow
-def test_only_keys_unlink(study: Protection) -> None:
+def test_only_keys_unlink(study: ProtectionStudy) -> None:
     """Planted people; broken twin: templates without keys. One photograph links more than two do."""
     rows = {(row.lifting, row.m, row.keyed): row for row in study.rows}
     assert len(rows) == 3 * 2 * 2
@@ -100,7 +100,7 @@ def test_only_keys_unlink(study: Protection) -> None:
 
 
 @pytest.mark.slow
-def test_keys_and_decoys_are_what_hinders_reversal(study: Protection) -> None:
+def test_keys_and_decoys_are_what_hinders_reversal(study: ProtectionStudy) -> None:
     """Random lifting to two dimensions is reversed; with keys hardly any estimate passes."""
     rows = {(row.lifting, row.m, row.keyed): row for row in study.rows}
     assert study.accepted_raw > 0.95 and study.accepted_strangers < 0.05 and study.accepted_mean < 0.2
@@ -124,7 +124,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_the_figure_is_drawn(study: Protection, tmp_path: Path) -> None:
+def test_the_figure_is_drawn(study: ProtectionStudy, tmp_path: Path) -> None:
     draw_protection(tmp_path / "p.png", study)
     assert (tmp_path / "p.png").stat().st_size > 10_000
     assert {row.estimate for row in study.rows} <= {"nearest the mean", "nearest a face"} and isinstance(

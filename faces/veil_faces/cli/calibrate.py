@@ -17,15 +17,15 @@ from veil_faces.files.face_pairs import read_pairs
 from veil_faces.files.face_store import FaceStore, Threshold
 from veil_faces.files.faces import identities, read_faces
 from veil_faces.identification import GallerySize, OpenSet, people_needed
-from veil_faces.template import Client, TemplateScheme, scores
+from veil_faces.template import FaceClient, TemplateScheme, scores
 
 PAIRS_HELP = "CSV, LFW's pairs.txt, lines `same a b` (AgeDB-30), or a split of CFP (Protocol/Split/FP)"
 PURPOSE = "calibration"
 
 
-def client_of(store: FaceStore, decoys: Path) -> Client:
+def client_of(store: FaceStore, decoys: Path) -> FaceClient:
     """The client of this device for a store, with its scheme, secret and decoys (a file)."""
-    return Client(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
+    return FaceClient(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
 
 
 def calibrate(arguments: argparse.Namespace) -> int:
@@ -58,7 +58,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _threshold(client: Client, faces: Faces, pairs: FacePairs, far: float | None) -> Threshold:
+def _threshold(client: FaceClient, faces: Faces, pairs: FacePairs, far: float | None) -> Threshold:
     """The threshold of single comparisons: with the most right decisions, or the most accepts at `far` false ones."""
     from veil_faces.studies.verification import best_threshold, error_rates
 
@@ -79,13 +79,13 @@ def _threshold(client: Client, faces: Faces, pairs: FacePairs, far: float | None
     )
 
 
-def _score(client: Client, faces: Faces, enrolled: int, probe: int) -> float:
+def _score(client: FaceClient, faces: Faces, enrolled: int, probe: int) -> float:
     """The distance of a probe from a template, of two rows of `faces`."""
     template = client.template(faces.vectors[enrolled], purpose=PURPOSE, person=faces.names[enrolled], version=1)
     return float(scores(client.probe(faces.vectors[probe], purpose=PURPOSE, template=template), template)[0])
 
 
-def _open_set(client: Client, faces: Faces, fpir: float, counts: Sequence[int]) -> OpenSet:
+def _open_set(client: FaceClient, faces: Faces, fpir: float, counts: Sequence[int]) -> OpenSet:
     """Thresholds of identification from all people among the faces, also for galleries of the sizes `counts`."""
     from veil_faces.comparisons import compared, first_and_last
     from veil_faces.galleries import calibrate_open_set

@@ -8,14 +8,14 @@ import numpy as np
 
 from veil.cli.common import say, write_json
 from veil.errors import InputError, NoFace
-from veil.files.pictures import read_rgb
+from veil.files.photographs.pictures import read_rgb
 from veil_faces.cli.calibrate import client_of
 from veil_faces.cli.networks import chosen_network
 from veil_faces.files.face_home import FaceHome
 from veil_faces.files.face_store import FaceStore
 from veil_faces.files.faces import holds_faces, read_faces
 from veil_faces.naming import checked_name
-from veil_faces.template import Client, TemplateScheme, scores
+from veil_faces.template import FaceClient, TemplateScheme, scores
 
 # Faces narrower than this are not enrolled or verified.
 LEAST_PX = 60
@@ -96,7 +96,7 @@ def _no(arguments: argparse.Namespace, record: dict[str, object], reason: str, t
     return EXIT_NO
 
 
-def opened_store(arguments: argparse.Namespace) -> tuple[FaceStore, Client]:
+def opened_store(arguments: argparse.Namespace) -> tuple[FaceStore, FaceClient]:
     """The store that the arguments name, sealed by this client's secret, and the client with the store's decoys."""
     store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     return store, client_of(store, arguments.decoys)

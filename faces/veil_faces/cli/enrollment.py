@@ -14,7 +14,7 @@ from veil_faces.files.face_home import FaceHome
 from veil_faces.files.face_store import FaceStore
 from veil_faces.files.faces import read_faces
 from veil_faces.naming import checked_name
-from veil_faces.template import Client, TemplateScheme, decoys_digest
+from veil_faces.template import FaceClient, TemplateScheme, decoys_digest
 
 
 def create(arguments: argparse.Namespace) -> int:
@@ -32,7 +32,7 @@ def create(arguments: argparse.Namespace) -> int:
         quota=tuple(arguments.quota),
     )
     home = FaceHome.for_new_store(on_new=tell)
-    Client(scheme=scheme, decoys=decoys, secret=home.secret)  # refuses what would not work later
+    FaceClient(scheme=scheme, decoys=decoys, secret=home.secret)  # refuses what would not work later
     FaceStore.create(arguments.store, scheme, home)
     write_json(arguments.json, _record(scheme), private=True)
     report(arguments, arguments.store, "an empty store")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, at_least, progress, report, say, write_json
 from veil.errors import InputError
-from veil.files.pictures import named_pictures, read_rgb
+from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil_faces.cli import templates
 from veil_faces.cli.networks import add_model, chosen_network
 from veil_faces.collection import Faces

@@ -10,7 +10,7 @@ from veil_faces.cli.enrollment import template_table
 from veil_faces.files.face_home import FaceHome
 from veil_faces.files.face_migration import Resealed, reseal_store
 from veil_faces.files.faces import read_faces
-from veil_faces.template import Client
+from veil_faces.template import FaceClient
 
 
 def reseal(arguments: argparse.Namespace) -> int:
@@ -19,7 +19,7 @@ def reseal(arguments: argparse.Namespace) -> int:
     decoys = read_faces(arguments.decoys)
 
     def examine(found: Resealed) -> None:
-        client = Client(scheme=found.scheme, decoys=decoys, secret=home.secret)
+        client = FaceClient(scheme=found.scheme, decoys=decoys, secret=home.secret)
         for (purpose, person, _), template in found.templates.items():
             if client.made(template, purpose=purpose) is False:
                 raise FileFormatError(

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import writing
-from veil.files.client import home, load_secret
-from veil.files.secret import MadeUnder
+from veil.files.device.home import home
+from veil.files.device.secret import MadeUnder, load_secret
 from veil.files.sqlite import transaction
 from veil.randomness import Secret
 from veil_faces.files.face_facts import Contents

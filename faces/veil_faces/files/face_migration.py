@@ -11,7 +11,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import writing
-from veil.files.private import make_private
+from veil.files.device.home import make_private
 from veil.forms import Subspaces, lifted_guarantee
 from veil_faces.files.face_facts import (
     SCHEMA,

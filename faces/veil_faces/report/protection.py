@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.report.figures import BLACK, GRAY, LIFTINGS, drawn, legend_below
-from veil_faces.studies.unlinkability import Protection
+from veil_faces.studies.unlinkability import ProtectionStudy
 
 _TITLES = {
     "linkability": "two templates, two photographs:\nlinkability (0 to 1)",
@@ -14,7 +14,7 @@ _TITLES = {
 }
 
 
-def draw_protection(path: Path, found: Protection) -> None:
+def draw_protection(path: Path, found: ProtectionStudy) -> None:
     """Write the figure (PNG or SVG by its suffix): both measures against m, a curve for each lifting.
 
     Full lines are without keys, dashed ones with keys; gray is what chance, or an attacker without a template, reaches; the
@@ -42,7 +42,7 @@ def draw_protection(path: Path, found: Protection) -> None:
         legend_below(figure, [*colors, *dashes, raw, *shades])
 
 
-def _panel(axis: Any, found: Protection, measure: str) -> None:
+def _panel(axis: Any, found: ProtectionStudy, measure: str) -> None:
     """Draw the curves of one measure."""
     dims, scale = sorted({row.m for row in found.rows}), 100 if measure == "reversed" else 1
     for name in dict.fromkeys(row.lifting for row in found.rows):

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from veil.attacks.distribution.attributes import NEIGHBORS, Labelled, infer
+from veil.audit.statistics import clopper_pearson
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Form
@@ -20,7 +21,6 @@ from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
 from veil.randomness import seeded
-from veil.statistics import clopper_pearson
 from veil_faces.balance import BalancedRule
 from veil_faces.collection import centered as around
 from veil_faces.collection import pool_of

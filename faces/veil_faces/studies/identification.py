@@ -24,7 +24,7 @@ from veil_faces.comparisons import compared, first_and_last
 from veil_faces.galleries import Impostors, bounded_mean, calibrate_open_set, first_alone
 from veil_faces.identification import OpenSet, gallery_sizes
 from veil_faces.studies.face_study import require_others
-from veil_faces.template import Client, TemplateScheme, decoys_digest
+from veil_faces.template import FaceClient, TemplateScheme, decoys_digest
 
 PURPOSE = "study"
 # Least number of strangers that must be left beside the largest gallery of held-out people.
@@ -145,7 +145,7 @@ def _everybody(faces: Faces, decoys: Faces, lifting: Strategy, m: int, centered:
         strategy=lifting, m=m, comparison="p2s", space=faces.space, decoys=decoys_digest(decoys), centered=centered
     )
     secret = Secret(hashlib.sha256(b"veil identification study %d" % seed).digest())
-    client = Client(scheme=scheme, decoys=decoys, secret=secret)
+    client = FaceClient(scheme=scheme, decoys=decoys, secret=secret)
     people, _ = faces.classes(IDENTITY)
     first, last = first_and_last(people)
     distance = compared(client, faces, last, first, PURPOSE)

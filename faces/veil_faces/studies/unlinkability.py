@@ -12,12 +12,12 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil import distances
+from veil.audit.statistics import clopper_pearson
 from veil.distances.pairs import exact
 from veil.errors import InputError
 from veil.features import unit_length
 from veil.progress import Progress
 from veil.randomness import Secure
-from veil.statistics import clopper_pearson
 from veil_faces.collection import Faces
 from veil_faces.studies.face_study import FaceStudy
 from veil_faces.studies.verification import best_threshold, equal_error, lifted_faces
@@ -73,7 +73,7 @@ class ProtectionRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protection:
+class ProtectionStudy:
     """Rows of the study, and the shares of descriptors that a verifier of raw descriptors accepts at its `threshold`.
 
     `accepted_raw` is the share of pairs of one person, `accepted_strangers` of pairs of two people, and `accepted_mean` how
@@ -143,7 +143,7 @@ def estimates(templates: Templates, crowd: Faces) -> dict[str, Float64[np.ndarra
     return {"nearest the mean": foot(middle), "nearest a face": foot(crowd.vectors[nearest].astype(np.float64))}
 
 
-def protection_study(study: FaceStudy, *, progress: Progress | None = None) -> Protection:
+def protection_study(study: FaceStudy, *, progress: Progress | None = None) -> ProtectionStudy:
     """Linkability and reversibility of templates for two purposes: of left faces of pairs for one, of right ones for the other.
 
     One half of the decoys is the pool of lifting, the other half is the attacker's crowd. Without keys the attacker sees
@@ -167,7 +167,7 @@ def protection_study(study: FaceStudy, *, progress: Progress | None = None) -> P
             rows.append(_row(lifting, m, keyed, left, right, study, crowd, threshold))
         if progress is not None:
             progress(done + 1, len(cells))
-    return Protection(
+    return ProtectionStudy(
         rows=rows,
         threshold=threshold,
         accepted_raw=float((raw[pairs.same] <= threshold).mean()),

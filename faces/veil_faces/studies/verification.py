@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil import distances
+from veil.audit.statistics import clopper_pearson
 from veil.distances.pairs import exact
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
@@ -21,7 +22,6 @@ from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import DecoyRule, lift, uniform_rule
 from veil.progress import Progress
 from veil.randomness import seeded
-from veil.statistics import clopper_pearson
 from veil_faces.balance import BalancedRule, guessed
 from veil_faces.collection import IDENTITY, FacePairs, Faces
 from veil_faces.studies.face_study import FaceStudy

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.colmap_text import read_cameras, read_images
+from veil.files.photographs.colmap_text import read_cameras, read_images
 from veil.geometry.rigid import Rigid
 from veil_lab.files.scenes import read_scene
 from worlds import generator

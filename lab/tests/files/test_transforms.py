@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.files.colmap_text import read_cameras
-from veil.geometry.intrinsics import checked_camera
+from veil.files.photographs.colmap_text import read_cameras
+from veil.geometry.camera import checked_camera
 from veil_lab.files.transforms import read_transforms
 from worlds.hostile_cameras import made
 

@@ -43,7 +43,7 @@ from veil_lab.studies.localization.acceptance_counts import AcceptanceCount
 from veil_lab.studies.localization.forged_answers import GroupCount
 from veil_lab.studies.localization.retrieval import Recall
 from veil_lab.studies.localization.robustness import ErrorSummary
-from veil_lab.studies.localization.tile_forms import FormRow
+from veil_lab.studies.localization.tile_forms import TileFormRow
 from veil_lab.studies.localization.tile_localization import TileRow
 from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting
 from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow
@@ -155,7 +155,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "tried_table": lambda: plans.tried_table([tried]),
         "upright_table": lambda: upright.upright_table([planted(UprightRow, setting=upright_setting())]),
         "tile_table": lambda: tiles.tile_table([planted(TileRow)]),
-        "form_table": lambda: tiles.form_table([planted(TileRow)], [planted(FormRow)]),
+        "form_table": lambda: tiles.form_table([planted(TileRow)], [planted(TileFormRow)]),
         "reconstruction.summary_table": lambda: reconstruction.summary_table([run()]),
         "cost_table": lambda: measured_forms.cost_table(measured),
         "measured_forms.recovery_table": lambda: _present(measured_forms.recovery_table(measured)),

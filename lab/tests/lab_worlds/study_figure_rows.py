@@ -22,9 +22,9 @@ from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defe
 from veil_lab.studies.attacks.inversion import ORDER, InversionRow, Inverted
 from veil_lab.studies.attacks.positions import ATTACKS, PositionTrial
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, QueryAnswer
-from veil_lab.studies.localization.forged_answers import FormAnswer
+from veil_lab.studies.localization.forged_answers import ForgedAnswer
 from veil_lab.studies.localization.robustness import RobustnessTrial
-from veil_lab.studies.localization.tile_forms import FormRow
+from veil_lab.studies.localization.tile_forms import TileFormRow
 from veil_lab.studies.localization.tile_localization import AgainstRaw, TileRow, TileSetting
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting
 from worlds import generator
@@ -192,7 +192,7 @@ def _queries(path: Path) -> None:
 def _forged(path: Path) -> None:
     kinds = ("mirrored", "photograph of a photograph", "one plane alone", "another place of the same house", "held out")
     answers = [
-        FormAnswer(
+        ForgedAnswer(
             place="a",
             kind=kind,
             name="n",
@@ -260,7 +260,7 @@ def _tiles(path: Path) -> None:
         for size in (1 << 16, 1 << 17, 1 << 18)
     ]
     forms = [
-        FormRow(scene="all", form=name, beside=beside(ratio), upload_bytes=size, device_seconds=0.5, server_seconds=0.1)  # type: ignore[arg-type]
+        TileFormRow(scene="all", form=name, beside=beside(ratio), upload_bytes=size, device_seconds=0.5, server_seconds=0.1)  # type: ignore[arg-type]
         for name, size, ratio in (("raw", 393e3, 1.0), ("subspaces", 1.2e6, 1.05), ("words", 33e3, 1.2), ("lines", 1.3e6, 1.3))
     ]
     draw_tiles(path, rows, forms)

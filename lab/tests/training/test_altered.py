@@ -7,8 +7,8 @@ import pytest
 
 from veil.errors import RangeError
 from veil.extraction.picture import picture
-from veil.files.examples import other_place
-from veil.files.pictures import read_rgb
+from veil.files.photographs.examples import other_place
+from veil.files.photographs.pictures import read_rgb
 from veil_lab.training.altered import ALTERATIONS, altered_copies, second_view
 
 

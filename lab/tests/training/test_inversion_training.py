@@ -42,7 +42,7 @@ def constant_source(step: int) -> tuple[list[SparseMap], np.ndarray]:
 
 def test_one_picture_is_learned(torch: Any) -> None:
     """The weights draw it, too. Broken twin: the best that a single color can do."""
-    from veil.inversion.inference import Inverter
+    from veil.inversion.network import Inverter
     from veil_lab.training.inversion_training import TrainingOptions, train
 
     losses: list[float] = []

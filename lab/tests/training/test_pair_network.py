@@ -11,10 +11,10 @@ import pytest
 from veil.attacks.positions.neighbor_field import CLASSES, DISTANCES_PX
 from veil.attacks.positions.pair_network import Layers, class_prior, ring_areas, scaled
 from veil.errors import FileFormatError, InputError, RangeError
-from veil.files.pair_networks import bundled_pair_network, read_pair_network, write_pair_network
+from veil.files.attack_networks import bundled_pair_network, read_pair_network, write_pair_network
 from veil.geometry.camera import guessed
 from veil.space import Space
-from veil_lab.training.pair_training import PairTraining, Photograph, _gradients, _initial, train_pairs
+from veil_lab.training.pair_training import PairTraining, TrainingPhotograph, _gradients, _initial, train_pairs
 from worlds import generator
 
 SPACE = Space(descriptor="test", normalization="L2", dim=16)
@@ -22,13 +22,13 @@ CAMERA = guessed(400, 300)
 SHORT = PairTraining(steps=400, batch=600, pairs=600)
 
 
-def photograph(name: str, *, told: bool = True) -> Photograph:
+def photograph(name: str, *, told: bool = True) -> TrainingPhotograph:
     """Descriptors that change slowly with the place in the picture, of waves 40 to 400 px long; or that say nothing of it."""
     random = generator(name)
     xy = random.uniform([0, 0], [400, 300], (500, 2)).astype(np.float32)
     place = xy if told else random.uniform([0, 0], [400, 300], (500, 2))
     waves = generator("waves").standard_normal((2, 16)) / np.geomspace(10, 60, 16)
-    return Photograph(vectors=np.cos(place @ waves).astype(np.float32), keypoints=xy, size_px=(400, 300))
+    return TrainingPhotograph(vectors=np.cos(place @ waves).astype(np.float32), keypoints=xy, size_px=(400, 300))
 
 
 def test_gradients_are_those_of_the_loss() -> None:

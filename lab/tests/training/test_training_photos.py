@@ -15,7 +15,7 @@ from veil.errors import InputError, RangeError
 from veil.extraction.picture import picture
 from veil.extraction.sift import extract_sift
 from veil.files.codebooks import bundled_codebook
-from veil.files.pictures import read_rgb
+from veil.files.photographs.pictures import read_rgb
 from veil.inversion.maps import SIDE, Frame
 from veil_lab.training.photos import Ahead, Example, ServerView, Supply, assembled, mirrored, varied, windowed
 from worlds import generator, sift_like

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError
-from veil.files.pictures import SUFFIXES
+from veil.files.photographs.pictures import SUFFIXES
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -16,12 +16,11 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError
-from veil.files.calibration import NAME, camera_from_matrix, read_numbers
-from veil.files.colmap_text import read_cameras, read_images
-from veil.files.gravity import read_gravity
-from veil.files.pictures import find_pictures, upright_size
-from veil.geometry.camera import Camera
-from veil.geometry.intrinsics import checked_camera
+from veil.files.photographs.calibration import NAME, camera_from_matrix, read_numbers
+from veil.files.photographs.colmap_text import read_cameras, read_images
+from veil.files.photographs.gravity import read_gravity
+from veil.files.photographs.pictures import find_pictures, upright_size
+from veil.geometry.camera import Camera, checked_camera
 from veil.geometry.rigid import Rigid
 from veil_lab.files.transforms import read_transforms
 

@@ -14,8 +14,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import read_bytes
-from veil.geometry.camera import Camera
-from veil.geometry.intrinsics import checked_camera
+from veil.geometry.camera import Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 _FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # x right, y up, z backward -> x right, y down, z forward

@@ -10,7 +10,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import write_text
-from veil.files.inverters import DAMAGE, load_arrays, save_arrays
+from veil.files.attack_networks import DAMAGE, load_arrays, save_arrays
 from veil_lab.training.photos import Example, assembled
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from veil.report.figures import BLACK, BLUE, GREEN, LIGHT, ORANGE, PURPLE, VERMILION, drawn
 from veil_lab.studies.localization.acceptance_counts import QueryAnswer
-from veil_lab.studies.localization.forged_answers import FormAnswer
+from veil_lab.studies.localization.forged_answers import ForgedAnswer
 from veil_lab.studies.localization.robustness import ALL_MATCHES, RobustnessTrial, error_summaries, points_medians
 
 _COLORS = {
@@ -34,7 +34,7 @@ def draw_queries(path: Path, answers: Sequence[QueryAnswer], trials: Sequence[Ro
         _evidence(axes[0, 1], [item for item in answers if item.observation != "points"], threshold)
 
 
-def draw_forged(path: Path, answers: Sequence[FormAnswer], *, threshold: float) -> None:
+def draw_forged(path: Path, answers: Sequence[ForgedAnswer], *, threshold: float) -> None:
     """Write the figure of forged queries and their true counterparts (PNG or SVG by its suffix).
 
     It shows the -log10 NFA of each best pose, a row for each kind, colored by whether the query was refused as chance, refused
@@ -53,7 +53,7 @@ def draw_forged(path: Path, answers: Sequence[FormAnswer], *, threshold: float) 
         figure.legend(handles, labels, loc="outside upper right", ncols=max(1, len(labels)))
 
 
-def _forged(axis: Any, answers: Sequence[FormAnswer], kinds: Sequence[tuple[bool, str]], threshold: float) -> None:
+def _forged(axis: Any, answers: Sequence[ForgedAnswer], kinds: Sequence[tuple[bool, str]], threshold: float) -> None:
     """Draw a dot for each query in the row of its kind, spread over its height."""
     shown: set[str] = set()
     random = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.report.figures import BLACK, BLUE, DASHES, GRAY, GREEN, PURPLE, VERMILION, drawn, legend_below, log_ticks
-from veil_lab.studies.localization.tile_forms import FormRow
+from veil_lab.studies.localization.tile_forms import TileFormRow
 from veil_lab.studies.localization.tile_localization import TileRow
 
 _COLORS = {(64, 8): BLUE, (64, 4): VERMILION, (48, 8): GREEN, (48, 4): PURPLE}
@@ -21,7 +21,7 @@ LABELS = (
 )
 
 
-def draw_tiles(path: Path, rows: Sequence[TileRow], forms: Sequence[FormRow] = ()) -> None:
+def draw_tiles(path: Path, rows: Sequence[TileRow], forms: Sequence[TileFormRow] = ()) -> None:
     """Write the figure (PNG or SVG by its suffix): ratio of median errors, share localized and bytes fetched, by tile.
 
     With `forms` a further part shows the ratio of errors against the bytes of a localization for each of them and for tiles, of
@@ -82,7 +82,7 @@ def _draw(axes: Sequence[Any], own: Sequence[TileRow], number: int, *, alone: bo
     axes[2].plot(x, [row.fetched_bytes / 1000 for row in own], **style)
 
 
-def _draw_forms(axis: Any, rows: Sequence[TileRow], forms: Sequence[FormRow]) -> None:
+def _draw_forms(axis: Any, rows: Sequence[TileRow], forms: Sequence[TileFormRow]) -> None:
     """Draw the ratio of errors against bytes for each form and each setting of tiles, of all scenes together."""
     last = forms[-1].scene
     for form in (item for item in forms if item.scene == last and item.beside.error_ratio is not None):

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from veil.attacks.distribution.learned_model import LearnedModel, Training
+from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.compression import Compression
 from veil.errors import InputError
 from veil.features import Features
 from veil.progress import Progress, ignore_progress
 from veil_lab.training.density_training import DensityTraining, TrainingState, train_density
-from veil_lab.training.pair_training import PairTraining, Photograph, train_pairs
+from veil_lab.training.pair_training import PairTraining, TrainingPhotograph, train_pairs
 
 
 def train_learned_model(
@@ -58,7 +58,7 @@ def train_learned_model(
         options=pair_options,
         progress=on_pairs,
     )
-    training = Training(
+    training = AttackTraining(
         image_digests=tuple(dict.fromkeys(item.image_digest[:8].hex() for item in photographs)),
         descriptors=sum(len(item) for item in photographs),
         steps=options.steps,
@@ -69,7 +69,7 @@ def train_learned_model(
     return LearnedModel(density=density, pairs=pairs, training=training)
 
 
-def _compressed(photographs: Sequence[Features], book: Codebook, seed: int) -> list[Photograph]:
+def _compressed(photographs: Sequence[Features], book: Codebook, seed: int) -> list[TrainingPhotograph]:
     """Photographs with their descriptors dithered and compressed, as vertices of hardened subspaces are."""
     compression: Compression = book.compression
     pca, random = compression.require_pca(), np.random.default_rng(seed)
@@ -79,5 +79,5 @@ def _compressed(photographs: Sequence[Features], book: Codebook, seed: int) -> l
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         size = item.camera.width_px, item.camera.height_px
         vectors = pca.apply(drawn).astype(np.float32)
-        found.append(Photograph(vectors=vectors, keypoints=item.keypoints, size_px=size))
+        found.append(TrainingPhotograph(vectors=vectors, keypoints=item.keypoints, size_px=size))
     return found

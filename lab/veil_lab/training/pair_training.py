@@ -20,7 +20,7 @@ from veil.space import Space
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Photograph:
+class TrainingPhotograph:
     """A photograph of the attacker: descriptors, keypoints (pixels) and size (pixels)."""
 
     vectors: Float32[np.ndarray, "features dim"]
@@ -51,7 +51,7 @@ class PairTraining:
 
 
 def train_pairs(
-    photographs: Sequence[Photograph],
+    photographs: Sequence[TrainingPhotograph],
     *,
     space: Space,
     source: str,
@@ -86,7 +86,7 @@ def train_pairs(
 
 
 def _pairs(
-    photographs: Sequence[Photograph], options: PairTraining, random: np.random.Generator
+    photographs: Sequence[TrainingPhotograph], options: PairTraining, random: np.random.Generator
 ) -> tuple[list[Int64[np.ndarray, "_ 2"]], Float64[np.ndarray, "near"]]:
     """Rows of pairs of features for each class of distance, and how much more often than evenly they lie at near ones."""
     from scipy.spatial import cKDTree

@@ -8,13 +8,13 @@ import numpy as np
 
 from veil.attacks.attack import OWN_PHOTOGRAPHS, RELEASE_ALONE, Attack, Attempt
 from veil.attacks.claims import CannotRun, Lists
-from veil.attacks.distribution.clustering import ClusterOptions, clustering_attack
+from veil.attacks.distribution.clustering import ClusteringOptions, clustering_attack
 from veil.attacks.distribution.database import Decoys, database_attack
 from veil.attacks.distribution.nearest import nearest_lists, nearest_neighbor
 from veil.attacks.intersection.several_releases import REPEATS, repeat_attack
 from veil.attacks.intersection.shared_decoys import MeetingOptions, intersection_attack
 from veil.attacks.learned import LEARNED_ATTACKS
-from veil.attacks.matches.matched import matched_attack
+from veil.attacks.matches.inliers import matched_attack
 from veil.attacks.matches.matched_views import PHOTOGRAPHS, VIEWS, matched_photographs, matched_views
 from veil.attacks.structural.lattice import lattice_attack
 from veil.attacks.structural.lattice_certificate import effective_dimension, identifiable_noise, release_noise
@@ -116,7 +116,7 @@ def _listed(decoys: Decoys, pool: Points) -> Lists:
 def _clustering(target: Target) -> Attempt:
     if not target.other_subspaces and len(target.rows) < 2:
         raise CannotRun("there are no other subspaces")
-    options = target.tuning.clusters or ClusterOptions(tol=target.meeting_distance, decoys=target.decoy_count)
+    options = target.tuning.clusters or ClusteringOptions(tol=target.meeting_distance, decoys=target.decoy_count)
     with target.timer() as clock:
         estimates = clustering_attack(
             target.attacked_subspaces, target.database, target.other_subspaces, seed=target.effort.seed, options=options
@@ -268,7 +268,7 @@ SUBSPACE_ATTACKS = (
         family="matches",
         assumes=SCENE,
         units="descriptor",
-        modules=("matches.inliers", "matches.matched"),
+        modules=("matches.inliers",),
         run=matched_attack,
     ),
 )

@@ -15,7 +15,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.attacks.claims import CannotRun, Estimates
 from veil.attacks.distribution.attributes import Labelled
-from veil.attacks.distribution.clustering import ClusterOptions
+from veil.attacks.distribution.clustering import ClusteringOptions
 from veil.attacks.distribution.database import AwayOptions, GapOptions
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.nearest import entries
@@ -162,7 +162,7 @@ class Tuning:
     vertex: VertexOptions | None = None
     gap: GapOptions | None = None
     away: AwayOptions | None = None
-    clusters: ClusterOptions | None = None
+    clusters: ClusteringOptions | None = None
     meeting: MeetingOptions | None = None
     least_shared: int | None = None
     projected_oracle: bool = True

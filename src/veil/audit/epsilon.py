@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from veil.audit.statistics import clopper_pearson, clopper_pearson_ends
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.features import Features
@@ -22,7 +23,6 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.words import randomized, to_words
 from veil.one_line import one_line
 from veil.randomness import Randomness, seeded
-from veil.statistics import clopper_pearson, clopper_pearson_ends
 
 # Release mechanism in the game: called with an input (0 or 1) and a number of draws, it returns the word ids of as many
 # independent releases of that input, each as it would be sent and in that order.

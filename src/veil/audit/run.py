@@ -15,9 +15,8 @@ from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target
 from veil.attacks.time_budget import TimeBudget
 from veil.audit.finding import WITHIN, Finding
 from veil.audit.ground_truth import Truth
-from veil.audit.order import order_note
-from veil.audit.poses import pose_note
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
+from veil.audit.verdict import order_note, pose_note
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
 from veil.errors import InputError, Remedy
@@ -83,7 +82,7 @@ def examine(
     budget = time or TimeBudget(math.inf, turns=len(releases), shares=TIME_SHARES)
     images = {name: ReleasedImage.of(message) for name, message in releases.items()}
     sizes = {name: len(message) for name, message in releases.items()}
-    work = _Work(images=images, sizes=sizes, knowledge=knowledge, effort=each, attacks=attacks, seconds=budget.seconds)
+    work = _AttackInput(images=images, sizes=sizes, knowledge=knowledge, effort=each, attacks=attacks, seconds=budget.seconds)
     if engine is None or len(releases) < 2:
         sizes_of_work = {name: work_of(applicable_to(image, attacks)) for name, image in images.items()}
         count = StepCount(progress, sum(sizes_of_work.values()))
@@ -99,7 +98,7 @@ def examine(
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Work:
+class _AttackInput:
     """Input of the attacks on any of the releases: all released images and their numbers of features, by name."""
 
     images: Mapping[str, ReleasedImage]
@@ -121,7 +120,7 @@ class _Work:
         )
 
 
-def _tried_by(engine: Engine, work: _Work, budget: TimeBudget, progress: StepProgress) -> list[list[Tried]]:
+def _tried_by(engine: Engine, work: _AttackInput, budget: TimeBudget, progress: StepProgress) -> list[list[Tried]]:
     """Attacks with their outcomes on each release, as the workers of an engine find them."""
     names = list(work.images)
     found: dict[int, list[Tried]] = {}
@@ -135,7 +134,7 @@ def _tried_by(engine: Engine, work: _Work, budget: TimeBudget, progress: StepPro
     return [found[position] for position in range(len(names))]
 
 
-def _outcomes(name: str, work: _Work) -> tuple[list[Attempt | Skipped], TimeBudget]:
+def _outcomes(name: str, work: _AttackInput) -> tuple[list[Attempt | Skipped], TimeBudget]:
     """Outcomes of the attacks on one release, in their order, and the time that they took. A task of an engine."""
     budget = TimeBudget(work.seconds / len(work.images), turns=1, shares=TIME_SHARES)
     return [item.outcome for item in try_attacks(work.target(name, budget), work.attacks)], budget

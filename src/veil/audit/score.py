@@ -20,7 +20,7 @@ from veil.audit.finding import (
     Share,
     Within,
 )
-from veil.statistics import clopper_pearson
+from veil.audit.statistics import clopper_pearson
 
 
 def share(count: int, total: int) -> Share:
@@ -104,7 +104,7 @@ def oracle_pick(lists: Lists, truth: Float64[np.ndarray, "features dim"]) -> Est
 
 def _identified(estimates: Estimates, truth: np.ndarray, all_originals: np.ndarray) -> Bool[np.ndarray, "features"]:
     """Mask of the features whose estimate has no other original nearer than the right one."""
-    from veil.neighbors import nearest_neighbors
+    from veil.codebooks.neighbors import nearest_neighbors
 
     identified = np.zeros(len(truth), dtype=bool)
     rows = np.flatnonzero(estimates.decided)

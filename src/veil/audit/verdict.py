@@ -1,4 +1,7 @@
-"""Verdict of an audit in plain words. It can say that a release is broken or leaks; it never says that one is safe."""
+"""Verdict of an audit in plain words. It can say that a release is broken or leaks; it never says that one is safe.
+
+Notes of findings are sentences on the order of features, and on poses without any descriptor.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from veil.attacks.claims import OrderEvidence
+from veil.attacks.on_lines import ORDER_FALSE_ALARMS, ORDER_POWER
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX, Finding
 from veil.errors import Remedy
 from veil.one_line import one_line
@@ -107,3 +114,34 @@ def _promise(epsilons: Mapping[str, float], delta: float) -> str:
         f"The release carries epsilon {epsilons['feature']:g} for each feature{image}. It covers the descriptors, not "
         "positions, their number, or repeats under another secret."
     )
+
+
+def order_note(evidence: Sequence[OrderEvidence]) -> str:
+    """Sentence on whether the order of any release leaks (Bonferroni-corrected), and on the correlation that is detectable."""
+    values = np.array([test.p_value for test in evidence])
+    corrected = np.minimum(1.0, values * len(values))
+    leaks = int((corrected <= ORDER_FALSE_ALARMS).sum())
+    after = f" after correction for {len(values)} tests" if len(values) > 1 else ""
+    if leaks:
+        which = f"in {leaks} of {len(values)} releases" if len(values) > 1 else ""
+        said = f"the order of the features is told from a random one {which}".strip()
+        return f"{said}: it leaks (p = {corrected.min():.2g}{after})"
+    detectable = max(test.detectable for test in evidence)
+    if detectable >= 1:
+        return f"too few features for the order to be told from a random one (p = {corrected.min():.2g}{after})"
+    return (
+        f"tested: whether positions have a trend along the order of the features, or neighbors in it are alike. Not told from "
+        f"a random order (p = {corrected.min():.2g}{after}; {ORDER_FALSE_ALARMS:g} would tell it); a rank correlation of "
+        f"{detectable:.2f} would have been seen with {100 * ORDER_POWER:.0f} %, smaller ones may be there"
+    )
+
+
+def pose_note(found: int, releases: int, details: Mapping[str, float]) -> str:
+    """Sentence on how many releases were localized from positions and gravity alone, and how much of the map was tried.
+
+    `details` hold the mean numbers of "groups" of images and of "groups_tried".
+    """
+    tried = f"{details['groups_tried']:g} of {details['groups']:g} groups of images were tried"
+    if found:
+        return f"localized {found} of {releases} releases from positions and gravity alone, without any descriptor; {tried}"
+    return f"localized none of {releases} releases from positions alone; {tried}, and more time, or a rough place, finds more"

@@ -24,8 +24,8 @@ from veil.device.viewing import ViewedMap, ViewOptions, told_further, view_audit
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
-from veil.files.map_exports import GRAY, export_map
-from veil.files.map_folders import model_folders
+from veil.files.maps.exports import GRAY, export_map
+from veil.files.maps.folders import model_folders
 from veil.places.held_map import Map
 from veil.report.viewer.content import View, ViewLimits
 from veil.report.viewer.packing import photograph_colors

@@ -17,10 +17,10 @@ from veil.device.protection import Protection
 from veil.device.tiles import TileAnswer
 from veil.errors import InputError, WireError
 from veil.features import Features
-from veil.files.outbox import Outbox, Sending
-from veil.names import chosen
+from veil.files.device.outbox import Outbox, Sending
 from veil.places.poses.answer import NoPose
 from veil.tiles.fetching import TileFetcher
+from veil.wire.names import chosen
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 
 Told = Callable[[JobStatus], None]

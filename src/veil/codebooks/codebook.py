@@ -108,7 +108,7 @@ class Codebook:
 
         The search is exact (faiss). Raises RangeError unless `count` lies between 1 and the number of words.
         """
-        from veil.neighbors import nearest_neighbors
+        from veil.codebooks.neighbors import nearest_neighbors
 
         if not 1 <= count <= len(self):
             raise RangeError(f"count must be between 1 and {len(self)} words, got {count!r}")

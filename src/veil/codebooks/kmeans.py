@@ -111,7 +111,7 @@ def _lloyd(
     start: Float32[np.ndarray, "words dim"] | None = None,
 ) -> Float32[np.ndarray, "words dim"]:
     """Centroids of unit length after a number of iterations of spherical k-means from `start`."""
-    from veil.neighbors import faiss
+    from veil.codebooks.neighbors import faiss
 
     step = faiss.Kmeans(
         vectors.shape[1],
@@ -222,7 +222,7 @@ def _nearest(
     unit: Float32[np.ndarray, "samples dim"], words: Float32[np.ndarray, "words dim"]
 ) -> tuple[Float32[np.ndarray, "samples"], Int64[np.ndarray, "samples"]]:
     """Largest inner product of each vector with a word, and the row of that word."""
-    from veil.neighbors import nearest_neighbors
+    from veil.codebooks.neighbors import nearest_neighbors
 
     product, row = nearest_neighbors(unit, words, 1, by="product")
     return product[:, 0], row[:, 0]

@@ -161,7 +161,7 @@ def _nearest_other(
     in_pool: bool,
 ) -> Int64[np.ndarray, "few"]:
     """Row of `pool` that is nearest to each vector of `unit`; with `in_pool`, row i is left out for vector i."""
-    from veil.neighbors import nearest_neighbors
+    from veil.codebooks.neighbors import nearest_neighbors
 
     rows = np.arange(len(unit))
     best, where = np.full(len(unit), -np.inf, dtype=np.float32), np.zeros(len(unit), dtype=np.int64)

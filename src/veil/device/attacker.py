@@ -9,14 +9,13 @@ import numpy as np
 
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.target import Knowledge, PublicPhotograph, ReleasedImage
-from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
+from veil.attacks.words.cooccurrence import NeighborModel, PhotographInWords, learn_neighbors
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError, Remedy
 from veil.features import Features
+from veil.files.attack_networks import bundled_learned_model, bundled_pair_network
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.learned_models import bundled_learned_model
-from veil.files.pair_networks import bundled_pair_network
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
@@ -118,7 +117,7 @@ class Attacker:
         if not self.photographs or not isinstance(form, Subsets) or dictionary is None or dictionary.digest != form.dictionary:
             return None
         photographs = [
-            Photograph(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
+            PhotographInWords(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
             for item in self.photographs
         ]
         return learn_neighbors(photographs, dictionary, seed=self.seed)

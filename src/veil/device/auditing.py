@@ -24,8 +24,8 @@ from veil.device.attacker import Attacker
 from veil.engine import Engine
 from veil.errors import RangeError
 from veil.features import Features
-from veil.files.client import LEDGER, read_ledger
-from veil.files.inverters import bundled_inverter, read_weights
+from veil.files.attack_networks import bundled_inverter, read_weights
+from veil.files.device.ledger import LEDGER, read_ledger
 from veil.forms import Subsets
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts, Kind

@@ -11,7 +11,9 @@ from veil import randomness
 from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
-from veil.files.client import Entry, Ledger, home, load_secret
+from veil.files.device.home import home
+from veil.files.device.ledger import Entry, Ledger
+from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
 from veil.one_line import one_line

@@ -10,15 +10,18 @@ import numpy as np
 
 from veil.device.photographs import is_calibrated, with_camera
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
-from veil.files.accelerometers import read_accelerometer
-from veil.files.gravity import holds_gravity, read_gravity_readings, require_names
-from veil.files.maker_notes import gravity_from_exif
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.gravity import (
+    gravity_from_exif,
+    holds_gravity,
+    read_accelerometer,
+    read_gravity_readings,
+    require_names,
+)
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.geometry.device_axes import axes_as_told, axes_from_edges, in_g, parse_axes
 from veil.geometry.gravity import Gravity, NoGravity
-from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, cross_checked, roll_deg
+from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, Support, cross_checked, roll_deg, support_of
 from veil.geometry.vanishing_point import Vertical, VerticalOptions
-from veil.geometry.vanishing_point_support import Support, support_of
 from veil.one_line import one_line
 from veil.progress import Steps, silent
 

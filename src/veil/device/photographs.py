@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from veil.extraction.picture import Picture
-from veil.files.calibration import camera_from_matrix, matrix_of
+from veil.files.photographs.calibration import camera_from_matrix, matrix_of
 from veil.geometry.camera import Camera
 
 

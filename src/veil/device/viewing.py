@@ -17,10 +17,10 @@ from veil.device.doors import localize, queries
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
+from veil.files.attack_networks import bundled_inverter
 from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.features import holds_features, read_features
-from veil.files.inverters import bundled_inverter
-from veil.files.pictures import named_pictures, read_rgb
+from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.forms import Lines, Points
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, center_covariance
@@ -31,7 +31,7 @@ from veil.places.held_map import Map
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.progress import Progress, Steps, ignore_progress, silent
-from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
+from veil.report.viewer.content import AttackPicture, Known, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly
 from veil.report.viewer.page import Page, page
 
@@ -114,7 +114,7 @@ def view_map(
         with steps("the device's files") as bar:
             own, most_px = [Path(path) for path in options.device], options.limits.picture_px
             view = replace(view, known=known_images(view.images, own, most_px=most_px, progress=bar))
-    recovered: dict[str, list[Recovered]] = {}
+    recovered: dict[str, list[AttackPicture]] = {}
     if options.report is not None:
         recovered = _of_report(Path(options.report), view)
     if options.invert:
@@ -145,7 +145,7 @@ def view_audit(path: Path) -> View:
     images, known, recovered = [], {}, {}
     for release in dict.fromkeys(picture.release for picture in pictures):
         mine = [picture for picture in pictures if picture.release == release]
-        drawn = [Recovered(title=item.title, rgb=item.rgb) for item in mine if item.kind == "reconstructed"]
+        drawn = [AttackPicture(title=item.title, rgb=item.rgb) for item in mine if item.kind == "reconstructed"]
         photograph = next((item.rgb for item in mine if item.kind == "photograph"), None)
         sent = next((item for item in mine if item.kind == "sent"), None)
         shape = photograph.shape if photograph is not None else sent.rgb.shape if sent is not None else drawn[0].rgb.shape
@@ -183,7 +183,7 @@ def _bare(name: str, width: int, height: int, sent: AuditPicture | None) -> Show
     )
 
 
-def inverted(where: Map, count: int, progress: Progress) -> dict[str, Recovered]:
+def inverted(where: Map, count: int, progress: Progress) -> dict[str, AttackPicture]:
     """Pictures that the bundled network draws from a public map's raw descriptors, of `count` of its images, evenly chosen.
 
     Raises InputError for a private map, and for descriptors that the network cannot read.
@@ -206,20 +206,20 @@ def inverted(where: Map, count: int, progress: Progress) -> dict[str, Recovered]
         frame = Frame(width=image.camera.width_px, height=image.camera.height_px)
         rgb = network.invert([points_map(frame, image.keypoints, vectors)])[0]
         title = f"drawn from {len(vectors):,} raw descriptors of the public map, which anyone who holds it can do"
-        found[name] = Recovered(title=title, rgb=rgb)
+        found[name] = AttackPicture(title=title, rgb=rgb)
     progress(len(chosen), len(chosen))
     return found
 
 
-def _of_report(path: Path, view: View) -> dict[str, list[Recovered]]:
+def _of_report(path: Path, view: View) -> dict[str, list[AttackPicture]]:
     """Pictures that attacks drew of images of the view, by name. Raises InputError if the audit was of others."""
     names = {image.name for image in view.images}
-    found: dict[str, list[Recovered]] = {}
+    found: dict[str, list[AttackPicture]] = {}
     pictures = [picture for picture in read_audit_page(path) if picture.kind == "reconstructed"]
     for picture in pictures:
         name = next((name for name in (picture.release, picture.image) if name in names), None)
         if name is not None:
-            found.setdefault(name, []).append(Recovered(title=picture.title, rgb=picture.rgb))
+            found.setdefault(name, []).append(AttackPicture(title=picture.title, rgb=picture.rgb))
     if not found:
         audited = ", ".join(sorted({picture.release for picture in pictures})[:3]) or "none"
         raise InputError(

@@ -2,6 +2,8 @@
 
 Unless a function says otherwise, bases need not be orthonormal here. Results are matrices (left, right) in the unit of the
 descriptors.
+
+A file of its own: it is the slow twin of every fast path beside it, and imports none of them.
 """
 
 from __future__ import annotations

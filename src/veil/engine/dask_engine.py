@@ -21,7 +21,7 @@ from uuid import uuid4
 from veil.engine.dask_cluster import CONNECT_S, DaskCluster, answers
 from veil.engine.dask_worker import KeptValue, Sender, run_call
 from veil.engine.protocol import Item, Result, Shared
-from veil.engine.task import Call, Done, Failed, Packed, check_task, counted
+from veil.engine.task import Call, Done, Failed, PackedValue, check_task, counted
 from veil.errors import Cancelled, EngineError, InputError
 from veil.progress import Progress
 
@@ -174,7 +174,7 @@ class DaskEngine:
     def scatter(self, value: Any) -> Shared:
         """A handle of a value that is sent once to each worker, also to those that join later (`Engine.scatter`)."""
         key = f"veil-{uuid4().hex}"
-        plugin = KeptValue(key, Packed.of(value))
+        plugin = KeptValue(key, PackedValue.of(value))
         with answers(f"the Dask scheduler at {self._cluster.address} does not take a shared value"):
             self._client.register_plugin(plugin, name=key)
         self._keys.add(key)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from veil.engine.task import Failed, Packed, perform_packed
+from veil.engine.task import Failed, PackedValue, perform_packed
 from veil.errors import EngineError
 from veil.version import __version__
 
 # How long a call waits for a shared value that is still on its way to its worker.
 _VALUE_S = 60.0
-_values: dict[str, Packed] = {}
+_values: dict[str, PackedValue] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Sender:
 class KeptValue(WorkerPlugin):
     """A plugin of Dask's workers, running and future ones, by which each is sent a shared value once."""
 
-    def __init__(self, key: str, packed: Packed) -> None:
+    def __init__(self, key: str, packed: PackedValue) -> None:
         self.name = key
         self._packed = packed
 
@@ -68,7 +68,7 @@ def run_call(sender: tuple[str, tuple[str, str]], packed: bytes, keys: tuple[str
     return perform_packed(packed, values)
 
 
-def _value(key: str) -> Packed:
+def _value(key: str) -> PackedValue:
     """A shared value of this worker, waited for if it is on its way."""
     until = time.monotonic() + _VALUE_S
     while key not in _values:

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from veil.engine.processes import Pool
 from veil.engine.protocol import Item, Result, Shared
-from veil.engine.task import Call, Done, Outcome, Packed, check_task, counted, perform
+from veil.engine.task import Call, Done, Outcome, PackedValue, check_task, counted, perform
 from veil.errors import Cancelled, EngineError, InputError, RangeError
 from veil.progress import Progress
 from veil.threads import cores
@@ -41,7 +41,7 @@ class LocalEngine:
             raise RangeError(f"memory_bytes must be positive, got {memory_bytes!r}; leave it out for no limit")
         self._workers, self._memory_bytes = workers or cores(), memory_bytes
         self._pool = Pool(self._workers, memory_bytes)
-        self._values: dict[str, Packed] = {}
+        self._values: dict[str, PackedValue] = {}
         self._busy, self._closed, self._cancelled = False, False, Event()
 
     @property
@@ -99,7 +99,7 @@ class LocalEngine:
     def scatter(self, value: Any) -> Shared:
         """A handle of a value that is sent once to each worker (`Engine.scatter`); it stays in memory here too."""
         key = uuid4().hex
-        self._values[key] = Packed.of(value)
+        self._values[key] = PackedValue.of(value)
         return Shared(key, self._forget)
 
     def _forget(self, key: str) -> None:

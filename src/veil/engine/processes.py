@@ -14,8 +14,8 @@ from multiprocessing.connection import wait
 from threading import Event
 from time import monotonic
 
-from veil.engine.task import ATTEMPTS, Call, Outcome, Packed
-from veil.engine.worker import Drop, Keep, Run, work
+from veil.engine.task import ATTEMPTS, Call, Outcome, PackedValue
+from veil.engine.worker import Drop, Keep, RunCall, work
 from veil.errors import Cancelled, EngineError
 from veil.processes import TOO_MUCH_MEMORY, shown_code, spawned
 
@@ -34,7 +34,7 @@ class Pool:
         self._failed_starts = 0
 
     def run(
-        self, calls: Iterator[Call], values: Mapping[str, Packed], cancelled: Event
+        self, calls: Iterator[Call], values: Mapping[str, PackedValue], cancelled: Event
     ) -> Generator[tuple[Call, Outcome], None, None]:
         """Outcomes of calls as they come. Calls are drawn when a worker is free; what runs when this is closed is ended."""
         again: deque[Call] = deque()
@@ -64,7 +64,7 @@ class Pool:
         """End all workers."""
         self._end(self._workers)
 
-    def _fill(self, calls: Iterator[Call], again: deque[Call], values: Mapping[str, Packed]) -> None:
+    def _fill(self, calls: Iterator[Call], again: deque[Call], values: Mapping[str, PackedValue]) -> None:
         """Give each free worker a call, and start workers while there are calls for them."""
         while True:
             free = next((worker for worker in self._workers if worker.call is None), None)
@@ -140,7 +140,7 @@ class _Worker:
         self.ready = False
         self._has: set[str] = set()
 
-    def give(self, call: Call, values: Mapping[str, Packed]) -> bool:
+    def give(self, call: Call, values: Mapping[str, PackedValue]) -> bool:
         """Send a call with the shared values that this worker lacks; returns False if the process has ended."""
         packed = call.packed()
         try:
@@ -148,7 +148,7 @@ class _Worker:
                 if key not in self._has:
                     self.connection.send(Keep(key=key, packed=values[key]))
                     self._has.add(key)
-            self.connection.send(Run(packed=packed, keys=call.keys))
+            self.connection.send(RunCall(packed=packed, keys=call.keys))
         except OSError:
             self.exit_code()
             return False

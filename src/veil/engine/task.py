@@ -96,14 +96,14 @@ Outcome = Done | Failed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Packed:
+class PackedValue:
     """A value as bytes, its arrays beside the rest; `value` makes it anew around the same memory, which is then read-only."""
 
     rest: bytes
     buffers: tuple[Any, ...]  # memory that is read-only: views here, bytes in another process
 
     @classmethod
-    def of(cls, value: Any) -> Packed:
+    def of(cls, value: Any) -> PackedValue:
         """Pack a value without a copy of its arrays. Raises InputError if it cannot be pickled."""
         buffers: list[pickle.PickleBuffer] = []
         try:
@@ -117,7 +117,7 @@ class Packed:
         return pickle.loads(self.rest, buffers=self.buffers)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return partial(Packed, rest=self.rest, buffers=tuple(bytes(buffer) for buffer in self.buffers)), ()
+        return partial(PackedValue, rest=self.rest, buffers=tuple(bytes(buffer) for buffer in self.buffers)), ()
 
 
 def perform(task: Task, item: Any, values: Sequence[Any], *, threads: int) -> Outcome:

@@ -1,4 +1,7 @@
-"""The program of a local worker process: it takes one call after the other from a pipe and sends back what came of it."""
+"""The program of a local worker process: it takes one call after the other from a pipe and sends back what came of it.
+
+A file of its own: a worker process loads it without the engine that starts the processes.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from veil.engine.task import Packed, perform_packed
+from veil.engine.task import PackedValue, perform_packed
 from veil.processes import end_with_parent
 from veil.threads import settle
 
@@ -22,7 +25,7 @@ class Keep:
     """A message to a worker: keep this shared value under its key."""
 
     key: str
-    packed: Packed
+    packed: PackedValue
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +36,7 @@ class Drop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class RunCall:
     """A message to a worker: a packed call, and the keys of the shared values that follow its item."""
 
     packed: bytes

@@ -1,7 +1,7 @@
 """Extraction of raw features from photographs, one extractor a file; everything here stays on the device.
 
-`picture` is a decoded photograph. Extractors: `sift`; `hardtfeat` and `hardnet` describe its keypoints (`learned`, `patches`);
-`aliked` and `xfeat` find their own (`detected`, `detection`, `convolution`). `segments` finds lines, and gravity from them.
+`picture` is a decoded photograph. Extractors: `sift`; `hardtfeat` and `hardnet` describe its keypoints (`learned`);
+`aliked` and `xfeat` find their own (`detection`, `convolution`). `segments` finds lines, and gravity from them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def extract(
     if name not in EXTRACTORS:
         raise RangeError(f"descriptor must be one of {', '.join(EXTRACTORS)}, got {name!r}")
     if name in DETECTORS:
-        from veil.extraction.detected import detected
+        from veil.extraction.detection import detected
 
         if network is None:
             raise InputError(f"{name} needs its network; load it with veil.load_network({name!r})")

@@ -14,8 +14,8 @@ from jaxtyping import Float32, Int64, UInt8
 
 from veil.errors import InputError
 from veil.extraction.convolution import (
-    Layer,
     Maps,
+    SquareConvolution,
     convolved,
     deformed,
     layer,
@@ -36,7 +36,12 @@ RADIUS, TEMPERATURE = 2, 0.1  # of maxima and of their refinement ("differentiab
 _LEVELS = (1, 2, 8, 32)  # pixels of the image a side, for one of each block's
 _ALIGN = 32  # sides are filled up to a multiple of this
 _KEYPOINTS = 256  # described at a time: 10 MB
-_NORM = ("running_mean", "running_var", "weight", "bias")  # of a batch normalization, as `Layer.normalized` takes them
+_NORM = (
+    "running_mean",
+    "running_var",
+    "weight",
+    "bias",
+)  # of a batch normalization, as `SquareConvolution.normalized` takes them
 # SHA-256 of the published weights `aliked-n16rot`, as `digest_of` gives it.
 _N16ROT = "4a593f61f2b2c22c5172bdb52eade8cfc48e01ed3ee68c4f790019ecac3da332"
 
@@ -48,10 +53,10 @@ class Block:
     `offsets` are the layers that say where the taps of the two convolutions read, or None where these are ordinary ones.
     """
 
-    first: Layer
-    second: Layer
-    across: Layer | None
-    offsets: tuple[Layer, Layer] | None
+    first: SquareConvolution
+    second: SquareConvolution
+    across: SquareConvolution | None
+    offsets: tuple[SquareConvolution, SquareConvolution] | None
 
     def apply(self, maps: Maps) -> Maps:
         """The block's output."""
@@ -118,10 +123,10 @@ class Aliked:
 
     kind: str
     blocks: tuple[Block, ...]
-    level: tuple[Layer, ...]
-    score: tuple[Layer, ...]
-    place: tuple[Layer, Layer]
-    feature: Layer
+    level: tuple[SquareConvolution, ...]
+    score: tuple[SquareConvolution, ...]
+    place: tuple[SquareConvolution, SquareConvolution]
+    feature: SquareConvolution
     aggregation: Float32[np.ndarray, "places channels dim"]
 
     @staticmethod
@@ -196,11 +201,11 @@ class Aliked:
         scores = sigmoid(narrow[top : top + rows, left : left + columns, 0])
         return Dense(scores=np.ascontiguousarray(scores), levels=tuple(levels), corner=(left, top))
 
-    def _narrowing(self, index: int) -> Layer:
+    def _narrowing(self, index: int) -> SquareConvolution:
         """The part of the score's first layer that reads one level: applied before the level is enlarged, it gives the same."""
         part = len(self.level[0].weight)
         weight = np.ascontiguousarray(self.score[0].weight[:, index * part : (index + 1) * part])
-        return Layer(weight=weight, bias=np.zeros(len(weight), dtype=np.float32))
+        return SquareConvolution(weight=weight, bias=np.zeros(len(weight), dtype=np.float32))
 
     def describe(self, dense: Dense, keypoints: Float32[np.ndarray, "found 2"]) -> Float32[np.ndarray, "found dim"]:
         """Descriptors of unit length of keypoints (x, y), in pixels whose centers lie at integers.
@@ -231,8 +236,8 @@ class Aliked:
 def _block(arrays: Mapping[str, np.ndarray], name: str, inputs: int, outputs: int) -> Block:
     """The block of this name. Raises InputError for tensors that do not fit."""
     moves = f"{name}.conv1.offset_conv.weight" in arrays
-    found: list[Layer] = []
-    offsets: list[Layer] = []
+    found: list[SquareConvolution] = []
+    offsets: list[SquareConvolution] = []
     for which, width in ((1, inputs), (2, outputs)):
         conv = f"{name}.conv{which}.regular_conv" if moves else f"{name}.conv{which}"
         plain = layer(arrays, conv, outputs=outputs, inputs=width, side=3, biased=False)

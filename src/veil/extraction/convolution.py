@@ -53,7 +53,7 @@ Activation = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Layer:
+class SquareConvolution:
     """A square convolution as PyTorch stores it, a cross-correlation (outputs, inputs, side, side), and its bias (outputs,)."""
 
     weight: Float32[np.ndarray, "outputs inputs side side"]
@@ -69,24 +69,28 @@ class Layer:
         """The weights of an unfolded window, ordered by its rows, columns and channels."""
         return np.ascontiguousarray(self.weight.transpose(2, 3, 1, 0).reshape(-1, len(self.weight)))
 
-    def normalized(self, mean: np.ndarray, variance: np.ndarray, scale: np.ndarray | float, shift: np.ndarray | float) -> Layer:
+    def normalized(
+        self, mean: np.ndarray, variance: np.ndarray, scale: np.ndarray | float, shift: np.ndarray | float
+    ) -> SquareConvolution:
         """This layer with the batch normalization that follows it: equal to both for trained statistics."""
         factor = scale / np.sqrt(variance.astype(np.float64) + BATCH_NORM_TOL)
         bias = (self.bias - mean) * factor + shift
-        return Layer(
+        return SquareConvolution(
             weight=(self.weight * factor[:, None, None, None]).astype(np.float32), bias=np.asarray(bias, dtype=np.float32)
         )
 
 
-def layer(arrays: Mapping[str, np.ndarray], name: str, *, outputs: int, inputs: int, side: int, biased: bool) -> Layer:
+def layer(
+    arrays: Mapping[str, np.ndarray], name: str, *, outputs: int, inputs: int, side: int, biased: bool
+) -> SquareConvolution:
     """The convolution `name` of a state dict. Raises InputError for tensors that are missing or do not fit."""
     weight = tensor(arrays, f"{name}.weight", (outputs, inputs, side, side))
     bias = tensor(arrays, f"{name}.bias", (outputs,)) if biased else np.zeros(outputs, dtype=np.float32)
-    return Layer(weight=weight, bias=bias)
+    return SquareConvolution(weight=weight, bias=bias)
 
 
 def convolved(
-    maps: Maps, layer: Layer, activation: Activation = unchanged, *, stride: int = 1, padding: int | None = None
+    maps: Maps, layer: SquareConvolution, activation: Activation = unchanged, *, stride: int = 1, padding: int | None = None
 ) -> Maps:
     """The layer's output; zeros lie around the maps, as many as keep their size at stride 1 unless `padding` says."""
     side, outputs = layer.side, len(layer.weight)
@@ -124,7 +128,7 @@ def sampled(
     return found
 
 
-def deformed(maps: Maps, layer: Layer, offsets: Float32[np.ndarray, "_ _ taps 2"], activation: Activation) -> Maps:
+def deformed(maps: Maps, layer: SquareConvolution, offsets: Float32[np.ndarray, "_ _ taps 2"], activation: Activation) -> Maps:
     """The layer's output where each tap of its kernel reads the maps at its place moved by an offset (y, x) in pixels.
 
     Source: Dai et al., "Deformable Convolutional Networks", ICCV 2017, Eq. 2 to 4.

@@ -2,6 +2,8 @@
 
 The network is TFeat (Balntas et al., BMVC 2016), trained with the HardNet loss (Mishchuk et al., NeurIPS 2017); its
 published weights are those of ducha-aiki/affnet (MIT).
+
+A file of its own: each network of this folder is one, with its paper.
 """
 
 from __future__ import annotations

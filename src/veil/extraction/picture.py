@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from veil.errors import InputError
-from veil.geometry.camera import Camera, guessed
-from veil.geometry.intrinsics import MAX_FOCAL, MIN_FOCAL, checked_camera
+from veil.geometry.camera import MAX_FOCAL, MIN_FOCAL, Camera, checked_camera, guessed
 from veil.one_line import one_line
 
 # EXIF 2.3 tags of the Exif IFD.

@@ -15,8 +15,8 @@ from jaxtyping import Float, Float32, Float64, UInt8
 from veil.errors import InputError
 from veil.extraction.convolution import (
     Activation,
-    Layer,
     Maps,
+    SquareConvolution,
     convolved,
     layer,
     pooled,
@@ -54,7 +54,7 @@ _HEADS = ("block_fusion", "heatmap_head", "keypoint_head")  # whose last layer h
 class Chain:
     """Layers one behind another, each with its stride and what follows it."""
 
-    layers: tuple[tuple[Layer, int, Activation], ...]
+    layers: tuple[tuple[SquareConvolution, int, Activation], ...]
 
     def apply(self, maps: Maps) -> Maps:
         """The output of the last layer."""
@@ -72,7 +72,7 @@ class XFeat:
     """
 
     kind: str
-    skip: Layer
+    skip: SquareConvolution
     chains: Mapping[str, Chain]
 
     @staticmethod
@@ -154,7 +154,7 @@ def resized(maps: Maps, rows: int, columns: int) -> Maps:
 
 def _chain(arrays: Mapping[str, np.ndarray], name: str) -> Chain:
     """The layers of this name. Raises InputError for tensors that do not fit."""
-    found: list[tuple[Layer, int, Activation]] = []
+    found: list[tuple[SquareConvolution, int, Activation]] = []
     for index, (inputs, outputs, side, stride) in enumerate(_BLOCKS[name]):
         if name in _HEADS and index == len(_BLOCKS[name]) - 1:
             last = layer(arrays, f"{name}.{index}", outputs=outputs, inputs=inputs, side=side, biased=True)

@@ -1,13 +1,9 @@
-"""Reading and writing files: photographs, features, codebooks, maps, the secret and the ledger. One format a file.
+"""Reading and writing files: formats on disk, by subject.
 
-- The client's: `client` (secret and ledger) over `secret` and `ledger_file`, `private`, `outbox`.
-- Photographs and what stands beside them: `pictures`, `maker_notes`, `calibration`, `accelerometers`, `gravity`, `priors`,
-  `places`, `examples`.
-- Features: `features`, `colmap_databases`, `colmap_text`.
-- Books and networks: `codebooks`, `shards`, `weights`, `state_dicts`, `inverters`, `learned_models`, `pair_networks`.
-- Maps: `maps`, `map_folders`, `map_exports`, `vocabularies`, `point_indexes`. Unfinished: `checkpoints`, `cluster_results`.
-- Tiles: `tiles`, `served_tiles`.
-- The server's: `blobs`, `bucket_blobs`, `backup_file`, `reserve`, `schemas`, `web_pages`.
-- Pages and records: `audit_pages`, `measured_forms`.
-- Below all of them: `atomic`, `containers`, `array_folders`, `kept_arrays`, `sqlite`.
+- `device/`: the secret, the ledger and the outbox of a client. `photographs/`: pictures and the readings beside them.
+- `maps/`: maps, their indexes, exports, and unfinished runs. `service/`: the store of a server.
+- Features: `features` in hloc's layout, `colmap_databases`.
+- Books and networks: `codebooks`, `weights` of extractors and matchers, `state_dicts` of any network, `attack_networks`.
+- `tiles`: private tiles of public maps. Records and pages of audits: `measured_forms`, `audit_pages`.
+- Below all of them: `atomic` writing, `containers` whose declared sizes are checked, transactions of `sqlite`.
 """

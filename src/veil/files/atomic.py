@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from veil.errors import CannotWrite, FileFormatError, NoRoom
+from veil.errors import CannotWrite, FileFormatError, InputError, NoRoom
 
 # How the name of what is being written goes on after that of the file; SQLite puts a journal beside it.
 PART = ".veil.part"
@@ -105,6 +105,23 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
         yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the place of `folder` when the block ends well, and is removed when it raises."""
+    with replacing_folder(folder) as temporary:
+        yield temporary
+        if folder.exists():
+            folder.rmdir()
+        temporary.chmod(0o755)
+        temporary.rename(folder)
+
+
+def require_vacant(folder: Path) -> None:
+    """Raise InputError unless `folder` is empty or does not exist yet. Callers check before long work, not after."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} exists and is not empty; choose another name or remove it")
 
 
 def sync_folder(folder: Path) -> None:

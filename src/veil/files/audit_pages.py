@@ -15,7 +15,7 @@ from jaxtyping import UInt8
 
 from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes
-from veil.files.pictures import DAMAGE
+from veil.files.photographs.pictures import DAMAGE
 
 Kind = Literal["photograph", "sent", "features", "reconstructed", "unprotected"]
 MOST_BYTES = 1 << 26

@@ -13,8 +13,7 @@ from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset
-from veil.geometry.camera import Camera, guessed
-from veil.geometry.intrinsics import checked_camera, require_inside
+from veil.geometry.camera import Camera, checked_camera, guessed, require_inside
 from veil.space import NORMALIZATIONS, U8_STEP, Space
 
 HDF5_SUFFIXES = (".h5", ".hdf5")

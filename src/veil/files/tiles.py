@@ -14,8 +14,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import read_bytes, replacing, writing
-from veil.files.maps import new_folder, require_vacant
+from veil.files.atomic import new_folder, read_bytes, replacing, require_vacant, writing
 from veil.tiles.cutting import CutMap
 from veil.tiles.manifest import Manifest, decode_manifest, encode_manifest
 

@@ -1,8 +1,8 @@
 """Geometry of views: cameras, motions, gravity, triangulation, robust pose search, bundle adjustment.
 
-- `camera` (checked by `intrinsics`), `rigid` motions, `similarity`. `views` bound which cameras can have seen a point.
-- Gravity: `gravity`, `device_axes`, `gravity_check`, `gravity_consensus`, `vanishing_point`, `vanishing_point_support`.
-- Earth: `earth`, `georeference`, `geopose`, `place_records`.
+- `camera`, `rigid` motions, `similarity`. `views` bound which cameras can have seen a point.
+- Gravity: `gravity`, `device_axes`, `gravity_check`, `gravity_consensus`, `vanishing_point`.
+- Earth: `earth`, `georeference`.
 - Points and lines: `triangulation` (slowly in `triangulation_reference`), `anchors`, `free_calibration`.
 
 `solvers/` has one minimal solver a file, `robust/` the searches among wrong matches, `bundle/` adjustment from lines.

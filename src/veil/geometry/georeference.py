@@ -1,17 +1,24 @@
-"""A map's place on Earth: the similarity from its frame to east, north and up, from positions of its cameras.
+"""A map's place on Earth: the similarity from its frame to east, north and up, its JSON record, and poses as GeoPose.
 
 Positions of phones are off by meters, and a few by tens of meters, so that the similarity is that of the cameras that agree
 (least median of squares, Rousseeuw 1984), and the error that it leaves is told.
+
+The record is that of files of `veil map align`, of servers and of private tiles. A GeoPose (OGC GeoPose 1.0, 21-056r11) is a
+position on WGS 84 and an orientation against east, north and up. Its inner frame is that of the camera's body: x forward, y
+left, z up, so that yaw 0 looks east, 90 north, and positive pitch down (a rotation about y), as Basic-YPR turns first about z,
+then y, then x.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from veil.errors import InputError, Remedy
+from veil.errors import FileFormatError, InputError, Remedy
 from veil.geometry.earth import EarthFrame, require_places
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_points
@@ -166,3 +173,118 @@ def _turned_to_down(down: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"
     side = np.cross(up, [1.0, 0.0, 0.0] if abs(up[0]) < 0.9 else [0.0, 1.0, 0.0])
     side /= np.linalg.norm(side)
     return np.stack([side, np.cross(up, side), up])
+
+
+_ORIGIN = {"latitude_deg": "lat", "longitude_deg": "lon", "height_m": "h"}
+
+
+def place_facts(found: Georeference) -> dict[str, Any]:
+    """A map's place as JSON values; `place_of` reads them."""
+    return {
+        "place": 1,
+        "origin": {"lat": found.frame.latitude_deg, "lon": found.frame.longitude_deg, "h": found.frame.height_m},
+        "enu_from_map": {
+            "scale": found.enu_from_map.scale,
+            "rotation": found.enu_from_map.rotation.tolist(),
+            "translation": found.enu_from_map.translation.tolist(),
+        },
+        "positions": len(found.agreeing),
+        "agreeing": int(found.agreeing.sum()),
+        "median_error_m": found.median_error_m,
+        "largest_error_m": found.largest_error_m,
+        "uses_gravity": found.uses_gravity,
+    }
+
+
+def place_of(value: Any) -> Georeference:
+    """The place that JSON values hold. Raises FileFormatError for anything else."""
+    try:
+        origin, moved = value["origin"], value["enu_from_map"]
+        rotation, translation = _numbers(moved["rotation"]), _numbers(moved["translation"])
+        scale, median, largest = (
+            float(_numbers(x)) for x in (moved["scale"], value["median_error_m"], value["largest_error_m"])
+        )
+        if value["place"] != 1 or rotation.shape != (3, 3) or translation.shape != (3,):
+            raise ValueError("it is of another version, or its similarity of another shape")
+        if not (np.abs(rotation) < 2).all() or not (np.abs(rotation @ rotation.T - np.eye(3)) < 1e-6).all():
+            raise ValueError("its rotation is none")
+        if np.linalg.det(rotation) < 0:
+            raise ValueError("its rotation is a reflection")
+        if not (np.isfinite(translation).all() and 0 < scale < math.inf and math.isfinite(median) and math.isfinite(largest)):
+            raise ValueError("a number is not finite, or the scale not positive")
+        count, agreeing = value["positions"], value["agreeing"]
+        if not type(count) is type(agreeing) is int or type(value["uses_gravity"]) is not bool:
+            raise ValueError("positions and agreeing are whole numbers, and uses_gravity true or false")
+        if not 0 < agreeing <= count < 1 << 24:
+            raise ValueError("its number of positions is impossible")
+        return Georeference(
+            frame=EarthFrame(**{name: float(_numbers(origin[key])) for name, key in _ORIGIN.items()}),
+            enu_from_map=Similarity(scale=scale, rotation=rotation, translation=translation),
+            median_error_m=median,
+            largest_error_m=largest,
+            agreeing=np.arange(count) < agreeing,
+            uses_gravity=value["uses_gravity"],
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise FileFormatError(f"this is no place of a map ({error})", remedy=Remedy("make", "place of a map")) from None
+
+
+def _numbers(value: Any) -> Float64[np.ndarray, "..."]:
+    """Numbers as they stand in JSON. Raises ValueError for texts and truth values, which NumPy would take for some."""
+    found = np.array(value)
+    if found.dtype.kind not in "if":
+        raise ValueError("a number is none")
+    return found.astype(np.float64)
+
+
+# Columns are the body's axes forward, left and up in the camera's frame (x right, y down, z forward).
+CAM_FROM_BODY = np.array([[0.0, -1.0, 0.0], [0.0, 0.0, -1.0], [1.0, 0.0, 0.0]])
+
+
+def enu_from_body(place: Georeference, cam_from_map: Rigid) -> Float64[np.ndarray, "3 3"]:
+    """Rotation from the body's axes to east, north and up at the camera."""
+    _, enu_from_cam = place.local_frame(cam_from_map)
+    return enu_from_cam @ CAM_FROM_BODY
+
+
+def basic_quaternion(place: Georeference, cam_from_map: Rigid) -> dict[str, dict[str, float]]:
+    """The pose as a Basic-Quaternion: latitude, longitude, height, and the unit quaternion (x, y, z, w) of `enu_from_body`."""
+    x, y, z, w = quaternion_of(enu_from_body(place, cam_from_map))
+    return {"position": _position(place, cam_from_map), "quaternion": {"x": x, "y": y, "z": z, "w": w}}
+
+
+def basic_ypr(place: Georeference, cam_from_map: Rigid) -> dict[str, dict[str, float]]:
+    """The pose as a Basic-YPR: yaw, pitch and roll in degrees; where the camera looks straight up or down, roll is 0."""
+    rotation = enu_from_body(place, cam_from_map)
+    pitch = np.arcsin(np.clip(-rotation[2, 0], -1, 1))
+    if np.hypot(rotation[0, 0], rotation[1, 0]) > 1e-9:
+        yaw, roll = np.arctan2(rotation[1, 0], rotation[0, 0]), np.arctan2(rotation[2, 1], rotation[2, 2])
+    else:
+        yaw, roll = np.arctan2(-rotation[0, 1], rotation[1, 1]), 0.0
+    angles = {"yaw": float(np.degrees(yaw)), "pitch": float(np.degrees(pitch)), "roll": float(np.degrees(roll))}
+    return {"position": _position(place, cam_from_map), "angles": angles}
+
+
+def _position(place: Georeference, cam_from_map: Rigid) -> dict[str, float]:
+    latitude, longitude, height = place.place(cam_from_map).tolist()
+    return {"lat": latitude, "lon": longitude, "h": height}
+
+
+def quaternion_of(rotation: Float64[np.ndarray, "3 3"]) -> tuple[float, float, float, float]:
+    """Unit quaternion (x, y, z, w) of a rotation: the eigenvector of Bar-Itzhack (2000), Eq. 3 to 5.
+
+    Of the two that are the same rotation, the one whose first part of w, x, y, z that is not 0 (but for rounding) is positive.
+    """
+    (a, b, c), (d, e, f), (g, h, i) = rotation
+    matrix = np.array(
+        [
+            [a - e - i, d + b, g + c, h - f],
+            [d + b, e - a - i, h + f, c - g],
+            [g + c, h + f, i - a - e, d - b],
+            [h - f, c - g, d - b, a + e + i],
+        ]
+    )
+    found = np.linalg.eigh(matrix)[1][:, -1]
+    leading = next(part for part in found[[3, 0, 1, 2]] if abs(part) > 1e-9)
+    x, y, z, w = (found * np.copysign(1.0, leading)).tolist()
+    return x, y, z, w

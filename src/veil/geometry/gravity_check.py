@@ -1,18 +1,62 @@
 """Comparison of a sensor's gravity with the vertical edges of the same photograph: which of both is wrong.
 
-The rules are those of gravity.md#sensor-against-edges.
+The rules are those of gravity.md#sensor-against-edges. One of them is how much vertical edges support a direction of gravity
+from elsewhere.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+import numpy as np
+from jaxtyping import Float64
 
 from veil.geometry.gravity import SENSOR_SIGMA_DEG, Gravity
 from veil.geometry.gravity_consensus import apart_deg, contradiction_limit
-from veil.geometry.vanishing_point import Vertical
-from veil.geometry.vanishing_point_support import Support
+from veil.geometry.vanishing_point import SAMPLE, Vertical, VerticalOptions, candidate_rows, distinct_lines, vertical_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """Support of segments for a given direction: the number of distinct lines that agree, and its log10 NFA.
+
+    The number of false alarms is that of one direction, so without the pairs of docs/theory/gravity.md, Eq. 10.
+    """
+
+    lines: int
+    log10_nfa: float
+
+
+def support_of(
+    segments: Float64[np.ndarray, "segments 2 2"], pixel: float, gravity: Gravity, options: VerticalOptions | None = None
+) -> Support:
+    """How much vertical edges support `gravity`, known to within its standard deviation.
+
+    `segments` are both ends of segments in the normalized plane, and `pixel` is the size of a pixel in that plane, as for
+    `vertical_from_segments`. Nothing supports a direction beyond the range of tilts (docs/theory/gravity.md, Eq. 4).
+    """
+    from scipy.stats import binom
+
+    options = options or VerticalOptions()
+    rows = candidate_rows(segments, pixel, options)
+    if len(rows) <= SAMPLE:
+        return Support(lines=0, log10_nfa=0.0)
+    problem = vertical_problem(segments[rows], pixel, options)
+    if (np.abs(gravity.direction[[0, 2]]) > options.limits * gravity.direction[1]).any():
+        return Support(lines=0, log10_nfa=0.0)
+    # The given direction strays as well: about as far as a segment of half length h turns by h sigma.
+    spread = math.radians(gravity.sigma_deg or 0.0)
+    wide = replace(problem, sigma=np.hypot(problem.sigma, problem.half * spread))
+    shown = distinct_lines(segments[rows], pixel)
+    lines = int(((wide.residuals(gravity.direction) <= options.max_error) & shown).sum())
+    angles = np.arcsin(np.minimum(1.0, options.max_error * wide.sigma / wide.half))[shown]
+    mean = float(np.minimum(1.0, angles / math.radians(options.max_roll_deg)).mean())
+    # Without the pairs that `veil.geometry.vanishing_point` counts: this direction was not chosen among any.
+    log10_nfa = float(binom.logsf(lines - 1, int(shown.sum()), mean)) / math.log(10)
+    return Support(lines=lines, log10_nfa=log10_nfa)
+
 
 Verdict = Literal["agree", "sensor wrong", "edges wrong", "cannot be told"]
 # Expected share of honest pairs that are called contradictory.

@@ -61,7 +61,7 @@ def triangulate_tracks(
     """
     found, observed = points.copy(), np.zeros(len(tracks.lines), dtype=np.bool_)
     arrays = _Tracks(**{name: getattr(tracks, name) for name in _Tracks._fields})
-    limits = _Limits(float(limit_px), min_lines, math.cos(math.radians(min_angle_deg)))
+    limits = _PointLimits(float(limit_px), min_lines, math.cos(math.radians(min_angle_deg)))
     edges = np.linspace(0, len(tracks.starts) - 1, 4 * THREADS + 1).astype(int).tolist()
     list(shared(lambda part: _triangulate(arrays, limits, known, *part, found, observed), pairwise(edges), THREADS))
     return found, observed
@@ -81,7 +81,7 @@ class _Tracks(NamedTuple):
     half_extent: Float64[np.ndarray, "cameras 2"]
 
 
-class _Limits(NamedTuple):
+class _PointLimits(NamedTuple):
     """Thresholds of a point: distances of agreeing lines, their number, and the cosine of the least angle of two rays."""
 
     limit_px: float

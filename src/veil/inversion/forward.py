@@ -35,7 +35,7 @@ class PlainInverter:
             raise InputError(f"these are no weights of this network ({error}); train again with this veil") from None
 
     def invert(self, maps: Sequence[SparseMap], *, progress: Progress | None = None) -> UInt8[np.ndarray, "images 256 256 3"]:
-        """Pictures of the maps, 8-bit RGB, one for each; arguments and errors as in `veil.inversion.inference.Inverter`."""
+        """Pictures of the maps, 8-bit RGB, one for each; arguments and errors as in `veil.inversion.network.Inverter`."""
         wrong = [item.kind for item in maps if item.kind != self.kind]
         if wrong:
             raise InputError(f"these weights invert {self.kind}, not {wrong[0]}; give the weights for {wrong[0]}")

@@ -114,7 +114,7 @@ class SelfAttention:
             heads=heads,
         )
 
-    def apply(self, states: States, turns: Turns) -> States:
+    def apply(self, states: States, turns: RotaryTurns) -> States:
         """The states after the layer; `turns` are those of the keypoints' positions."""
         asked = self.asked.apply(states).reshape(len(states), 3, self.heads, -1)
         queries, keys, values = asked[:, 0], asked[:, 1], asked[:, 2]
@@ -153,21 +153,21 @@ class CrossAttention:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Turns:
+class RotaryTurns:
     """By how much the position of each keypoint turns the pairs of channels of its queries and keys (Eq. 4)."""
 
     cosines: Float32[np.ndarray, "keypoints pairs"]
     sines: Float32[np.ndarray, "keypoints pairs"]
 
     @staticmethod
-    def at(positions: Float64[np.ndarray, "keypoints 2"], frequencies: Float32[np.ndarray, "pairs 2"]) -> Turns:
+    def at(positions: Float64[np.ndarray, "keypoints 2"], frequencies: Float32[np.ndarray, "pairs 2"]) -> RotaryTurns:
         """The turns of positions, each by the angle of its product with each of the learned frequencies."""
         angles = positions @ frequencies.T.astype(np.float64)
-        return Turns(cosines=np.cos(angles).astype(np.float32), sines=np.sin(angles).astype(np.float32))
+        return RotaryTurns(cosines=np.cos(angles).astype(np.float32), sines=np.sin(angles).astype(np.float32))
 
-    def take(self, rows: np.ndarray) -> Turns:
+    def take(self, rows: np.ndarray) -> RotaryTurns:
         """The turns of the keypoints `rows` (indices or a mask)."""
-        return Turns(cosines=self.cosines[rows], sines=self.sines[rows])
+        return RotaryTurns(cosines=self.cosines[rows], sines=self.sines[rows])
 
     def apply(self, channels: Heads) -> Heads:
         """Queries or keys, turned; the first channels of all pairs come first."""

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from veil.errors import InputError, RangeError, Remedy, SpaceError
-from veil.matching.attention import CrossAttention, Linear, SelfAttention, States, Turns
+from veil.matching.attention import CrossAttention, Linear, RotaryTurns, SelfAttention, States
 from veil.matching.neighbors import Matches
 from veil.matching.placed_points import PlacedPoints
 from veil.one_line import one_line
@@ -210,11 +210,11 @@ class _Run:
         self._layers, self._options = network.layers, network.options
         self._count = len(left) + len(right)
         self._states: list[States] = []
-        self._turns: list[Turns] = []
+        self._turns: list[RotaryTurns] = []
         for side in (left, right):
             states = side.points.vectors
             self._states.append(network.projection.apply(states) if network.projection else states)
-            self._turns.append(Turns.at(side.positions, network.frequencies))
+            self._turns.append(RotaryTurns.at(side.positions, network.frequencies))
         self._rows = [np.arange(len(side)) for side in (left, right)]
         self._run = 0
 

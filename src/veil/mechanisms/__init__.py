@@ -2,7 +2,6 @@
 
 - `release` makes an upload. `subspaces`, `words` and `lines` are its three mechanisms, `public` publishes without protection.
 - `profile` has the settings of lifting, `selection` chooses the features that leave, `parameters` encodes what keys the draws.
-- `grain` finds the grid on which descriptors were stored.
 """
 
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines

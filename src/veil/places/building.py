@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 
 from veil.errors import InputError, Remedy
-from veil.files.checkpoints import working_folder
-from veil.files.cluster_results import OF_POSITIONS
+from veil.files.maps.checkpoints import working_folder
+from veil.files.maps.cluster_results import OF_POSITIONS
 from veil.forms import Lines
 from veil.matching.lightglue import LightGlue
 from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.places.held_map import Map
 from veil.places.images_on_demand import map_image
 from veil.places.line_mapping import map_lines
-from veil.places.maps import Limits, MapOptions, NoMap
+from veil.places.maps import MapOptions, NoMap, StageLimits
 from veil.places.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
 from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.progress import Progress, Steps, silent
@@ -75,7 +75,7 @@ def map_positions(
     settings = MapOptions(
         seed=options.seed,
         max_ratio=options.max_ratio,
-        limits=Limits(max_seconds=options.max_seconds),
+        limits=StageLimits(max_seconds=options.max_seconds),
         global_mapper=options.global_mapper,
     )
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)

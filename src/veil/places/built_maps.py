@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from veil.map_check import LineMapCheck, MapCheck
 from veil.one_line import one_line
 from veil.places.held_map import Map
 from veil.places.maps.check import ReadingsCheck, checked_readings
 from veil.places.pairs.choice import PairChoice
-from veil.scene import Scene
+from veil.scene import LineMapCheck, MapCheck, Scene
 
 
 @dataclass(frozen=True, kw_only=True)

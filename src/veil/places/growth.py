@@ -9,14 +9,14 @@ from functools import partial
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.checkpoints import working_folder
+from veil.files.maps.checkpoints import working_folder
 from veil.forms import Lines
 from veil.matching.lightglue import LightGlue
 from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.places.held_map import Map
 from veil.places.line_mapping import map_lines
 from veil.places.located_images import with_located
-from veil.places.maps import Limits, MapImage, MapOptions, NoMap
+from veil.places.maps import MapImage, MapOptions, NoMap, StageLimits
 from veil.places.maps.growth import grow_map as grown_scene
 from veil.places.maps.growth import require_addable
 from veil.places.maps.scenes import images_of
@@ -81,7 +81,7 @@ def add_positions(
     choice = pairs_with_map(
         ranked, {name: image.form for name, image in placed.items()}, options.pairs, threads=options.workers
     )
-    settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=Limits(max_seconds=options.max_seconds))
+    settings = MapOptions(seed=options.seed, max_ratio=options.max_ratio, limits=StageLimits(max_seconds=options.max_seconds))
     known = {**images_of(base.scene), **placed}
     forms = {name: image.form for name, image in known.items()}
     work = replace(work, engine=None) if work is not None else None

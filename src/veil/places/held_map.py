@@ -11,9 +11,8 @@ import numpy as np
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
 from veil.files.codebooks import bundled_codebook
-from veil.files.maps import read_map, write_map
-from veil.files.point_indexes import read_point_index
-from veil.files.vocabularies import read_vocabulary
+from veil.files.maps.format import read_map, write_map
+from veil.files.maps.indexes import read_point_index, read_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.geometry.georeference import Georeference, georeference
 from veil.matching.inverted_index import InvertedIndex, index_map

@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from veil.files.checkpoints import CLUSTERS
-from veil.files.cluster_results import ClusterResults, KeptAs
+from veil.files.maps.checkpoints import CLUSTERS
+from veil.files.maps.cluster_results import ClusterResults, KeptAs
 from veil.geometry.camera import Camera
 from veil.places.maps.clusters.joined_maps import RunAll, one_after_another
 from veil.places.maps.clusters.of_lines import LineClusterTask

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.checkpoints import Checkpoints
-from veil.files.cluster_results import OF_LINES
+from veil.files.maps.checkpoints import Checkpoints
+from veil.files.maps.cluster_results import OF_LINES
 from veil.forms import Lines
 from veil.matching import Matches
 from veil.matching.ratio import calibrated

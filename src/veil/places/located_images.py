@@ -16,7 +16,6 @@ from jaxtyping import Int64
 
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
-from veil.map_check import MIN_NECK
 from veil.matching import Matches
 from veil.places.held_map import Map
 from veil.places.localization import localize_loaded
@@ -29,7 +28,7 @@ from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization
 from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import MIN_NECK, Scene
 
 # Maps in which an image is looked for, and how often images are looked for in maps that grew.
 MAPS_TRIED, ROUNDS = 2, 3

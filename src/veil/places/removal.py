@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from veil.errors import InputError, Remedy
-from veil.files.map_folders import (
+from veil.files.atomic import require_vacant
+from veil.files.maps.folders import (
     file_digests,
     foreign_files,
     index_folders,
@@ -18,7 +19,7 @@ from veil.files.map_folders import (
     settle_folder,
     write_models,
 )
-from veil.files.maps import read_map, require_vacant
+from veil.files.maps.format import read_map
 from veil.one_line import one_line
 from veil.places.maps import NoMap
 from veil.places.maps.removal import Removal, named_in, remove_images, require_named

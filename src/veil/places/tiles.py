@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import InputError
-from veil.files.maps import read_map
+from veil.files.maps.format import read_map
 from veil.files.tiles import holds_tiles, read_manifest, write_tiles
 from veil.geometry.georeference import Georeference
 from veil.one_line import one_line

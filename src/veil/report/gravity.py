@@ -1,4 +1,7 @@
-"""The figure of gravity from vertical edges: segments that agree, over the photograph, and down at a grid of points."""
+"""The figure of gravity from vertical edges: segments that agree, over the photograph, and down at a grid of points.
+
+A file of its own: each figure of a command loads what it draws, and no other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The figure of `veil budget plan`: expected true words of an image against its epsilon, for several numbers of features."""
+"""The figure of `veil budget plan`: expected true words of an image against its epsilon, for several numbers of features.
+
+A file of its own: each figure of a command loads what it draws, and no other.
+"""
 
 from __future__ import annotations
 

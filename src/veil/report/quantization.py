@@ -1,4 +1,7 @@
-"""The figure of a codebook's quality: distances to the nearest word, beside those of random and of nearest descriptors."""
+"""The figure of a codebook's quality: distances to the nearest word, beside those of random and of nearest descriptors.
+
+A file of its own: each figure of a command loads what it draws, and no other.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import leftovers, remove, replacing
-from veil.files.backup_file import BackupFile, being_written, flush, is_being_written
+from veil.files.service.backup_file import BackupFile, being_written, flush, is_being_written
 from veil.server.backup_rows import ID, follow, insert, last_receipt, write_rows
 from veil.server.blob_use import blobs_in, needed_in
 from veil.server.database import SqliteStatements

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import Literal
 
 from veil.errors import Remedy, StorageTrouble
-from veil.files.blobs import Blobs
+from veil.files.service.blobs import Blobs
 from veil.server.database import Database, Statements
 
 # Why a blob is loose: it "came" and was not named yet, it "left" with what named it, or it was "adopted" unnamed.

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from veil.errors import FileFormatError, InputError, NoRoom
 from veil.files.atomic import replacing, writing
-from veil.files.reserve import LEAST, disk_of
+from veil.files.service.reserve import LEAST, disk_of
 from veil.files.sqlite import PATIENCE_S, trouble
 from veil.server.schema import VERSION, make_tables, require_known, upgrade, version_in
 from veil.server.statements import Row, Statements

@@ -11,8 +11,8 @@ from fastapi.responses import Response
 
 from veil.files.atomic import read_bytes
 from veil.files.codebooks import bundled_codebook, bundled_codebook_file
-from veil.files.examples import HELD_OUT, lund_door, other_place
-from veil.files.web_pages import page_files
+from veil.files.photographs.examples import HELD_OUT, lund_door, other_place
+from veil.files.service.shipped import page_files
 from veil.server.admission import Known, Services
 from veil.server.conditional import unless_known
 from veil.server.contract import says

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.places import place_facts, place_of
-from veil.geometry.geopose import basic_quaternion, basic_ypr
+from veil.files.maps.places import place_facts, place_of
+from veil.geometry.georeference import basic_quaternion, basic_ypr
 from veil.geometry.rigid import Rigid
-from veil.names import require_known
 from veil.server.database import Statements
 from veil.server.map_records import MapRecord
 from veil.server.schema_check import require_valid
+from veil.wire.names import require_known
 
 # Of a map's facts, where it is on Earth.
 PLACE = "place"

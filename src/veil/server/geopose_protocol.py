@@ -18,14 +18,14 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError
-from veil.files.places import place_of
+from veil.files.maps.places import place_of
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.server.bodies import MESSAGE_TYPE
 from veil.server.policy import NotAMessage, Refused, require_message
 from veil.server.schema_check import require_valid
 from veil.server.strictness import no_constant, once
+from veil.wire.codec import PREFIX, sanitization
 from veil.wire.head import HEAD_BYTES, read_head
-from veil.wire.sanitization import PREFIX, sanitization
 
 # Of a request, all but the message in it.
 MOST_BESIDE = 64 << 10

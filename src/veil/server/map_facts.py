@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.files.codebooks import bundled_codebook
-from veil.files.vocabularies import indexed_dictionaries
+from veil.files.maps.indexes import indexed_dictionaries
 from veil.forms import Form, Points, Subsets
 from veil.scene import Scene
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from veil.errors import InputError
-from veil.names import HasName, chosen, require_map_name
 from veil.server.database import Statements
+from veil.wire.names import HasName, chosen, require_map_name
 
 
 class NameTaken(InputError):

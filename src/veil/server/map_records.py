@@ -13,7 +13,7 @@ from typing import Any
 
 from veil.errors import InputError, NoRoom, StorageTrouble
 from veil.files.atomic import read_bytes, replacing_folder, writing
-from veil.files.blobs import Blobs, blob_name
+from veil.files.service.blobs import Blobs, blob_name
 from veil.server.answerable import answered_forms
 from veil.server.blob_use import drop_loose, drop_loose_of, fasten, loosen
 from veil.server.contributions import Contribution, contribution_of, contributions_in

@@ -10,10 +10,10 @@ from typing import Any
 
 from veil.errors import InputError, RangeError, Remedy, WireError
 from veil.forms import Subsets, Subspaces
-from veil.names import require_known
 from veil.wire.codec import message_length
 from veil.wire.head import HEAD_BYTES, MAGIC, Head, read_head
 from veil.wire.message import LineUpload, Message
+from veil.wire.names import require_known
 
 # What the bodies of other files begin with, for a refusal that names them.
 _SIGNATURES = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import leftovers, remove, replacing_folder, writing
-from veil.files.backup_file import BackupFile
+from veil.files.service.backup_file import BackupFile
 from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
 from veil.server.blob_use import blobs_in, fasten, loosen
 from veil.server.database import SqliteStatements

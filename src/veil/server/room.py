@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from veil.errors import CannotWrite, NoRoom
-from veil.files.reserve import LEAST, disk_of, held, hold, let_go
+from veil.files.service.reserve import LEAST, disk_of, held, hold, let_go
 
 Result = TypeVar("Result")
 RESERVE = "reserve"

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from veil.errors import InputError
-from veil.files.schemas import service_schemas
+from veil.files.service.shipped import service_schemas
 
 SCHEMAS = "#/components/schemas"
 

@@ -11,8 +11,8 @@ from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import remove, writing
-from veil.files.map_folders import model_folders
-from veil.files.maps import read_map
+from veil.files.maps.folders import model_folders
+from veil.files.maps.format import read_map
 from veil.processes import DeadlineExceeded, WorkerDied
 from veil.server.answerable import require_form
 from veil.server.contributions import Contribution, add_contribution, contributions_in

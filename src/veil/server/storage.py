@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from veil.errors import FileFormatError, InputError, Remedy
-from veil.files.blobs import Blobs, FolderBlobs
+from veil.files.service.blobs import Blobs, FolderBlobs
 from veil.server.database import Database, SqliteDatabase
 from veil.server.settings import ServerSettings
 from veil.server.store_identity import REMEDY, StoreParts, noted_kinds
@@ -63,7 +63,7 @@ def _open_blobs(folder: Path, address: str) -> Blobs:
     if not address:
         return FolderBlobs(folder / BLOBS)
     try:
-        from veil.files.bucket_blobs import S3Blobs
+        from veil.files.service.bucket_blobs import S3Blobs
     except ImportError as error:
         raise InputError(f"a bucket needs {error.name}; run `pip install 'veil[grown]'`") from None
     endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT", ""))

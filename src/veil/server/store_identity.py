@@ -14,7 +14,7 @@ from pathlib import Path
 
 from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes, write_bytes, write_text
-from veil.files.blobs import OWNER, Blobs, noted_owner, owner_note
+from veil.files.service.blobs import OWNER, Blobs, noted_owner, owner_note
 from veil.server.blob_use import blobs_in, fasten, loosen, needed_in, unnamed_in
 from veil.server.database import Database
 from veil.server.statements import Statements

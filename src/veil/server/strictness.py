@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from veil.errors import InputError
-from veil.names import require_known
+from veil.wire.names import require_known
 
 
 class Strict(BaseModel):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from veil.errors import InputError
 from veil.files.atomic import STALE_S, clear_leftovers, remove
-from veil.files.served_tiles import clear_served
+from veil.files.service.served_tiles import clear_served
 from veil.server.blob_use import sweep_loose, unnamed_in
 from veil.server.deletion import CACHE, MATCHES, WORK, clear_work, expire, forget_matches, go_on
 from veil.server.service import Service

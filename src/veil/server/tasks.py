@@ -17,8 +17,8 @@ import numpy as np
 from veil.engine import open_engine
 from veil.errors import FileFormatError, InputError, Remedy, SpaceError, told_as_json
 from veil.files.codebooks import bundled_codebook
-from veil.files.map_folders import model_folders, write_models
-from veil.files.maps import read_map
+from veil.files.maps.folders import model_folders, write_models
+from veil.files.maps.format import read_map
 from veil.forms import Lines, Subsets
 from veil.places.building import map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
@@ -313,7 +313,7 @@ def _written(work: MapWork, scenes: list[Scene], *, left_out: Mapping[str, str],
 
 def _index(work: MapWork, scene: Scene, tell: Tell) -> None:
     """Index a large map for queries by distance."""
-    from veil.files.point_indexes import read_point_index, write_point_index
+    from veil.files.maps.indexes import read_point_index, write_point_index
 
     where = Map(scene=scene, folder=work.output)
     if len(scene.images) < INDEXED_FROM or isinstance(where.form, Subsets):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from veil.errors import FileFormatError, InputError
-from veil.files.served_tiles import (
+from veil.files.service.served_tiles import (
     FACTS,
     HINT,
     VERSION,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from veil.files.atomic import remove
-from veil.files.reserve import LEAST, let_go
+from veil.files.service.reserve import LEAST, let_go
 from veil.server.deletion import MATCHES
 from veil.server.jobs import Job
 from veil.server.service import Service

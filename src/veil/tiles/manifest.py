@@ -17,8 +17,7 @@ from jaxtyping import Float64
 
 from veil.codebooks.compression import Pca
 from veil.errors import FileFormatError, Remedy, VeilError
-from veil.geometry.georeference import Georeference
-from veil.geometry.place_records import place_facts, place_of
+from veil.geometry.georeference import Georeference, place_facts, place_of
 from veil.space import Space
 from veil.tiles.coding import TileCoding
 from veil.tiles.merkle import HASH_BYTES, depth_of

@@ -37,7 +37,7 @@ MIN_PAIR_MATCHES = 15
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Subject:
+class MappableScene:
     """A scene ready to be mapped: raw features, matches of all image pairs, reference poses (cam_from_world) and gravity.
 
     `gravity` holds unit vectors of down in each camera's frame: measured ones if `gravity_is_measured`, else exact ones from
@@ -54,7 +54,7 @@ class Subject:
 
 
 def map_lines(
-    subject: Subject,
+    subject: MappableScene,
     *,
     seed: int,
     gravity_noise_deg: float = 0.0,
@@ -105,7 +105,7 @@ def map_lines(
     return judged(run, subject.reference, found.cam_from_world, found.points[mapped])
 
 
-def subject_graph(subject: Subject) -> MatchGraph:
+def subject_graph(subject: MappableScene) -> MatchGraph:
     """The graph of the subject's matches that mapping from lines takes; pairs with few distinctive matches are left out."""
     pairs = {pair: found for pair, found in subject.matches.items() if (found.ratios < MAX_RATIO).sum() >= MIN_PAIR_MATCHES}
     return match_graph(
@@ -117,7 +117,7 @@ def subject_graph(subject: Subject) -> MatchGraph:
 
 
 def line_views(
-    subject: Subject,
+    subject: MappableScene,
     *,
     seed: int,
     gravity_noise_deg: float = 0.0,

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.geometry.rigid import Rigid
-from veil.map_check import MapCheck
 from veil.places.maps.lines import LineMapCheck
+from veil.scene import MapCheck
 from veil.trials.position_leakage import PositionLeakage
 
 # An image is right if its rotation error is at most one degree, and a map is a success if all its images are.

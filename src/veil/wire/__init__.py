@@ -1,7 +1,7 @@
 """Messages of uploads, and their encoding as bytes.
 
 `message` has all that may leave. `codec` encodes and decodes it: `head` is the fixed part, `codec_subspaces`, and `codec_words`
-with `packing`, are the forms. `sanitization` says what a header tells of protection, and `receipts` chains deletions.
+with `packing`, are the forms. `receipts` chains deletions, and `names` are those of maps in requests.
 """
 
 from veil.wire.codec import decode, encode

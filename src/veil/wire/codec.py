@@ -10,7 +10,8 @@ from veil.errors import InputError, WireError
 from veil.forms import Lines, Subsets
 from veil.wire import codec_subspaces, codec_words
 from veil.wire.codec_subspaces import ITEM_BYTES, Dtype
-from veil.wire.head import GRAVITY_BYTES, HEAD_BYTES, MAX_FEATURES, Head, camera_and_space, head_of, read_head
+from veil.wire.codec_words import mechanism_of
+from veil.wire.head import GRAVITY_BYTES, HEAD_BYTES, MAX_FEATURES, Head, camera_and_space, head_of, read_head, text
 from veil.wire.message import LineUpload, Message, Upload
 
 CHECKSUM_BYTES = 16
@@ -125,3 +126,18 @@ def _decode_lines(message: bytes, head: Head) -> Lines:
 
 def _checksum(body: bytes | memoryview) -> bytes:
     return hashlib.blake2b(body, digest_size=CHECKSUM_BYTES, person=b"veil wire v1").digest()
+
+
+PREFIX = "veil:"
+
+
+def sanitization(head: Head) -> tuple[str, str]:
+    """Sanitization of descriptors and of positions (docs/reference/geopose.md#what-was-done-to-the-features).
+
+    Such as ("veil:words:epsilon=8", "veil:lines"). Raises WireError for a header that gives no mechanism or profile.
+    """
+    if head.has_words:
+        descriptors = f"{PREFIX}words:epsilon={mechanism_of(head).epsilon:g}"
+    else:
+        descriptors = f"{PREFIX}subspaces:{text(head.own, 'profile')}"
+    return descriptors, f"{PREFIX}lines" if head.has_lines else f"{PREFIX}positions"

@@ -1,4 +1,7 @@
-"""Encoding of words in a message: the dictionary's hash and the packed ids (docs/reference/wire.md)."""
+"""Encoding of words in a message: the dictionary's hash and the packed ids (docs/reference/wire.md).
+
+A file of its own: it has the names of `codec_subspaces`, which does the same for the other form.
+"""
 
 from __future__ import annotations
 

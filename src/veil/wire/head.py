@@ -6,8 +6,7 @@ import struct
 from typing import NamedTuple
 
 from veil.errors import InputError, Remedy, WireError
-from veil.geometry.camera import MODELS, Camera
-from veil.geometry.intrinsics import checked_camera
+from veil.geometry.camera import MODELS, Camera, checked_camera
 from veil.space import NORMALIZATIONS, Space
 
 MAGIC = b"VEIL"

@@ -9,8 +9,7 @@ from jaxtyping import Float32, Float64
 
 from veil.errors import InputError
 from veil.forms import Lines, Released, require_unit_gravity
-from veil.geometry.camera import Camera
-from veil.geometry.intrinsics import checked_camera, require_crossing, require_inside
+from veil.geometry.camera import Camera, checked_camera, require_crossing, require_inside
 from veil.one_line import one_line
 
 

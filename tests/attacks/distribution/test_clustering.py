@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.attacks.distribution import clustering as module
-from veil.attacks.distribution.clustering import ClusterOptions, cluster_centers, clustering_attack
+from veil.attacks.distribution.clustering import ClusteringOptions, cluster_centers, clustering_attack
 from veil.attacks.distribution.nearest import entries, nearby, nearest_neighbor
 from veil.attacks.intersection.shared_decoys import meetings, pooled
 from veil.errors import RangeError, SpaceError
@@ -67,7 +67,7 @@ def test_centers_are_where_entries_gather() -> None:
     places = np.concatenate([truth(photograph(1, 5), form)[:, None], decoys(form, 2)], axis=1)
     for row in range(5):
         one = form.take(np.array([row]))
-        options = ClusterOptions(neighbors=30, unit_length=False)
+        options = ClusteringOptions(neighbors=30, unit_length=False)
         centers = cluster_centers(one, gathered(one, places[[row]], 0.01), seed=1, options=options)[0]
         distance = np.linalg.norm(centers[:, None] - places[row][None], axis=2)
         assert sorted(distance.argmin(axis=1)) == [0, 1, 2] and distance.min(axis=1).max() < 0.03
@@ -86,7 +86,7 @@ def test_centers_are_the_weighted_means_of_equation_2(monkeypatch: pytest.Monkey
         return kept[-1]
 
     monkeypatch.setattr(module, "_labels", recorded)
-    options = ClusterOptions(neighbors=40, unit_length=False)
+    options = ClusteringOptions(neighbors=40, unit_length=False)
     centers = cluster_centers(form, PUBLIC, seed=3, options=options)
     labels, found = np.concatenate(kept), nearby(form, PUBLIC, count=40)
     for row in range(12):
@@ -109,7 +109,7 @@ def test_the_gathering_that_no_met_subspace_touches_is_chosen() -> None:
     met = {int(row) for row in meetings(form, tol=1e-4).feature}
     places = np.stack([d, decoys(form, 1)[:, 0]], axis=1)
     database = gathered(form, places, 0.01)
-    estimates = clustering_attack(form, database, seed=1, options=ClusterOptions(neighbors=20))
+    estimates = clustering_attack(form, database, seed=1, options=ClusteringOptions(neighbors=20))
     np.testing.assert_array_equal(np.flatnonzero(estimates.decided), sorted(met))
     assert len(met) > 30 and not estimates.certified.any()
     error = np.linalg.norm(estimates.points - d, axis=1)[estimates.decided]
@@ -122,7 +122,7 @@ def test_the_gathering_that_no_met_subspace_touches_is_chosen() -> None:
 def test_scores_are_the_least_distances_to_the_subspaces_that_meet() -> None:
     """[P23] step 4 by hand: the chosen center has the largest of the smallest distances, and confidence compares the next."""
     form, other = image(1, 4, 60), image(2, 4, 60)
-    options = ClusterOptions(neighbors=30)
+    options = ClusteringOptions(neighbors=30)
     estimates = clustering_attack(form, PUBLIC, [other], seed=2, options=options)
     pool = pooled(form, [other], within=True)
     pairs = meetings(form, [other], tol=1e-4)
@@ -218,20 +218,20 @@ def test_equal_entries_and_empty_clusters_give_finite_centers() -> None:
     centers = cluster_centers(form, database, seed=1)
     assert centers.shape == (5, 5, 128) and np.isfinite(centers).all()
     # distribution_attacks.md#the-clustering-attack
-    assert ClusterOptions().clusters(5) == 3 and ClusterOptions(decoys=5).clusters(5) == 6
+    assert ClusteringOptions().clusters(5) == 3 and ClusteringOptions(decoys=5).clusters(5) == 6
 
 
 def test_wrong_options_are_refused() -> None:
     form = image(1, 4, 60)
     for wrong in (
-        lambda: ClusterOptions(decoys=0),
-        lambda: ClusterOptions(neighbors=0),
-        lambda: ClusterOptions(restarts=0),
-        lambda: ClusterOptions(iterations=0),
-        lambda: ClusterOptions(tol=float("nan")),
-        lambda: ClusterOptions(floor=0.0),
+        lambda: ClusteringOptions(decoys=0),
+        lambda: ClusteringOptions(neighbors=0),
+        lambda: ClusteringOptions(restarts=0),
+        lambda: ClusteringOptions(iterations=0),
+        lambda: ClusteringOptions(tol=float("nan")),
+        lambda: ClusteringOptions(floor=0.0),
         lambda: cluster_centers(form, points(BOOK.vectors[:2]), seed=0),
-        lambda: cluster_centers(form, PUBLIC, seed=0, options=ClusterOptions(neighbors=2)),
+        lambda: cluster_centers(form, PUBLIC, seed=0, options=ClusteringOptions(neighbors=2)),
     ):
         with pytest.raises(RangeError):
             wrong()

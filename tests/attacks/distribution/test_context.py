@@ -10,7 +10,7 @@ from veil.attacks.distribution.modes import Modes
 from veil.attacks.positions.neighbor_field import CLASSES
 from veil.attacks.positions.pair_network import PairNetwork
 from veil.errors import InputError, RangeError
-from veil.files.pair_networks import bundled_pair_network
+from veil.files.attack_networks import bundled_pair_network
 from worlds import generator
 
 

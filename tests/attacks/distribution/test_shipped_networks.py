@@ -10,11 +10,11 @@ import pytest
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import Modes, density_modes
 from veil.attacks.distribution.nearest import entries
+from veil.audit.statistics import clopper_pearson
+from veil.files.attack_networks import bundled_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.learned_models import bundled_learned_model
 from veil.forms import Points, Subspaces
 from veil.ldp.guarantee import NoProof
-from veil.statistics import clopper_pearson
 from worlds import generator
 
 FEATURES = 150

@@ -10,8 +10,8 @@ from veil.attacks.positions.line_neighbors import neighbor_positions
 from veil.errors import InputError, RangeError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from worlds import generator, sift_like
 from worlds.line_clouds import errors, line_cloud
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veil.attacks.positions.line_neighbors import Neighborhoods, NeighborOptions, neighbor_positions
+from veil.attacks.positions.line_neighbors import LineNeighborOptions, Neighborhoods, neighbor_positions
 from veil.attacks.positions.segments import segments
 from veil.errors import InputError, RangeError
 from veil.geometry.camera import Camera
@@ -71,7 +71,7 @@ def test_true_neighbors_bring_a_line_near_and_more_so_than_strangers() -> None:
         line_cloud(keypoints, random, aligned=0.5),
         Neighborhoods(rows=near, weights=np.full(near.shape, 1.0)),
         camera=CAMERA,
-        options=NeighborOptions(radius_px=40.0),
+        options=LineNeighborOptions(radius_px=40.0),
     )
     assert np.nanmedian(errors(found.points, keypoints)) < typical
     assert found.decided.mean() > 0.95
@@ -120,4 +120,4 @@ def test_bad_input_is_refused() -> None:
         Neighborhoods(rows=np.full((2, 1), 2), weights=np.zeros((2, 1)))
     for wrong in ({"radius_px": float("nan")}, {"meet_px": 0.0}, {"accident": 1.0}, {"refinements": -1}):
         with pytest.raises(RangeError):
-            NeighborOptions(**wrong)
+            LineNeighborOptions(**wrong)

@@ -31,8 +31,8 @@ from veil.extraction.learned import describe_keypoints
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features, unit_length
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil.files.weights import load_network
 from veil.forms import Subspaces, canonical
 from veil.mechanisms.profile import Profile, paper

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from veil.attacks.claims import Estimates
 from veil.attacks.structural.simplex import minimize
 from veil.attacks.structural.vertex import VertexOptions, vertex_attack, vertex_lists, vertex_reach
-from veil.attacks.structural.vertex_search import Flats, Search, flats, independent_excess, weigh
+from veil.attacks.structural.vertex_search import Flats, FlatSearch, flats, independent_excess, weigh
 from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -172,7 +172,7 @@ def test_known_decoys_are_passed_over() -> None:
 def test_a_word_is_known_again_where_half_precision_moved_it(half: bool) -> None:
     """At m = 16 vertices at words of one descriptor were found 0.01 from them and certified. Planted: words moved so."""
     words = sparse("singletons", 8, 30)
-    search = Search(flats(through("singletons", words, 16, half=half)), words, 1)
+    search = FlatSearch(flats(through("singletons", words, 16, half=half)), words, 1)
     moved = words + 0.01 * unit(generator("moved").normal(size=words.shape))
     assert search._at_words(moved).all() == half
     assert search._at_words(words).all()

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.attacks.words.cooccurrence import NeighborModel, NeighborOptions, Photograph, learn_neighbors, paired
+from veil.attacks.words.cooccurrence import CooccurrenceOptions, NeighborModel, PhotographInWords, learn_neighbors, paired
 from veil.attacks.words.neighbors import DenoiseOptions, _votes, denoise
 from veil.attacks.words.posterior import posterior
 from veil.codebooks.codebook import Codebook
@@ -18,7 +18,7 @@ from veil.errors import InputError, RangeError, SpaceError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.public import publish
@@ -36,17 +36,17 @@ def book() -> Codebook:
     return dictionary_of(world("neighbor words", points=100), others=WORDS - 100)
 
 
-def planted(random: np.random.Generator, groups: int = 60) -> Photograph:
+def planted(random: np.random.Generator, groups: int = 60) -> PhotographInWords:
     """Photograph of groups of five keypoints side by side, whose words are five consecutive ones: one word tells the others."""
     centers = np.stack(np.divmod(np.arange(groups), 8), axis=1) * 40.0
     keypoints = centers[:, None] + random.uniform(-3, 3, (groups, 5, 2))
     words = 5 * random.integers(0, WORDS // 5, groups)[:, None] + random.permuted(np.tile(np.arange(5), (groups, 1)), axis=1)
-    return Photograph(keypoints=keypoints.reshape(-1, 2), words=words.ravel())
+    return PhotographInWords(keypoints=keypoints.reshape(-1, 2), words=words.ravel())
 
 
-def model(seed: str = "attacker", options: NeighborOptions | None = None) -> NeighborModel:
+def model(seed: str = "attacker", options: CooccurrenceOptions | None = None) -> NeighborModel:
     random = generator(seed)
-    settings = options or NeighborOptions(neighbors=4, classes=(8, 32))
+    settings = options or CooccurrenceOptions(neighbors=4, classes=(8, 32))
     return learn_neighbors([planted(random) for _ in range(40)], book(), seed=0, options=settings)
 
 
@@ -99,7 +99,7 @@ def test_null_of_random_subsets_is_at_chance() -> None:
 
 @pytest.mark.parametrize("spacing", [(0.0, 3.0), (0.0, 3.0, 9.0), (0.0, 3.0, 9.0, 30.0)])
 def test_on_a_tree_the_messages_are_exact(spacing: tuple[float, ...]) -> None:
-    known = model(options=NeighborOptions(neighbors=1, classes=(8, 32)))
+    known = model(options=CooccurrenceOptions(neighbors=1, classes=(8, 32)))
     mechanism = SubsetMechanism(dictionary_size=WORDS, epsilon=4.0, m=3)
     count = len(spacing)
     keypoints = np.stack([np.array(spacing), np.zeros(count)], axis=1)
@@ -126,7 +126,7 @@ def test_on_a_tree_the_messages_are_exact(spacing: tuple[float, ...]) -> None:
 def test_ratios_of_single_words_are_counts_over_what_chance_expects() -> None:
     photographs = [planted(generator("counted"))]
     known = learn_neighbors(
-        photographs, book(), seed=0, options=NeighborOptions(neighbors=3, classes=(), shrinkage=1e-9, edges_px=(2.0, 5.0))
+        photographs, book(), seed=0, options=CooccurrenceOptions(neighbors=3, classes=(), shrinkage=1e-9, edges_px=(2.0, 5.0))
     )
     left, right, distance = paired(photographs[0].keypoints, known.options)
     a, b = photographs[0].words[left], photographs[0].words[right]
@@ -154,7 +154,7 @@ def test_without_strength_or_neighbors_it_is_the_posterior() -> None:
 
 
 def test_memory_is_bounded_and_learning_repeats() -> None:
-    bounded = model(options=NeighborOptions(neighbors=4, classes=(8, 32), max_pairs=100))
+    bounded = model(options=CooccurrenceOptions(neighbors=4, classes=(8, 32), max_pairs=100))
     assert all(len(level.keys) <= 100 for level in bounded.levels)
     first, second = model(), model()
     for a, b in zip(first.levels, second.levels, strict=True):
@@ -183,8 +183,8 @@ def gain(known: NeighborModel, victims: list[Features], epsilon: float, name: st
 
 def learned(features: list[Features]) -> NeighborModel:
     codebook = bundled_codebook()
-    own = [Photograph(keypoints=item.keypoints, words=codebook.nearest(publish(item).vectors)) for item in features]
-    return learn_neighbors(own, codebook, seed=0, options=NeighborOptions(classes=(32, 128)))
+    own = [PhotographInWords(keypoints=item.keypoints, words=codebook.nearest(publish(item).vectors)) for item in features]
+    return learn_neighbors(own, codebook, seed=0, options=CooccurrenceOptions(classes=(32, 128)))
 
 
 @pytest.mark.slow
@@ -217,15 +217,15 @@ def test_bad_input_is_refused() -> None:
         denoise(subsets(form.ids, mechanism, "0f" * 32), victim.keypoints, known)
     with pytest.raises(InputError, match="give some"):
         learn_neighbors([], book(), seed=0)
-    lonely = Photograph(keypoints=np.zeros((1, 2)), words=np.array([1]))
+    lonely = PhotographInWords(keypoints=np.zeros((1, 2)), words=np.array([1]))
     with pytest.raises(InputError, match="two keypoints"):
         learn_neighbors([lonely], book(), seed=0)
     for words, keypoints in ((np.array([WORDS]), np.zeros((1, 2))), (np.array([1]), np.full((1, 2), np.nan))):
         with pytest.raises(InputError, match="photograph"):
-            learn_neighbors([Photograph(keypoints=keypoints, words=words)], book(), seed=0)
+            learn_neighbors([PhotographInWords(keypoints=keypoints, words=words)], book(), seed=0)
     for options in ({"neighbors": 0}, {"edges_px": (3.0, 2.0)}, {"shrinkage": math.nan}, {"classes": (0,)}, {"max_pairs": 0}):
         with pytest.raises(RangeError):
-            NeighborOptions(**options)
+            CooccurrenceOptions(**options)
     for wrong in ({"strength": math.nan}, {"damping": 1.0}, {"rounds": -1}, {"candidates": 0}):
         with pytest.raises(RangeError):
             DenoiseOptions(**wrong)

@@ -12,9 +12,8 @@ import pytest
 from veil.cli import main
 from veil.cli.codebook import clustering
 from veil.codebooks.kmeans import spherical_kmeans, unit_rows
-from veil.files.codebooks import read_codebook
+from veil.files.codebooks import read_codebook, saved_shards
 from veil.files.features import read_features, write_features
-from veil.files.shards import saved_shards
 from worlds import features as made_up
 from worlds import generator
 from worlds.documents import documented, keys

@@ -11,7 +11,8 @@ import pytest
 
 from veil.cli import main
 from veil.errors import ReleaseRefused
-from veil.files.client import Ledger, home
+from veil.files.device.home import home
+from veil.files.device.ledger import Ledger
 from veil.ldp.budget import inward, outward
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.files.client import home
+from veil.files.device.home import home
 from veil.files.features import write_features
 from worlds import features, generator
 

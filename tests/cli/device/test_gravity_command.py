@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.files.examples import lund_door
-from veil.files.gravity import read_gravity, read_gravity_readings
-from veil.files.pictures import read_rgb
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.gravity import read_gravity, read_gravity_readings
+from veil.files.photographs.pictures import read_rgb
 from worlds.documents import section
 from worlds.edges import apple_note, door_photographs, phone_photograph
 from worlds.schemas import validate
@@ -188,7 +188,7 @@ def test_an_unusual_tilt_is_doubted(tmp_path: Path, capsys: pytest.CaptureFixtur
 def door_down() -> np.ndarray:
     """Down in DSC_0010 by its edges."""
     from veil.extraction.segments import vertical_of
-    from veil.files.pictures import read_picture
+    from veil.files.photographs.pictures import read_picture
     from veil.geometry.vanishing_point import Vertical
 
     with lund_door() as example:

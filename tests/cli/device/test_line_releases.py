@@ -14,7 +14,7 @@ import pytest
 
 from veil.cli import main
 from veil.features import Features
-from veil.files.client import home
+from veil.files.device.home import home
 from veil.files.features import write_features
 from veil.geometry.camera import Camera, as_colmap
 from veil.wire import decode

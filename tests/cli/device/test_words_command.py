@@ -17,8 +17,9 @@ import pytest
 
 from veil.cli import main
 from veil.codebooks.codebook import Provenance
-from veil.files.client import Ledger, home
 from veil.files.codebooks import write_codebook
+from veil.files.device.home import home
+from veil.files.device.ledger import Ledger
 from veil.files.features import write_features
 from veil.forms import Subsets
 from veil.ldp.budget import outward

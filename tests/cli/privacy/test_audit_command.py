@@ -16,9 +16,9 @@ import pytest
 from veil.cli import main
 from veil.cli.common import EXIT_POLICY
 from veil.features import Features
-from veil.files.examples import lund_door
 from veil.files.features import read_features, write_features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
+from veil.files.photographs.examples import lund_door
 from worlds.recorded_steps import RecordedSteps
 from worlds.releases import planted_map
 from worlds.schemas import validate

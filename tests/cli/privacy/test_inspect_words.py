@@ -11,7 +11,7 @@ import pytest
 
 from veil.cli import main
 from veil.cli.privacy.inspect import upload_facts
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.wire import encode

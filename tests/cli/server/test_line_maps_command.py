@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.files.checkpoints import Checkpoints
-from veil.files.examples import lund_door
-from veil.files.maps import read_map
+from veil.files.maps.checkpoints import Checkpoints
+from veil.files.maps.format import read_map
+from veil.files.photographs.examples import lund_door
 from veil.geometry.similarity import align_poses, pose_error
 from worlds.schemas import validate
 

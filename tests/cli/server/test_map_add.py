@@ -10,8 +10,8 @@ import pytest
 
 from veil.cli import main
 from veil.files.features import write_features
-from veil.files.map_folders import file_digests, replace_models
-from veil.files.maps import read_map
+from veil.files.maps.folders import file_digests, replace_models
+from veil.files.maps.format import read_map
 from veil.places.held_map import Map
 from worlds import world
 from worlds.line_worlds import features_of

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.geometry.earth import EarthFrame
 from veil.server.service import Service
 from worlds.map_scenes import planted_map

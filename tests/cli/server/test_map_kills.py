@@ -10,11 +10,10 @@ from unittest.mock import Mock
 import pytest
 
 from veil.cli import main
-from veil.files import map_folders
-from veil.files.cluster_results import OF_LINES, OF_POSITIONS, ClusterResults
 from veil.files.features import write_features
-from veil.files.kept_arrays import KeptArrays
-from veil.files.map_folders import file_digests
+from veil.files.maps import folders
+from veil.files.maps.cluster_results import OF_LINES, OF_POSITIONS, ClusterResults, KeptArrays
+from veil.files.maps.folders import file_digests
 from veil.places.kept_clusters import cluster_key, keeping
 from veil.places.maps import NoMap
 from veil.places.maps.clusters.joined_maps import one_after_another
@@ -60,7 +59,7 @@ def test_a_full_disk_is_told_and_loses_nothing(
 
     with monkeypatch.context() as patch:
         if stage == "map":
-            patch.setattr(map_folders.os, "fsync", Mock(side_effect=full))
+            patch.setattr(folders.os, "fsync", Mock(side_effect=full))
         else:
             patch.setattr(Path, "write_bytes", write)
         assert run(*given, "-o", tmp_path / "map") == 1

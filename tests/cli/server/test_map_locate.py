@@ -9,7 +9,7 @@ import pytest
 
 from veil.cli import main
 from veil.files.features import write_features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.places.built_maps import MappingOptions
 from veil.places.maps import NoMap
 from worlds import world

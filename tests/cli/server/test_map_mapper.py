@@ -10,7 +10,7 @@ import pytest
 
 from veil.cli import main
 from veil.files.features import write_features
-from veil.files.maps import read_map
+from veil.files.maps.format import read_map
 from veil.geometry.similarity import align_centers, pose_error
 from worlds import World, world
 from worlds.line_worlds import features_of

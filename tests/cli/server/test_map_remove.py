@@ -14,8 +14,8 @@ import pytest
 
 from veil import __version__
 from veil.cli import main
-from veil.files.map_folders import file_digests, write_models
-from veil.files.maps import read_map, write_map
+from veil.files.maps.folders import file_digests, write_models
+from veil.files.maps.format import read_map, write_map
 from veil.forms import Subspaces
 from veil.matching.pairs import all_pairs
 from veil.places.pairs.blocks import KIND, matched_in_blocks

@@ -11,7 +11,7 @@ import pytest
 
 from veil.cli import main
 from veil.files.features import write_features
-from veil.files.maps import write_map
+from veil.files.maps.format import write_map
 from veil.files.tiles import RECORDS, read_manifest
 from veil.geometry.rigid import Rigid
 from veil.places.tiles import measured_server_costs

@@ -13,10 +13,10 @@ import pytest
 
 import veil
 from veil.cli import main
-from veil.files.colmap_text import read_images
-from veil.files.examples import lund_door
-from veil.files.maps import read_map
-from veil.files.vocabularies import read_vocabulary
+from veil.files.maps.format import read_map
+from veil.files.maps.indexes import read_vocabulary
+from veil.files.photographs.colmap_text import read_images
+from veil.files.photographs.examples import lund_door
 from veil.geometry.rigid import Rigid
 from veil.matching.inverted_index import InvertedIndex
 from worlds.edges import door_photographs, truncated

@@ -9,7 +9,7 @@ import pytest
 
 from veil import distances
 from veil.distances import FeatureSet, reference
-from veil.distances.cpu import bests, candidates, fixed_point, ranked, sides, sweep
+from veil.distances.cpu import bests, candidates, sides, sweep
 from veil.distances.cpu import compile as compiler
 from veil.distances.cpu.codegen.outputs import UNTRUSTED
 from veil.distances.cpu.codegen.shape import Shape, even
@@ -71,7 +71,7 @@ def nearest(left: FeatureSet, right: FeatureSet, lanes: int | None = None, threa
     pairs = candidates.candidates(both, threads)
     assert pairs is not None
     value = candidates.distances(both, pairs, threads)
-    rows, columns = ranked.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
+    rows, columns = bests.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
     return distances.NearestTwo(
         right_of_left=rows[0], left_distance=rows[1], left_of_right=columns[0], right_distance=columns[1]
     )
@@ -156,7 +156,7 @@ def test_the_two_best_of_listed_pairs_are_those_of_sorting(by_column: bool) -> N
     keys = np.sort(random.permutation(40 * 30)[:300])
     rows, columns = (keys % 40, keys // 40) if by_column else (keys // 30, keys % 30)
     distance = random.integers(0, 4, size=300).astype(np.float64)
-    found = ranked.two_best(rows, columns, distance, (45, 45), Shape(left=1, right=1, lanes=LANES[-1]))
+    found = bests.two_best(rows, columns, distance, (45, 45), Shape(left=1, right=1, lanes=LANES[-1]))
     for (index, value), (owner, other) in zip(found, ((rows, columns), (columns, rows)), strict=True):
         expected = best(owner, other, distance, 45, 2)
         assert (index == expected[0]).all() and (value == expected[1]).all()
@@ -197,7 +197,7 @@ def test_compiled_packing_is_that_of_numpy(left: int, right: int, lanes: int, ki
             continue
         unit = 1.5 * both.second.longest if shape.fixed else 1.0
         found, error = sides.pack(both.second, shape, left=False, unit=unit)
-        components, lost = fixed_point.components(both.second, unit, shape) if shape.fixed else (both.second.components, 0.0)
+        components, lost = sides.fixed_components(both.second, unit, shape) if shape.fixed else (both.second.components, 0.0)
         expected = pack_right(components, both.second.squares / unit**2, shape)
         np.testing.assert_array_equal(found.values.view(np.int32), expected.values.view(np.int32))
         assert (found.squares == expected.squares).all() and found.group_bytes == expected.group_bytes

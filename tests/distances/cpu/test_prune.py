@@ -170,7 +170,7 @@ def test_amplified_pairs_are_never_judged_in_single_precision(
     left, right = (
         prune.operand(side, axes, both.shape, left=k == 0, neighbors=2) for k, side in enumerate((both.first, both.second))
     )
-    search = prune.Search(left, right, both.shape, error=2 * candidates.ENTRY_ERROR)
+    search = prune.PrunedSearch(left, right, both.shape, error=2 * candidates.ENTRY_ERROR)
     tiles = [range(len(left.packed.squares) // both.shape.features)]
     halves = search._bounded(tiles, search._memory(tiles))[0].reshape(search.panels, -1, both.shape.lanes)
     bounds = (halves.astype(np.uint32) << 16).view(np.float32)

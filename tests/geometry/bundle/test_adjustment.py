@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from veil.errors import InputError, RangeError
-from veil.geometry.bundle import adjustment, reduced
+from veil.geometry.bundle import adjustment
 from veil.geometry.bundle.adjustment import AdjustOptions, LineProblem, adjust, residuals
 from worlds import generator
 from worlds.line_problems import disturbed, first_two, moved, planted, robust_cost
@@ -28,7 +28,7 @@ def test_residuals_are_pixel_distances_to_lines() -> None:
 def test_gradients_agree_with_finite_differences() -> None:
     """Second method: central differences of the robust cost in every camera and point direction."""
     problem = disturbed(planted("gradient", points=12), "gradient")
-    work = adjustment._Work(problem, constant=np.zeros(5, dtype=bool), held=np.zeros(12, dtype=bool), loss=2.0, threads=1)
+    work = adjustment._Buffers(problem, constant=np.zeros(5, dtype=bool), held=np.zeros(12, dtype=bool), loss=2.0, threads=1)
     state = adjustment._state(problem)
     work.linearize(state)
     parts = np.zeros((5, 6)), np.zeros((12, 3))
@@ -100,7 +100,7 @@ def test_outliers_do_not_move_the_robust_optimum() -> None:
 def test_sparse_and_dense_systems_give_the_same_step(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = disturbed(planted("sparse", images=8, noise_px=0.3), "sparse")
     dense = adjust(problem, constant=first_two(problem))
-    monkeypatch.setattr(reduced, "DENSE_CAMERAS", 0)
+    monkeypatch.setattr(adjustment, "DENSE_CAMERAS", 0)
     sparse = adjust(problem, constant=first_two(problem))
     assert sparse.final_cost == pytest.approx(dense.final_cost, rel=1e-9)
     np.testing.assert_allclose(sparse.problem.points, dense.problem.points, atol=1e-6)

@@ -11,12 +11,12 @@ from scipy.spatial.transform import Rotation
 
 from veil.geometry.robust import line_search
 from veil.geometry.robust.line_search import LineSamples, LineTest, line_score, search_lines
-from veil.geometry.robust.upright_search import Limits, nothing_kept
+from veil.geometry.robust.upright_search import UprightLimits, nothing_kept
 from veil.geometry.solvers.up4lp import upright_line_turns
 from worlds import generator
 
 FOCAL, HALF = 500.0, np.array([0.8, 0.6])
-LIMITS = Limits(
+LIMITS = UprightLimits(
     nearest=0.4,
     farthest=2.5,
     least_cosine=0.6,

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from veil.geometry.robust.upright_refinement import refine_by_steps
 from veil.geometry.robust.upright_search import (
-    Limits,
     PoseTest,
     Sampled,
+    UprightLimits,
     drawn,
     guide,
     nothing_kept,
+    refine_by_steps,
     search_pairs,
     table_sum,
     word_sum,
@@ -24,7 +24,7 @@ from veil.geometry.robust.upright_search import (
 from worlds import generator, unit
 
 FOCAL, CELL = 500.0, 2.0
-LIMITS = Limits(
+LIMITS = UprightLimits(
     nearest=0.4,
     farthest=2.5,
     least_cosine=0.6,
@@ -164,7 +164,7 @@ def test_a_camera_where_nothing_matches_is_not_found(center: tuple[float, float,
     case = planted("aside", share=0.5, center=center)
     strict = LIMITS._replace(nearest=0.8)
 
-    def gap(limits: Limits) -> float:
+    def gap(limits: UprightLimits) -> float:
         kept = nothing_kept(10)
         search_pairs(kept, case.sampled, case.tested, limits, samples=20_000, seed=1)
         rows = kept.best()

@@ -12,7 +12,7 @@ import pytest
 
 import veil.places.maps.colmap as module
 from veil.errors import RangeError
-from veil.places.maps.colmap import WORKER, Colmap, Limits, Stopped
+from veil.places.maps.colmap import WORKER, Colmap, StageLimits, Stopped
 
 # Reads requests as the worker does, and does what they say.
 STAND_IN = """
@@ -38,7 +38,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_log_that_is_no_text_stops_nobody(stand_in: None) -> None:
     """The log has more bytes than a pipe holds, none of them UTF-8: a reader that stopped would hang COLMAP."""
-    with Colmap(Limits(max_seconds=20.0)) as colmap:
+    with Colmap(StageLimits(max_seconds=20.0)) as colmap:
         assert isinstance(colmap.run({"do": "log"}), dict)
         assert isinstance(colmap.run({"do": "log"}), dict)
 
@@ -46,11 +46,11 @@ def test_a_log_that_is_no_text_stops_nobody(stand_in: None) -> None:
 @pytest.mark.slow
 def test_the_reason_is_the_one_it_ended_for(stand_in: None) -> None:
     """A process that the system kills, as for lack of memory, is not out of time; the next request gets another process."""
-    with Colmap(Limits(max_seconds=30.0)) as colmap:
+    with Colmap(StageLimits(max_seconds=30.0)) as colmap:
         found = colmap.run({"do": "die"})
         assert isinstance(found, Stopped) and "ended by itself (code -9)" in found.reason and not found.out_of_time
         assert isinstance(colmap.run({"do": "answer"}), dict)
-    with Colmap(Limits(max_seconds=0.5)) as colmap:
+    with Colmap(StageLimits(max_seconds=0.5)) as colmap:
         found = colmap.run({"do": "wait"})
         assert isinstance(found, Stopped) and "not done after 0.5 s" in found.reason and found.out_of_time
 
@@ -58,7 +58,7 @@ def test_the_reason_is_the_one_it_ended_for(stand_in: None) -> None:
 @pytest.mark.parametrize("wrong", [{"stall_s": 0.0}, {"max_seconds": -1.0}, {"max_seconds": math.nan}, {"memory_bytes": 0}])
 def test_limits_are_positive(wrong: dict[str, float]) -> None:
     with pytest.raises(RangeError, match=next(iter(wrong))):
-        Limits(**wrong)  # type: ignore[arg-type]
+        StageLimits(**wrong)  # type: ignore[arg-type]
 
 
 def test_the_worker_takes_nothing_but_its_own_folder_from_the_path(tmp_path: Path) -> None:

@@ -10,13 +10,12 @@ import pytest
 
 from veil.errors import InputError
 from veil.forms import Form
-from veil.map_check import MapCheck
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.places.maps import MapImage, NoMap, growth
 from veil.places.maps.growth import grow_map
 from veil.places.maps.scenes import images_of, restricted
-from veil.scene import Scene
+from veil.scene import MapCheck, Scene
 from worlds import World, generator, sift_like, subspaces, unit, world
 from worlds.map_scenes import CHECK, image_name, planted_map
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from veil.geometry.rigid import Rigid
-from veil.map_check import MapCheck
 from veil.places.maps.agreement import confirmed, consistent_groups, explained_shares
 from veil.places.maps.check import (
     gravity_agreement,
@@ -22,7 +21,7 @@ from veil.places.maps.check import (
 )
 from veil.places.maps.images import MapImage
 from veil.places.maps.verification import VerifiedPair
-from veil.scene import MappedImage, Scene
+from veil.scene import MapCheck, MappedImage, Scene
 from worlds import World, generator, project, world
 from worlds.word_worlds import scene_of
 

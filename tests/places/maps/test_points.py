@@ -13,7 +13,7 @@ from veil.forms import Form, Points
 from veil.geometry.similarity import align_poses, pose_error
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
-from veil.places.maps import Limits, MapImage, MapOptions, NoMap, build_map
+from veil.places.maps import MapImage, MapOptions, NoMap, StageLimits, build_map
 from veil.scene import Scene
 from veil.space import Space
 from worlds import World, generator, sift_like, subspaces, unit, world
@@ -220,7 +220,7 @@ def test_an_upload_that_hangs_the_mapper_is_left_out_and_named(tmp_path: Path, m
     place = world("hang")
     images = images_of(place, 0) | {"zz": hostile(place, focal=1e-5)}
     forms = {name: image.form for name, image in images.items()}
-    options = MapOptions(limits=Limits(stall_s=3.0))
+    options = MapOptions(limits=StageLimits(stall_s=3.0))
     scene = build_map(images, match_pairs(forms, all_pairs(sorted(forms))), workdir=tmp_path, options=options)
     assert isinstance(scene, Scene)
     assert set(scene.images) == set(place.poses)
@@ -290,8 +290,9 @@ def test_the_mapper_ends_with_the_process_that_started_it() -> None:
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux ends a process with its parent")
     script = (
-        "import time\nfrom veil.errors import VeilError\nfrom veil.places.maps.colmap import Colmap, Limits\n"
-        "with Colmap(Limits()) as colmap:\n    try:\n        colmap._answer(colmap._process, {'do': 'no such work'}, None)\n"
+        "import time\nfrom veil.errors import VeilError\nfrom veil.places.maps.colmap import Colmap, StageLimits\n"
+        "with Colmap(StageLimits()) as colmap:\n    try:\n"
+        "        colmap._answer(colmap._process, {'do': 'no such work'}, None)\n"
         "    except VeilError:\n        print(colmap._process.pid, flush=True)\n    time.sleep(600)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)

@@ -273,7 +273,7 @@ def test_options_out_of_range(bad: dict) -> None:
 def test_photographs_of_another_landmark_are_refused(veil_data, door) -> None:
     """All ten photographs of sacre_coeur are refused by a map of the door (its bundled reference poses give the points)."""
     from veil.extraction.sift import SiftOptions, extract_sift
-    from veil.files.pictures import find_pictures, read_picture
+    from veil.files.photographs.pictures import find_pictures, read_picture
     from veil.mechanisms.public import publish
 
     scene = _door_scene(door)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from veil.report.viewer.content import Known, Recovered, View, view_of_scene
+from veil.report.viewer.content import AttackPicture, Known, View, view_of_scene
 from veil.report.viewer.page import page
 from worlds.browser import FLAGS, SOFTWARE_GL, Browser, browsing, chromium
 from worlds.map_scenes import planted_map
@@ -46,7 +46,7 @@ def view() -> View:
         made,
         images=images,
         known={second.name: Known(photograph=red, keypoints=np.array([[10.0, 10.0]]))},
-        recovered={second.name: [Recovered(title="drawn by an attack", rgb=green)]},
+        recovered={second.name: [AttackPicture(title="drawn by an attack", rgb=green)]},
     )
 
 

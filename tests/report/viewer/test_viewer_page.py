@@ -13,7 +13,7 @@ from veil.cli.remedies import phrase
 from veil.errors import InputError, RangeError
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
-from veil.report.viewer.content import Known, Recovered, ShownImage, View, ViewLimits, view_of_scene
+from veil.report.viewer.content import AttackPicture, Known, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import mean_colors, packed_points
 from veil.report.viewer.page import page
 from worlds import camera, generator
@@ -204,7 +204,7 @@ def test_names_never_become_markup(hostile: bool) -> None:
         kind=name,
         of_server=[name],
         images=[replace(first, name=name, told=(name,)), *others],
-        recovered={name: [Recovered(title=name, rgb=np.zeros((4, 4, 3), dtype=np.uint8))]},
+        recovered={name: [AttackPicture(title=name, rgb=np.zeros((4, 4, 3), dtype=np.uint8))]},
     )
     html = page(view).html
     read = read_page(html.encode("utf-8", "strict").decode())
@@ -261,7 +261,7 @@ def test_the_device_and_attacks_enter_only_when_they_are_given() -> None:
         replace(
             view,
             known={name: Known(photograph=red, keypoints=np.array([[1.0, 2.0]]))},
-            recovered={name: [Recovered(title="by an attack", rgb=blue)]},
+            recovered={name: [AttackPicture(title="by an attack", rgb=blue)]},
         )
     )
     full = read_page(made.html)

@@ -10,7 +10,7 @@ from typing import Any
 from veil.attacks.distribution.attributes import NEIGHBORS
 from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, say_table, write_json
 from veil.errors import InputError
-from veil.files.pictures import read_rgb
+from veil.files.photographs.pictures import read_rgb
 from veil.report.tables import Table, interval, names, numbers, percent
 from veil_faces.cli.evaluate.face_arguments import add_center
 from veil_faces.collection import Faces

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from veil.cli import _parser, main
-from veil.files.examples import lund_door
+from veil.files.photographs.examples import lund_door
 from veil_lab.studies.attacks.defenses import DefenseRow, defense_study
 from worlds.schemas import validate
 

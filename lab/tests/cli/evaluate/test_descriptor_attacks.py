@@ -13,7 +13,7 @@ from veil.attacks.claims import Estimates
 from veil.audit.finding import Finding
 from veil.audit.score import score_descriptors, score_words
 from veil.cli import main
-from veil.files.examples import lund_door
+from veil.files.photographs.examples import lund_door
 from veil.files.weights import installed_file
 from veil_lab.cli.evaluate.descriptor_attacks import compared_attacks, reasons_of
 from veil_lab.cli.evaluate.descriptors import Descriptors

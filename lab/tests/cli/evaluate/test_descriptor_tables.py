@@ -12,7 +12,7 @@ from PIL import Image
 
 from veil.cli import main
 from veil.files import weights
-from veil.files.examples import lund_door, other_place
+from veil.files.photographs.examples import lund_door, other_place
 from worlds.documents import documented, keys
 from worlds.edges import door_scene
 from worlds.schemas import validate

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.files.examples import lund_door
+from veil.files.photographs.examples import lund_door
 from worlds.recorded_steps import RecordedSteps
 from worlds.schemas import validate
 

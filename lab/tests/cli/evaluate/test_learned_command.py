@@ -13,9 +13,9 @@ import veil
 from veil.cli import main
 from veil.errors import FileFormatError
 from veil.features import Features
+from veil.files.attack_networks import bundled_learned_model, read_learned_model, write_learned_model
 from veil.files.codebooks import bundled_codebook
-from veil.files.examples import lund_door
-from veil.files.learned_models import bundled_learned_model, read_learned_model, write_learned_model
+from veil.files.photographs.examples import lund_door
 from veil_lab.files.training_states import read_training_state
 from worlds import unit
 from worlds.recorded_steps import RecordedSteps

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from veil.cli import main
-from veil.files.examples import lund_door
-from veil.files.pair_networks import read_pair_network
+from veil.files.attack_networks import read_pair_network
+from veil.files.photographs.examples import lund_door
 from worlds.schemas import validate
 
 pytestmark = pytest.mark.usefixtures("unchecked")

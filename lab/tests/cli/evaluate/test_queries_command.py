@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.files.examples import lund_door, other_place
+from veil.files.photographs.examples import lund_door, other_place
 from veil_lab.studies.localization.robustness import OutlierLevel
 from worlds.documents import section
 from worlds.edges import door_photographs

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.files.examples import lund_door, other_place
+from veil.files.photographs.examples import lund_door, other_place
 from worlds.schemas import validate
 
 

@@ -12,7 +12,7 @@ from veil.cli import main
 from veil_lab.cli.evaluate.tiles import enough, form_table, tile_table
 from veil_lab.report.tiles import draw_tiles
 from veil_lab.studies.localization.against_raw import AgainstRaw
-from veil_lab.studies.localization.tile_forms import FormName, FormRow
+from veil_lab.studies.localization.tile_forms import FormName, TileFormRow
 from veil_lab.studies.localization.tile_localization import TileRow, TileSetting
 from worlds.schemas import validate
 
@@ -49,8 +49,8 @@ def tiles(bits: int, ratio: float, *, localized: int = 20, false: int = 0) -> Ti
     )
 
 
-def form(name: FormName, upload_bytes: float, ratio: float | None) -> FormRow:
-    return FormRow(
+def form(name: FormName, upload_bytes: float, ratio: float | None) -> TileFormRow:
+    return TileFormRow(
         scene="all",
         form=name,
         beside=beside(0 if ratio is None else 20, ratio),
@@ -80,7 +80,7 @@ def test_tables_tell_what_was_found() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("forms", [FORMS, []])
 def test_the_figure_names_every_form_that_has_a_pose(
-    forms: list[FormRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    forms: list[TileFormRow], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from veil.report import figures
 

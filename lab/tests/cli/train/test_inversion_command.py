@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from veil.cli import main
-from veil.files.inverters import read_weights
-from veil.files.pictures import read_rgb
+from veil.files.attack_networks import read_weights
+from veil.files.photographs.pictures import read_rgb
 from veil.inversion.maps import Frame
 from veil.inversion.quality import quality
 from veil.threads import cores
@@ -41,7 +41,7 @@ def test_without_torch_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    for module in ("veil.inversion.network", "veil.inversion.inference", "veil_lab.training.inversion_training"):
+    for module in ("veil.inversion.network", "veil.inversion.network", "veil_lab.training.inversion_training"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     photographs = small(tmp_path / "photos", 1)
     assert train(photographs, tmp_path / "w.npz", "--input", "raw") == 1

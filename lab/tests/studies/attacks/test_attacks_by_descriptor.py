@@ -15,7 +15,7 @@ from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
 from veil.errors import InputError, RangeError
 from veil.features import Features
-from veil.mechanisms.grain import on_eight_bit_grid
+from veil.mechanisms.subspaces import on_eight_bit_grid
 from veil.progress import StepCount, ignore_steps
 from veil.space import Space
 from veil_lab.studies.attacks import by_descriptor

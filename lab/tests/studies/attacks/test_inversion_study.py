@@ -21,7 +21,7 @@ from veil.inversion.quality import quality
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil_lab.report.inversion import draw_inversions, draw_similarity
-from veil_lab.studies.attacks.inversion import Attack, Inverted, Photograph, gaps, inversion_study, known_attacks, rows
+from veil_lab.studies.attacks.inversion import Attack, Inverted, UntrainedPhotograph, gaps, inversion_study, known_attacks, rows
 from worlds import generator, sift_like
 
 SIFT = Space(descriptor="sift", normalization="L2", dim=128)
@@ -42,7 +42,7 @@ class Shows:
         return pictures.reshape(-1, SIDE, SIDE, 3)
 
 
-def photograph(name: str, count: int = 40) -> Photograph:
+def photograph(name: str, count: int = 40) -> UntrainedPhotograph:
     random = generator(name)
     features = Features(
         keypoints=random.uniform(0, [320, 280], (count, 2)).astype(np.float32),
@@ -51,7 +51,7 @@ def photograph(name: str, count: int = 40) -> Photograph:
         camera=guessed(320, 280),
         image_digest=name.encode().ljust(32, b"."),
     )
-    return Photograph(name=name, rgb=random.integers(0, 256, (280, 320, 3), dtype=np.uint8), features=features)
+    return UntrainedPhotograph(name=name, rgb=random.integers(0, 256, (280, 320, 3), dtype=np.uint8), features=features)
 
 
 PHOTOGRAPHS = [photograph("one"), photograph("two"), photograph("three")]

@@ -7,9 +7,9 @@ import pytest
 
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.examples import lund_door
-from veil.files.pair_networks import bundled_pair_network
-from veil.files.pictures import read_picture
+from veil.files.attack_networks import bundled_pair_network
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil_lab.studies.attacks.neighborhoods import (
     ATTACKS,
     RULES,

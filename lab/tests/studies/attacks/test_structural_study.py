@@ -14,7 +14,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil_lab.report.defenses import draw_defenses
-from veil_lab.studies.attacks.defenses import Effort, Pools, codebook_for, default_defenses, defense_study
+from veil_lab.studies.attacks.defenses import DefenseEffort, DescriptorPools, codebook_for, default_defenses, defense_study
 from veil_lab.studies.attacks.structural import structural_attacks
 from veil_lab.studies.matching.homographies import ImageSequence
 
@@ -51,9 +51,9 @@ def test_a_defense_is_measured_on_both_sides(door: dict[str, Features], tmp_path
     """
     victim = part(next(iter(door.values())), 24)
     sequence = ImageSequence(name="still", features=(victim, victim), homographies=(np.eye(3),))
-    pools = Pools.split(WORDS, replace(bundled_decoys(), stored=bundled_decoys().stored[:4000], slices=8))
+    pools = DescriptorPools.split(WORDS, replace(bundled_decoys(), stored=bundled_decoys().stored[:4000], slices=8))
     defenses = [item for item in default_defenses(4) if item.name in ("paper", "hardened")]
-    victims, effort = [victim, part(list(door.values())[1], 24)], Effort(structural=8, restarts=5, tours=1)
+    victims, effort = [victim, part(list(door.values())[1], 24)], DefenseEffort(structural=8, restarts=5, tours=1)
     rows = list(defense_study([sequence], victims, pools, defenses, effort=effort, workers=1))
     found = {row.defense.name: {item.attack: item for item in row.recoveries} for row in rows}
     assert found["paper"]["lattice"].exact > 0.97 and found["paper"]["lattice"].features == 48
@@ -69,7 +69,7 @@ def test_a_defense_is_measured_on_both_sides(door: dict[str, Features], tmp_path
 
 
 def test_the_codebook_of_a_defense_knows_its_dither() -> None:
-    pools = Pools.split(WORDS, bundled_decoys())
+    pools = DescriptorPools.split(WORDS, bundled_decoys())
     by_name = {item.name: item for item in default_defenses(4)}
     hardened = codebook_for(by_name["hardened, PCA-32"], pools)
     assert hardened.dither_steps == 4 and hardened.compression.require_pca().axes.shape == (32, 128)

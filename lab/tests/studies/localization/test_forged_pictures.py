@@ -9,7 +9,7 @@ import pytest
 
 from veil.extraction.picture import Picture
 from veil.geometry.camera import as_colmap
-from veil_lab.studies.localization.forged_answers import FORMS, FormAnswer, group_counts
+from veil_lab.studies.localization.forged_answers import FORMS, ForgedAnswer, group_counts
 from veil_lab.studies.localization.forged_pictures import (
     LAYOUTS,
     PLAIN,
@@ -106,8 +106,8 @@ def test_every_kind_is_asked_in_every_draw_and_twice_alike() -> None:
 def test_counts_are_of_each_group_and_exact() -> None:
     """Golden interval: none of 40 has the upper limit 1 - 0.025^(1/40) (Clopper and Pearson 1934)."""
 
-    def one(index: int, true: bool, accepted: bool, turned: float | None) -> FormAnswer:
-        return FormAnswer(
+    def one(index: int, true: bool, accepted: bool, turned: float | None) -> ForgedAnswer:
+        return ForgedAnswer(
             place="p",
             kind="true" if true else "poster 0.4",
             name=str(index),

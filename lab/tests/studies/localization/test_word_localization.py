@@ -13,8 +13,8 @@ import pytest
 from veil.cli import main
 from veil.errors import InputError, RangeError
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.files.examples import lund_door
-from veil.files.pictures import read_picture
+from veil.files.photographs.examples import lund_door
+from veil.files.photographs.pictures import read_picture
 from veil_lab.studies.localization.map_dictionaries import dictionary_of
 from veil_lab.studies.localization.retrieval import joint_scene
 from veil_lab.studies.localization.word_localization_settings import (

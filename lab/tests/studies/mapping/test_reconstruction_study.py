@@ -14,7 +14,7 @@ from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import align_centers, pairwise_rotation_deg, pose_error
 from veil.places.maps.lines import LineMapOptions
 from veil.places.maps.lines.quad import SeedOptions
-from veil.trials.line_maps import Subject, disturbed, line_views, map_lines
+from veil.trials.line_maps import MappableScene, disturbed, line_views, map_lines
 from veil.trials.reconstruction_run import ErrorStatistics
 from veil_lab.report.reconstruction import draw_curve, draw_maps
 from veil_lab.studies.mapping.reconstruction import map_points
@@ -26,10 +26,10 @@ from worlds.schemas import validate
 OPTIONS = LineMapOptions(seed=SeedOptions(samples=100), quads=2)
 
 
-def subject(name: str, *, images: int = 6, points: int = 600) -> Subject:
+def subject(name: str, *, images: int = 6, points: int = 600) -> MappableScene:
     place = world(name, images=images, points=points)
     down = np.array([0.0, 1.0, 0.0])
-    return Subject(
+    return MappableScene(
         name=name,
         features=features_of(place, name),
         matches=matches_of(place),

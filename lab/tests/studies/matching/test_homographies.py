@@ -164,7 +164,7 @@ def test_protocol_on_real_photographs(veil_data) -> None:
     """[D21] Fig. 2 on one viewpoint sequence: p-to-s near raw; s-to-s adversarial far below sub-hybrid."""
     from veil.extraction.sift import SiftOptions, extract_sift
     from veil.files.codebooks import bundled_codebook, bundled_decoys
-    from veil.files.pictures import read_picture
+    from veil.files.photographs.pictures import read_picture
     from veil_lab.files.homographies import find_sequences
 
     files = next(item for item in find_sequences(veil_data / "homography") if item.name == "hpatches_v_churchill")

@@ -10,7 +10,7 @@ import pytest
 from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
 from veil.features import Features
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.files.weights import installed_file, load_aliked, load_lightglue
 from veil.matching.lightglue import LightGlue
 from veil.matching.neighbors import match

@@ -26,12 +26,12 @@ from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil_lab.cli.evaluate.attack_tables import accuracy_table, far_table, near_table
 from veil_lab.cli.evaluate.photographs import extracted
 from veil_lab.files.homographies import find_sequences
 from veil_lab.report.defenses import draw_defenses
-from veil_lab.studies.attacks.defenses import DefenseRow, Effort, Pools, default_defenses, defense_study
+from veil_lab.studies.attacks.defenses import DefenseEffort, DefenseRow, DescriptorPools, default_defenses, defense_study
 from veil_lab.studies.matching.homographies import ImageSequence
 
 EXAMPLES = """\
@@ -108,11 +108,11 @@ def _defenses(arguments: argparse.Namespace) -> int:
     victims = _few(extracted(arguments.victims, most=arguments.photographs, least=arguments.per_image), arguments.per_image)
     if not victims:
         raise InputError(f"no photograph of --victims has {arguments.per_image} features; ask for fewer with --per-image")
-    pools = Pools.split(
+    pools = DescriptorPools.split(
         read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(),
         read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys(),
     )
-    effort = Effort(structural=arguments.structural, tours=arguments.tours, threads=arguments.threads)
+    effort = DefenseEffort(structural=arguments.structural, tours=arguments.tours, threads=arguments.threads)
     results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.threads)
     rows: list[DefenseRow] = []
     for row in progress(results, "attacking defenses", len(known)):

@@ -16,7 +16,7 @@ from veil.errors import InputError
 from veil.extraction import EXTRACTORS, Extractor, extract, full_name
 from veil.extraction.picture import Picture
 from veil.features import Features
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.progress import StepCount
 from veil.report.tables import Name, Table, numbers
 from veil_lab.cli.evaluate.descriptors import Descriptors, extraction_options, usable

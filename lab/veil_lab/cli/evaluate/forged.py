@@ -13,10 +13,10 @@ from veil.cli.common import Bar
 from veil.errors import InputError
 from veil.extraction.picture import Picture
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil_lab.files.scenes import ReferenceScene
 from veil_lab.studies.localization.false_acceptance import ReferencePlace
-from veil_lab.studies.localization.forged_answers import FormAnswer, form_localizer
+from veil_lab.studies.localization.forged_answers import ForgedAnswer, form_localizer
 from veil_lab.studies.localization.forged_queries import ForgedOptions, forged_queries, true_counterparts
 
 MOST_STRANGERS = 80
@@ -39,7 +39,7 @@ def forged_answers(
     place: ReferencePlace,
     strangers: Sequence[Picture],
     arguments: argparse.Namespace,
-    done: Callable[[FormAnswer], None],
+    done: Callable[[ForgedAnswer], None],
 ) -> None:
     """Localize every forged and every true query in the maps of one place; `done` is called with each answer.
 

@@ -23,10 +23,9 @@ from veil.cli.common import (
 )
 from veil.errors import InputError
 from veil.files.atomic import write_text
+from veil.files.attack_networks import bundled_learned_model, bundled_pair_network
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
-from veil.files.learned_models import bundled_learned_model
 from veil.files.measured_forms import write_measured_forms
-from veil.files.pair_networks import bundled_pair_network
 from veil_lab.cli.evaluate.queries import extracted_features, reference_place
 from veil_lab.cli.evaluate.scene_arguments import add_extraction
 from veil_lab.files.scenes import read_scene

@@ -27,7 +27,7 @@ from veil.errors import InputError
 from veil.extraction import Extractor, extract
 from veil.features import Features
 from veil.files.atomic import write_text
-from veil.files.pictures import read_picture
+from veil.files.photographs.pictures import read_picture
 from veil.randomness import seeded
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import (

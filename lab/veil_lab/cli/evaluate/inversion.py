@@ -28,9 +28,9 @@ from veil.cli.privacy.inversion import loaded
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
+from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
-from veil.files.inverters import bundled_inverter, read_weights
-from veil.files.pictures import named_pictures, read_picture, read_rgb
+from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
 from veil.mechanisms.profile import paper
 from veil.report.tables import Name, Table, fixed, names, numbers, percent
 from veil_lab.report.inversion import draw_inversions, draw_similarity
@@ -39,7 +39,7 @@ from veil_lab.studies.attacks.inversion import (
     Gap,
     InversionRow,
     Inverted,
-    Photograph,
+    UntrainedPhotograph,
     gaps,
     inversion_study,
     known_attacks,
@@ -137,7 +137,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _photographs(arguments: argparse.Namespace) -> list[Photograph]:
+def _photographs(arguments: argparse.Namespace) -> list[UntrainedPhotograph]:
     """Photographs with their features, evenly taken from those that the arguments name; blank ones are left out.
 
     Raises InputError for fewer than two.
@@ -153,13 +153,13 @@ def _photographs(arguments: argparse.Namespace) -> list[Photograph]:
         except InputError:  # a blank photograph shows nothing either way
             say(arguments, f"{name} has no features and is left out")
             continue
-        photographs.append(Photograph(name=name, rgb=read_rgb(path), features=features))
+        photographs.append(UntrainedPhotograph(name=name, rgb=read_rgb(path), features=features))
     if len(photographs) < 2:
         raise InputError("the study needs two photographs with features or more: each is seen beside others; give more")
     return photographs
 
 
-def _require_other_photographs(photographs: Sequence[Photograph], *books: Codebook) -> None:
+def _require_other_photographs(photographs: Sequence[UntrainedPhotograph], *books: Codebook) -> None:
     """Raise InputError if one of the photographs made one of the codebooks."""
     for book in books:
         known = sum(item.features.image_digest[:8].hex() in book.provenance.image_digests for item in photographs)
@@ -172,7 +172,7 @@ def _require_other_photographs(photographs: Sequence[Photograph], *books: Codebo
 
 def _draw(
     arguments: argparse.Namespace,
-    photographs: Sequence[Photograph],
+    photographs: Sequence[UntrainedPhotograph],
     pictures: Sequence[Inverted],
     table: Sequence[InversionRow],
     shown_m: int,

@@ -22,9 +22,9 @@ from veil.cli.common import (
 )
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
+from veil.files.attack_networks import bundled_learned_model, read_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
-from veil.files.learned_models import bundled_learned_model, read_learned_model
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.mechanisms.release import made_from
 from veil.mechanisms.selection import EVERYTHING, Selection
 from veil.report.tables import Table, Words, interval, numbers, percent

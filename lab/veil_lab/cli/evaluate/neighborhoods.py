@@ -26,8 +26,8 @@ from veil.cli.common import (
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.pair_networks import bundled_pair_network, read_pair_network, write_pair_network
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.attack_networks import bundled_pair_network, read_pair_network, write_pair_network
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.mechanisms.public import publish
 from veil.report.tables import Table, fixed, names, numbers, percent
 from veil_lab.studies.attacks.neighborhoods import (
@@ -40,7 +40,7 @@ from veil_lab.studies.attacks.neighborhoods import (
     neighborhood_trials,
 )
 from veil_lab.studies.attacks.positions import NEIGHBORS
-from veil_lab.training.pair_training import PairTraining, Photograph, train_pairs
+from veil_lab.training.pair_training import PairTraining, TrainingPhotograph, train_pairs
 
 EXAMPLES = """\
   veil evaluate neighborhoods strecha/ --json neighborhoods.json
@@ -112,7 +112,7 @@ def _network(arguments: argparse.Namespace, attacked: set[bytes]) -> PairNetwork
     if shared:
         raise InputError(f"{shared} photographs are both the attacker's and attacked; give others with --attacker")
     photographs = [
-        Photograph(
+        TrainingPhotograph(
             vectors=publish(item).vectors.astype(np.float32),
             keypoints=item.keypoints,
             size_px=(item.camera.width_px, item.camera.height_px),

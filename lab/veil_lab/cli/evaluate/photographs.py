@@ -11,7 +11,7 @@ from veil.cli.common import progress
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 
 
 def chosen_photographs(paths: Sequence[Path], most: int | None) -> list[tuple[str, Path]]:

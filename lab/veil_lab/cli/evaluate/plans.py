@@ -13,7 +13,7 @@ from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import ReleasePlan
 from veil.report.tables import Name, Table, fixed, numbers
-from veil_lab.cli.evaluate.upright import Job, extent_of, run_jobs, scene_folds
+from veil_lab.cli.evaluate.upright import MapQueries, extent_of, run_jobs, scene_folds
 from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.map_dictionaries import mapped, most_words
 from veil_lab.studies.localization.plan_search import TriedPlan, search_plans
@@ -76,7 +76,7 @@ def _tried(arguments: argparse.Namespace, plans: list[ReleasePlan]) -> list[Trie
 
     def ask(settings: Sequence[UprightSetting], index: int) -> list[UprightTrial]:
         jobs = [
-            Job(fold=folds[index], settings=[setting for setting in settings if setting.words == words])
+            MapQueries(fold=folds[index], settings=[setting for setting in settings if setting.words == words])
             for words in sizes(settings)
         ]
         title = f"{scene.name}: turn {index + 1} of {len(folds)}, {len(settings)} plans"

@@ -17,7 +17,7 @@ from veil.errors import InputError
 from veil.extraction import Extractor, extract
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.places.poses.options import LocalizeOptions
 from veil_lab.cli.evaluate.descriptors import extraction_options
@@ -28,7 +28,7 @@ from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.queries import draw_forged, draw_queries
 from veil_lab.studies.localization.acceptance_counts import QueryAnswer, acceptance_counts
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, ReferencePlace, fold_maps
-from veil_lab.studies.localization.forged_answers import FormAnswer, group_counts
+from veil_lab.studies.localization.forged_answers import ForgedAnswer, group_counts
 from veil_lab.studies.localization.query_runner import JobResult, job_count, query_jobs, run_jobs
 from veil_lab.studies.localization.robustness import (
     RobustnessTrial,
@@ -122,12 +122,12 @@ def _queries(arguments: argparse.Namespace) -> int:
 
 def _forged(
     scenes: Sequence[ReferenceScene], features: Mapping[str, dict[str, Features]], arguments: argparse.Namespace
-) -> list[FormAnswer]:
+) -> list[ForgedAnswer]:
     """Answers to forged queries and their true counterparts in all scenes; they are written and drawn as arguments say."""
     strangers = strange_pictures(arguments.strangers)
-    answers: list[FormAnswer] = []
+    answers: list[ForgedAnswer] = []
 
-    def done(answer: FormAnswer) -> None:
+    def done(answer: ForgedAnswer) -> None:
         """Keep one answer, and write all of them now and then."""
         answers.append(answer)
         if str(arguments.json) != "-" and len(answers) % 25 == 0:  # what is done is not lost if the rest is interrupted
@@ -151,7 +151,7 @@ def _forged(
     return answers
 
 
-def _record(answers: Sequence[QueryAnswer], trials: Sequence[RobustnessTrial], forged: Sequence[FormAnswer]) -> dict:
+def _record(answers: Sequence[QueryAnswer], trials: Sequence[RobustnessTrial], forged: Sequence[ForgedAnswer]) -> dict:
     """The JSON record of the command."""
     return {
         "forged": [answer.as_json() for answer in forged],

@@ -6,9 +6,9 @@ import argparse
 import math
 from collections.abc import Iterator, Sequence
 
+from veil.audit.statistics import clopper_pearson
 from veil.cli.common import explain, say, say_table
 from veil.report.tables import Name, Number, Table, Words, fixed, interval, names, numbers, percent
-from veil.statistics import clopper_pearson
 from veil_lab.studies.localization.acceptance_counts import AcceptanceCount, QueryAnswer, acceptance_counts
 from veil_lab.studies.localization.forged_answers import GroupCount
 from veil_lab.studies.localization.robustness import ALL_MATCHES, ErrorSummary

@@ -29,16 +29,16 @@ from veil.cli.common import (
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
-from veil.files.gravity import read_gravity
-from veil.files.pictures import read_picture
-from veil.geometry.intrinsics import parse
+from veil.files.photographs.gravity import read_gravity
+from veil.files.photographs.pictures import read_picture
+from veil.geometry.camera import parse
 from veil.geometry.rigid import Rigid
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import RULE_NAMES, rule_of
 from veil.mechanisms.public import publish
 from veil.report.tables import Table, names, numbers
-from veil.trials.line_maps import Subject, map_lines
+from veil.trials.line_maps import MappableScene, map_lines
 from veil.trials.reconstruction_run import Run
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.reconstruction import draw_curve, draw_maps
@@ -141,7 +141,7 @@ def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
         raise InputError(f"{scene.name} has neither reference cameras nor gravity.csv: run `veil gravity`, give --gravity")
 
 
-def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> Subject:
+def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> MappableScene:
     """The subject of `scene`, extracted and matched, with the camera and gravity that the command line gives, if any.
 
     Photographs without reference cameras that have not the most common size are left out, and the command says so.
@@ -169,7 +169,7 @@ def _shape(path: Path) -> tuple[int, int]:
     return height, width
 
 
-def read_subject(scene: ReferenceScene, *, max_features: int, first_octave: int, workers: int) -> Subject:
+def read_subject(scene: ReferenceScene, *, max_features: int, first_octave: int, workers: int) -> MappableScene:
     """The subject of a scene with known cameras: SIFT features, and matches of all pairs by `workers` at a time.
 
     Its gravity is measured where the scene has readings, else exact from the reference poses.
@@ -184,7 +184,7 @@ def read_subject(scene: ReferenceScene, *, max_features: int, first_octave: int,
         forms = {name: publish(item) for name, item in features.items()}
         matches = match_pairs(forms, all_pairs(sorted(features)), workers=workers, progress=bar)
     measured = {name: down for name, down in scene.gravity.items() if name in features}
-    return Subject(
+    return MappableScene(
         name=scene.name,
         features=features,
         matches=matches,
@@ -207,7 +207,7 @@ def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:
     return {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
 
 
-def _runs(subject: Subject, arguments: argparse.Namespace, *, warm: bool) -> Iterator[Run]:
+def _runs(subject: MappableScene, arguments: argparse.Namespace, *, warm: bool) -> Iterator[Run]:
     """Runs of one subject by all methods, noises and seeds; `warm` says that everything is compiled."""
     if "points" in arguments.methods or not subject.reference:
         with Bar(f"{subject.name}: points") as bar:

@@ -22,7 +22,7 @@ from veil.device.descriptor_books import DescriptorBooks
 from veil.errors import InputError
 from veil.extraction import Extractor, extract
 from veil.features import Features
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.places.pairs.candidates import similarities
 from veil.places.pairs.matching import similarities_by_matches
 from veil.randomness import seeded

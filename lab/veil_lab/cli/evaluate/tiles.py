@@ -34,7 +34,7 @@ from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.tiles import ALLOWED_RATIO, NEEDED_SHARE, draw_tiles
 from veil_lab.studies.localization.against_raw import AgainstRaw
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
-from veil_lab.studies.localization.tile_forms import FORMS, FormRow, FormTrial, form_rows, form_trials
+from veil_lab.studies.localization.tile_forms import FORMS, FormTrial, TileFormRow, form_rows, form_trials
 from veil_lab.studies.localization.tile_localization import (
     TileRow,
     TileSetting,
@@ -156,7 +156,7 @@ def _tiles(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _record(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> dict:
+def _record(rows: Sequence[TileRow], forms: Sequence[TileFormRow]) -> dict:
     """The JSON record of the command."""
     return {"rows": [row.as_json() for row in rows], "forms": [row.as_json() for row in forms]}
 
@@ -207,7 +207,7 @@ def enough(rows: Sequence[TileRow]) -> str:
     )
 
 
-def form_table(rows: Sequence[TileRow], forms: Sequence[FormRow]) -> Table:
+def form_table(rows: Sequence[TileRow], forms: Sequence[TileFormRow]) -> Table:
     """The same photographs in the forms that are sent to a server, and in tiles from two servers."""
     cells: list[tuple[str, ...]] = []
     for scene in dict.fromkeys(form.scene for form in forms):

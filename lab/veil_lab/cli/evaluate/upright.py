@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.audit.statistics import clopper_pearson
 from veil.cli.common import (
     Bar,
     add_command,
@@ -25,7 +26,6 @@ from veil.cli.common import (
 )
 from veil.features import Features
 from veil.report.tables import Name, Number, Table, fixed, interval, numbers
-from veil.statistics import clopper_pearson
 from veil.threads import single_blas
 from veil_lab.cli.evaluate.queries import extracted_features, reference_place, stranger_features
 from veil_lab.cli.evaluate.scene_arguments import add_extraction
@@ -158,7 +158,7 @@ def _trials(
     folds = scene_folds(scene, arguments)
     names = list(strangers)
     jobs = [
-        Job(
+        MapQueries(
             fold=fold,
             settings=settings,
             strangers={name: strangers[name] for name in names[index :: len(folds)]},
@@ -180,7 +180,7 @@ def scene_folds(scene: ReferenceScene, arguments: argparse.Namespace) -> list[Fo
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Job:
+class MapQueries:
     """What one map is asked: its held-out photographs (`true`), strangers, and mirrored photographs."""
 
     fold: Fold
@@ -195,14 +195,14 @@ class Job:
             return list(run_upright(self.fold, self.settings, self.strangers, mirrored=self.mirrored, true=self.true))
 
 
-def run_jobs(jobs: Sequence[Job], *, workers: int, title: str) -> Iterator[list[UprightTrial]]:
+def run_jobs(jobs: Sequence[MapQueries], *, workers: int, title: str) -> Iterator[list[UprightTrial]]:
     """The trials of each job in turn, in several processes if there are several workers."""
     if workers == 1:
         yield from (job.run() for job in progress(jobs, title))
         return
     # COLMAP's own threads forbid forking.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=quiet_colmap) as pool:
-        yield from progress(pool.map(Job.run, jobs), title, total=len(jobs))
+        yield from progress(pool.map(MapQueries.run, jobs), title, total=len(jobs))
 
 
 def extent_of(scene: ReferenceScene) -> float:

@@ -11,10 +11,10 @@ from veil.cli.common import Bar, add_command, add_json, at_least, progress, quie
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
+from veil.files.attack_networks import write_learned_model
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import holds_features, read_features
-from veil.files.learned_models import write_learned_model
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil_lab.files.training_states import read_training_state, write_training_state
 from veil_lab.training.altered import ALTERATIONS, altered_copies
 from veil_lab.training.density_training import DensityTraining, TrainingState

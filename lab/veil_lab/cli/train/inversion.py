@@ -17,9 +17,9 @@ from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, 
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine, open_engine
 from veil.errors import InputError, TaskError
-from veil.files.checkpoints import run_key
 from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.files.pictures import named_pictures, read_rgb
+from veil.files.maps.checkpoints import run_key
+from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.inversion.maps import KINDS
 from veil.inversion.weights import Training, Weights
 from veil.threads import cores
@@ -74,7 +74,7 @@ def register(actions: Any) -> None:
 
 
 def _train(arguments: argparse.Namespace) -> int:
-    from veil.files.inverters import read_weights, write_weights
+    from veil.files.attack_networks import read_weights, write_weights
     from veil.inversion.network import torch
     from veil_lab.files.workshop import Workshop
     from veil_lab.training.inversion_training import train

@@ -21,7 +21,7 @@ from veil.attacks.on_words import WORD_ATTACKS
 from veil.attacks.registry import TIME_SHARES
 from veil.attacks.target import Effort, Knowledge, PublicPhotograph, ReleasedImage
 from veil.attacks.time_budget import TimeBudget
-from veil.attacks.words.cooccurrence import Photograph, learn_neighbors
+from veil.attacks.words.cooccurrence import PhotographInWords, learn_neighbors
 from veil.audit.finding import Finding
 from veil.audit.ground_truth import find_truth
 from veil.audit.run import examine, findings, work_of
@@ -211,7 +211,7 @@ class _Lab:
         self.count.begin(f"{form}: releasing", RELEASE_WORK)
         releases, seconds, _, others = self._released(made)
         taught = [
-            Photograph(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
+            PhotographInWords(keypoints=item.keypoints.astype(np.float64), words=dictionary.nearest(publish(item).vectors))
             for item in self.photographs.owned
         ]
         neighbors = learn_neighbors(taught, dictionary, seed=study.seed)

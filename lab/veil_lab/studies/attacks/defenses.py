@@ -18,8 +18,7 @@ from veil.attacks.intersection.shared_decoys import MeetingOptions
 from veil.attacks.registry import ALL_AUXILIARY, estimated, named
 from veil.attacks.structural.lattice import LatticeOptions
 from veil.attacks.structural.vertex import VertexOptions
-from veil.attacks.target import Effort as AttackEffort
-from veil.attacks.target import Knowledge, ReleasedImage, Target, Tuning
+from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
 from veil.audit.ground_truth import in_space
 from veil.audit.score import share
 from veil.codebooks.codebook import Codebook
@@ -112,7 +111,7 @@ class DefenseRow:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Pools:
+class DescriptorPools:
     """Descriptors that a study needs beside the victims': centroids, real decoys, the attacker's database, and training data.
 
     Decoys and database are disjoint; `training` holds descriptors of 8-bit values, on which PCAs are fitted.
@@ -124,14 +123,14 @@ class Pools:
     training: Float64[np.ndarray, "_ dim"]
 
     @staticmethod
-    def split(centroids: Codebook, pool: Codebook) -> Pools:
+    def split(centroids: Codebook, pool: Codebook) -> DescriptorPools:
         """The pools from `pool`, a codebook of real 8-bit descriptors: decoys are its first half.
 
         The second half is the attacker's database, and PCAs are fitted on it, too.
         """
         half = len(pool) // 2
         known = pool.stored[half:]
-        return Pools(
+        return DescriptorPools(
             centroids=centroids,
             decoys=replace(pool, stored=pool.stored[:half], slices=max(1, pool.slices // 2)),
             database=replace(pool, stored=known, slices=1),
@@ -168,7 +167,7 @@ def default_defenses(m: int = 4) -> list[Defense]:
     ]
 
 
-def codebook_for(defense: Defense, pools: Pools) -> Codebook:
+def codebook_for(defense: Defense, pools: DescriptorPools) -> Codebook:
     """The public codebook of a defense: its PCA, where there is one, is fitted on descriptors that went through its dither."""
     if defense.reduced is None:
         return pools.centroids
@@ -179,7 +178,7 @@ def codebook_for(defense: Defense, pools: Pools) -> Codebook:
     return replace(pools.centroids, pca=pca, dither_steps=steps)
 
 
-def released(features: Features, defense: Defense, codebook: Codebook, pools: Pools, case: str) -> Subspaces:
+def released(features: Features, defense: Defense, codebook: Codebook, pools: DescriptorPools, case: str) -> Subspaces:
     """Subspaces of one photograph as a server gets them, rounded to the precision of the wire; `case` seeds the draws."""
     decoys = pools.decoys if defense.profile.decoys == "descriptors" else codebook
     form = lift(
@@ -189,7 +188,7 @@ def released(features: Features, defense: Defense, codebook: Codebook, pools: Po
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effort:
+class DefenseEffort:
     """Limits of the structural attacks behind a PCA, where they search a hundred times as long.
 
     They attack `structural` features, with `restarts` of the vertex attack and `tours` of the lattice attack (None: its
@@ -203,7 +202,13 @@ class Effort:
 
 
 def recoveries(
-    victims: Sequence[Features], defense: Defense, codebook: Codebook, pools: Pools, *, case: str, effort: Effort
+    victims: Sequence[Features],
+    defense: Defense,
+    codebook: Codebook,
+    pools: DescriptorPools,
+    *,
+    case: str,
+    effort: DefenseEffort,
 ) -> list[Recovery]:
     """Recoveries by every attack of the table from the features of `victims`, which are attacked photograph by photograph.
 
@@ -239,7 +244,7 @@ def recoveries(
                 image=image,
                 rows=part,
                 knowledge=replace(known, others={other: item for other, item in images.items() if other != key}),
-                effort=AttackEffort(structural=len(image.form), auxiliary=ALL_AUXILIARY, threads=effort.threads),
+                effort=Effort(structural=len(image.form), auxiliary=ALL_AUXILIARY, threads=effort.threads),
                 tuning=tuning,
             )
             estimates.append(estimated(name, target)[0])
@@ -264,10 +269,10 @@ def _recovery(name: str, estimates: Sequence[Estimates], truths: Sequence[np.nda
 def defense_study(
     sequences: Sequence[ImageSequence],
     victims: Sequence[Features],
-    pools: Pools,
+    pools: DescriptorPools,
     defenses: Sequence[Defense],
     *,
-    effort: Effort | None = None,
+    effort: DefenseEffort | None = None,
     workers: int = 2,
 ) -> Iterator[DefenseRow]:
     """Rows of matching on `sequences` and of attacks on `victims`, one for each defense, as soon as it is done.
@@ -289,5 +294,5 @@ def defense_study(
             workers=workers,
         )
         raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
-        found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or Effort())
+        found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or DefenseEffort())
         yield DefenseRow(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found))

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.attacks.claims import Lists
-from veil.attacks.distribution.clustering import ClusterOptions
+from veil.attacks.distribution.clustering import ClusteringOptions
 from veil.attacks.distribution.database import AwayOptions
 from veil.attacks.intersection.shared_decoys import MeetingOptions
 from veil.attacks.registry import estimated, named
@@ -113,7 +113,7 @@ class DistributionStudy:
     count: int = 400
     per_image: int = 200
     oracle: tuple[int, ...] = (10, 1000)
-    clusters: ClusterOptions = field(default_factory=ClusterOptions)
+    clusters: ClusteringOptions = field(default_factory=ClusteringOptions)
     away: AwayOptions = field(default_factory=AwayOptions)
     seed: int = 0
 
@@ -292,7 +292,7 @@ def _nearest(
     points: Float64[np.ndarray, "features dim"], everyone: Float64[np.ndarray, "all dim"]
 ) -> Float64[np.ndarray, "features"]:
     """Distance of each point to the nearest of all descriptors, in float64."""
-    from veil.neighbors import nearest_neighbors
+    from veil.codebooks.neighbors import nearest_neighbors
 
     if not len(points):
         return np.zeros(0)

@@ -15,7 +15,7 @@ from veil.attacks.positions.pair_network import PairNetwork
 from veil.attacks.registry import TIME_SHARES
 from veil.attacks.target import Effort, Knowledge, ReleasedImage
 from veil.attacks.time_budget import TimeBudget
-from veil.attacks.words.cooccurrence import NeighborModel, Photograph, learn_neighbors
+from veil.attacks.words.cooccurrence import NeighborModel, PhotographInWords, learn_neighbors
 from veil.audit.ground_truth import Truth, find_truth
 from veil.audit.run import Examined, examine
 from veil.codebooks.codebook import Codebook
@@ -162,7 +162,7 @@ class FormScene:
     def neighbor_words(self) -> NeighborModel:
         """Words that lie side by side in the mapped photographs, which are public."""
         photographs = [
-            Photograph(
+            PhotographInWords(
                 keypoints=features.keypoints.astype(np.float64), words=self.dictionary.nearest(publish(features).vectors)
             )
             for features in mapped(self.fold)

@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import UInt8
 
 from veil.attacks.claims import Estimates
-from veil.attacks.distribution.clustering import ClusterOptions
+from veil.attacks.distribution.clustering import ClusteringOptions
 from veil.attacks.registry import ALL_AUXILIARY, estimated
 from veil.attacks.target import Effort, Knowledge, ReleasedImage, Target, Tuning
+from veil.audit.statistics import mean_interval
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
@@ -29,7 +30,6 @@ from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.progress import Progress
 from veil.randomness import seeded
-from veil.statistics import mean_interval
 
 RAW, DIRECT = "raw", "direct"
 # The order of [P23] Table 1, best first.
@@ -42,7 +42,7 @@ Attack = Callable[[Subspaces, Sequence[Subspaces]], Estimates]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Photograph:
+class UntrainedPhotograph:
     """A photograph on which nothing was trained: its name, its pixels and its features."""
 
     name: str
@@ -107,7 +107,7 @@ def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Atta
             rows=np.arange(len(form)),
             knowledge=replace(knowledge, others=seen),
             effort=effort,
-            tuning=Tuning(clusters=ClusterOptions()),
+            tuning=Tuning(clusters=ClusteringOptions()),
         )
         return estimated(name, target)[0]
 
@@ -115,7 +115,7 @@ def known_attacks(words: Points, public: Points, *, seed: int) -> dict[str, Atta
 
 
 def inversion_study(
-    photographs: Sequence[Photograph],
+    photographs: Sequence[UntrainedPhotograph],
     attacks: Mapping[str, Attack],
     *,
     raw: Inverts,
@@ -172,7 +172,7 @@ def _tell(progress: Progress | None, done: int, total: int) -> None:
 
 
 def _from_estimates(
-    photograph: Photograph, name: str, raw: Inverts, estimates: Estimates, form: Subspaces, codebook: Codebook
+    photograph: UntrainedPhotograph, name: str, raw: Inverts, estimates: Estimates, form: Subspaces, codebook: Codebook
 ) -> Inverted:
     """The picture that the network `raw` makes of the descriptors that the attack `name` estimated."""
     points = back_projected(estimates.points, form.space, codebook)
@@ -184,7 +184,14 @@ def _from_estimates(
 
 
 def _inverted(
-    photograph: Photograph, attack: str, m: int, network: Inverts, sparse: SparseMap, *, decided: float, distance: float | None
+    photograph: UntrainedPhotograph,
+    attack: str,
+    m: int,
+    network: Inverts,
+    sparse: SparseMap,
+    *,
+    decided: float,
+    distance: float | None,
 ) -> Inverted:
     """The picture that `network` makes of its input, with its errors."""
     rgb = network.invert([sparse])[0]

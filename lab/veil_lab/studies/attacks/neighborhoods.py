@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.attacks.claims import Estimates
-from veil.attacks.positions.line_neighbors import NeighborOptions, neighbor_positions
+from veil.attacks.positions.line_neighbors import LineNeighborOptions, neighbor_positions
 from veil.attacks.positions.neighbor_field import CLASSES, DISTANCES_PX, DistanceBeliefs, field_positions, told_segments
 from veil.attacks.positions.pair_network import PairNetwork
 from veil.attacks.positions.segments import pixels
@@ -207,7 +207,7 @@ def _middle(case: _Photograph, lines: Lines) -> Estimates:
 def _nearest_point(case: _Photograph, lines: Lines) -> Estimates:
     """Where the lines of the true neighbors come closest, as in the paper."""
     known = true_neighbors(case.features.keypoints, NEIGHBORS)
-    return neighbor_positions(lines, known, camera=case.features.camera, options=NeighborOptions(radius_px=NEAREST_PX))
+    return neighbor_positions(lines, known, camera=case.features.camera, options=LineNeighborOptions(radius_px=NEAREST_PX))
 
 
 def _true(case: _Photograph, lines: Lines) -> Estimates:

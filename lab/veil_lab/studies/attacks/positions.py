@@ -16,7 +16,7 @@ from veil.attacks.claims import Estimates
 from veil.attacks.intersection.repeat import repeat_positions
 from veil.attacks.positions.colocated_keypoints import twins
 from veil.attacks.positions.line_density import DensityOptions, density_positions
-from veil.attacks.positions.line_neighbors import Neighborhoods, NeighborOptions, neighbor_positions
+from veil.attacks.positions.line_neighbors import LineNeighborOptions, Neighborhoods, neighbor_positions
 from veil.attacks.positions.order import positions_by_rank
 from veil.attacks.positions.segments import pixels, segments
 from veil.errors import InputError, RangeError
@@ -285,7 +285,7 @@ def _blind(case: _AttackedPhotograph, shares: Float64[np.ndarray, "lines"]) -> E
 def _bound(case: _AttackedPhotograph) -> Estimates:
     """Estimates of the attack by neighbors that is given the true neighbors, a bound for all that must find them."""
     known = true_neighbors(case.features.keypoints, NEIGHBORS)
-    options = NeighborOptions(radius_px=40.0)
+    options = LineNeighborOptions(radius_px=40.0)
     return neighbor_positions(case.lines(), known, camera=case.features.camera, options=options)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from veil.statistics import clopper_pearson
+from veil.audit.statistics import clopper_pearson
 
 # True queries are held-out photographs of the mapped place; the other three kinds are false and must be refused.
 QueryKind = Literal["true", "other place", "random", "shuffled"]

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from veil.statistics import clopper_pearson
+from veil.audit.statistics import clopper_pearson
 
 # A pose that is turned by more than this is astray, whatever its position.
 ASTRAY_DEG = 5.0

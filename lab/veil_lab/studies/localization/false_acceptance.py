@@ -62,7 +62,7 @@ class Fold:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Query:
+class MatchedQuery:
     """A query with its 2D-3D matches to one map.
 
     Pair i joins keypoint `keypoint_rows[i]` with point `point_rows[i]` of `points`; the most distinctive pairs come first.
@@ -168,7 +168,7 @@ def fold_without(
     return Fold(place=place, held_out=held_out, scene=scene, reference_from_map=reference_from_map)
 
 
-def true_queries(fold: Fold, protocol: QueryProtocol) -> Iterator[Query]:
+def true_queries(fold: Fold, protocol: QueryProtocol) -> Iterator[MatchedQuery]:
     """Queries with the held-out photographs of a fold, matched with its map and with their reference poses."""
     for name in fold.held_out:
         features = fold.place.features[name]
@@ -176,7 +176,7 @@ def true_queries(fold: Fold, protocol: QueryProtocol) -> Iterator[Query]:
         yield replace(query, reference=fold.place.cam_from_world[name], reference_from_map=fold.reference_from_map)
 
 
-def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], protocol: QueryProtocol) -> Iterator[Query]:
+def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], protocol: QueryProtocol) -> Iterator[MatchedQuery]:
     """Queries that must be refused: photographs `others` of other places, and noise made from the place's own photographs.
 
     They go to the maps of the place in turn.
@@ -217,10 +217,10 @@ def shuffled_features(random: np.random.Generator, like: Features) -> Features:
 
 def _matched(
     fold: Fold, name: str, kind: QueryKind, features: Features, down: Float64[np.ndarray, "3"], protocol: QueryProtocol
-) -> Query:
+) -> MatchedQuery:
     """A query with its matches to the fold's map, without a reference pose."""
     keypoint_rows, point_rows = correspondences(publish(features), fold.scene, None, protocol.localize)
-    return Query(
+    return MatchedQuery(
         place=fold.place.name,
         name=name,
         kind=kind,
@@ -233,7 +233,7 @@ def _matched(
     )
 
 
-def localize_query(query: Query, observation: ObservationKind, draw: int, options: LocalizeOptions) -> QueryAnswer:
+def localize_query(query: MatchedQuery, observation: ObservationKind, draw: int, options: LocalizeOptions) -> QueryAnswer:
     """Answer of localization to `query` from its keypoints or from the lines of draw number `draw`, with its errors."""
     result = localize_matches(
         query.features.camera,

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 from jaxtyping import Float32
 
+from veil.audit.statistics import clopper_pearson
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
@@ -30,7 +31,6 @@ from veil.places.poses.by_words import localize_words
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
 from veil.scene import Scene, mean_down
-from veil.statistics import clopper_pearson
 from veil.wire.message import LineUpload, Message, Upload
 from veil_lab.studies.localization.acceptance_counts import RIGHT_DEG
 from veil_lab.studies.localization.false_acceptance import LEVEL_DOWN, Fold, ReferencePlace, fold_without
@@ -43,7 +43,7 @@ EPSILON, M, WORDS = 10.0, 2, 4096  # of a query in words: epsilon of a feature, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormAnswer:
+class ForgedAnswer:
     """Answer of localization to one query in one form; `true` is False for forgeries.
 
     Errors are in units of the reference and in degrees; None without a pose or for a forgery. `reason` says why a query was
@@ -100,7 +100,7 @@ class FormLocalizer:
     decoys: Codebook
     options: ForgedOptions = field(default_factory=ForgedOptions)
 
-    def answers(self, query: ForgedQuery) -> Iterator[FormAnswer]:
+    def answers(self, query: ForgedQuery) -> Iterator[ForgedAnswer]:
         """Answers to one query, one for each form; that of the private map only if there is one."""
         down = self.fold.place.down.get(query.shows or "", LEVEL_DOWN)
         for form in FORMS:
@@ -108,7 +108,7 @@ class FormLocalizer:
                 continue
             result = self._words(query, form, down) if form.startswith("words") else self._subspaces(query, form, down)
             errors = self._errors(query, form, result)
-            yield FormAnswer(
+            yield ForgedAnswer(
                 place=query.place,
                 kind=query.kind,
                 name=query.name,
@@ -254,12 +254,12 @@ class GroupCount:
         }
 
 
-def group_counts(answers: Sequence[FormAnswer]) -> list[GroupCount]:
+def group_counts(answers: Sequence[ForgedAnswer]) -> list[GroupCount]:
     """Counts of forged queries, then of true ones: of all together, by form, by place, and by kind."""
     counts = []
     for true in (False, True):
         own = [item for item in answers if item.true == true]
-        groups: dict[str, list[FormAnswer]] = {"all": own} if own else {}
+        groups: dict[str, list[ForgedAnswer]] = {"all": own} if own else {}
         for group_of in (attrgetter("form"), attrgetter("place"), attrgetter("kind")):
             for item in own:
                 groups.setdefault(group_of(item), []).append(item)
@@ -267,7 +267,7 @@ def group_counts(answers: Sequence[FormAnswer]) -> list[GroupCount]:
     return counts
 
 
-def _count(true: bool, group: str, items: Sequence[FormAnswer]) -> GroupCount:
+def _count(true: bool, group: str, items: Sequence[ForgedAnswer]) -> GroupCount:
     """The count of one group."""
     accepted = sum(item.accepted for item in items)
     low, high = clopper_pearson(accepted, len(items), confidence=0.95)

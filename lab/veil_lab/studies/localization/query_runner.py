@@ -12,7 +12,7 @@ from veil.threads import single_blas
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind, QueryAnswer
 from veil_lab.studies.localization.false_acceptance import (
     Fold,
-    Query,
+    MatchedQuery,
     QueryProtocol,
     false_queries,
     localize_query,
@@ -25,7 +25,7 @@ from veil_lab.studies.localization.robustness import OutlierLevel, RobustnessTri
 class QueryJob:
     """One query with the observations (kind and number of the draw) and the outlier levels at which it is localized."""
 
-    query: Query
+    query: MatchedQuery
     observations: tuple[tuple[ObservationKind, int], ...]
     levels: tuple[OutlierLevel, ...]
     options: LocalizeOptions

@@ -17,7 +17,7 @@ from veil.geometry.camera import as_colmap
 from veil.places.poses.by_distance import localize_matches
 from veil.places.poses.options import LocalizeOptions
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, ObservationKind
-from veil_lab.studies.localization.false_acceptance import Query
+from veil_lab.studies.localization.false_acceptance import MatchedQuery
 
 TrialGroup = tuple[str, int, float]  # place, matches and wrong share
 ALL_MATCHES = 0  # the value of `OutlierLevel.matches` that stands for all right matches of a query
@@ -74,7 +74,7 @@ class RobustnessTrial:
         }
 
 
-def measure_robustness(query: Query, levels: Sequence[OutlierLevel], options: LocalizeOptions) -> list[RobustnessTrial]:
+def measure_robustness(query: MatchedQuery, levels: Sequence[OutlierLevel], options: LocalizeOptions) -> list[RobustnessTrial]:
     """Trials of a true query at every level for which it has enough right matches; each draw from points and from lines.
 
     A level of all matches needs as many as the smallest of the other levels.
@@ -112,7 +112,7 @@ def measure_robustness(query: Query, levels: Sequence[OutlierLevel], options: Lo
     return trials
 
 
-def right_matches(query: Query, max_error_px: float) -> Int64[np.ndarray, "right"]:
+def right_matches(query: MatchedQuery, max_error_px: float) -> Int64[np.ndarray, "right"]:
     """Indices of the query's matches that its reference pose confirms to `max_error_px`; no keypoint and no point twice."""
     assert query.reference is not None and query.reference_from_map is not None
     in_reference = query.reference_from_map.apply(query.points[query.point_rows])
@@ -126,7 +126,7 @@ def right_matches(query: Query, max_error_px: float) -> Int64[np.ndarray, "right
 
 
 def with_outliers(
-    query: Query, right: Int64[np.ndarray, "right"], level: OutlierLevel, draw: int
+    query: MatchedQuery, right: Int64[np.ndarray, "right"], level: OutlierLevel, draw: int
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
     """Matches at an outlier level: rows of keypoints and of points, of which `wrong_share` were moved to another map point.
 

@@ -41,7 +41,7 @@ class FormTrial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormRow:
+class TileFormRow:
     """A form in one scene, or in all of them (`scene` "all"): its answers beside the raw map's, and medians of its cost."""
 
     scene: str
@@ -102,7 +102,7 @@ def form_trials(fold: Fold, forms: Sequence[FormName], setup: FormSetup) -> Iter
             )
 
 
-def form_rows(trials: Sequence[FormTrial], raw: Sequence[TileTrial]) -> list[FormRow]:
+def form_rows(trials: Sequence[FormTrial], raw: Sequence[TileTrial]) -> list[TileFormRow]:
     """A row for each form and scene, and one for all scenes together where there are several.
 
     `raw` are the same photographs on the whole raw map, as `raw_trials` gives them.
@@ -113,10 +113,10 @@ def form_rows(trials: Sequence[FormTrial], raw: Sequence[TileTrial]) -> list[For
     return [_form_row(trials, raw, form, names) for names in groups for form in forms]
 
 
-def _form_row(trials: Sequence[FormTrial], raw: Sequence[TileTrial], form: FormName, scenes: Sequence[str]) -> FormRow:
+def _form_row(trials: Sequence[FormTrial], raw: Sequence[TileTrial], form: FormName, scenes: Sequence[str]) -> TileFormRow:
     own = [item for item in trials if item.form == form and item.scene in scenes]
     by_raw = {(item.scene, item.query): item for item in raw if item.setting is None and item.scene in scenes}
-    return FormRow(
+    return TileFormRow(
         scene=scenes[0] if len(scenes) == 1 else "all",
         form=form,
         beside=against_raw({(item.scene, item.query): item for item in own}, by_raw, scenes),

@@ -17,6 +17,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float64
 
+from veil.audit.statistics import clopper_pearson
 from veil.errors import InputError
 from veil.features import Features
 from veil.geometry.similarity import pose_error
@@ -30,7 +31,6 @@ from veil.places.poses.options import WordOptions
 from veil.progress import Progress
 from veil.randomness import seeded
 from veil.scene import mean_down
-from veil.statistics import clopper_pearson
 from veil_lab.studies.localization.false_acceptance import LEVEL_DOWN, Fold
 from veil_lab.studies.localization.map_dictionaries import dictionary_of, mapped
 from veil_lab.studies.localization.word_localization_settings import METRIC, RELATIVE

@@ -20,13 +20,13 @@ from veil.mechanisms.public import publish
 from veil.places.maps import MapImage, MapOptions, NoMap, build_map
 from veil.progress import Progress
 from veil.scene import Scene
-from veil.trials.line_maps import MAX_RATIO, Subject, judged
+from veil.trials.line_maps import MAX_RATIO, MappableScene, judged
 from veil.trials.position_leakage import leakage_of_points
 from veil.trials.reconstruction_run import Run
 from veil_lab.studies.mapping.plain_colmap import plain_map
 
 
-def map_points(subject: Subject, *, seed: int = 0, progress: Progress | None = None) -> Run:
+def map_points(subject: MappableScene, *, seed: int = 0, progress: Progress | None = None) -> Run:
     """The run of plain COLMAP on the raw keypoints.
 
     Verification counts as matching; `seconds["map"]` is incremental mapping alone.
@@ -41,7 +41,7 @@ def map_points(subject: Subject, *, seed: int = 0, progress: Progress | None = N
 
 
 def map_checked(
-    subject: Subject,
+    subject: MappableScene,
     *,
     forms: Mapping[str, Form] | None = None,
     matches: Mapping[tuple[str, str], Matches] | None = None,
@@ -69,7 +69,7 @@ def map_checked(
     return _of_points(subject, scene, method="checked", seed=seed, seconds=seconds)
 
 
-def _of_points(subject: Subject, scene: Scene | NoMap, *, method: str, seed: int, seconds: Mapping[str, float]) -> Run:
+def _of_points(subject: MappableScene, scene: Scene | NoMap, *, method: str, seed: int, seconds: Mapping[str, float]) -> Run:
     """The run of a map from points, with its errors, or of none with the reason."""
     total = len(subject.features)
     base = Run(scene=subject.name, method=method, seed=seed, gravity_noise_deg=0.0, total=total, seconds=seconds)

@@ -27,7 +27,7 @@ MET = 256
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterOptions:
+class ClusteringOptions:
     """Sizes of the clustering attack, which [P23] leaves open; tuned on photographs of the ImageNet sample.
 
     `decoys` is the number of decoys that each subspace is believed to hold; None stands for m // 2 (hybrid lifting;
@@ -66,14 +66,14 @@ def cluster_centers(
     database: Points,
     *,
     seed: int,
-    options: ClusterOptions | None = None,
+    options: ClusteringOptions | None = None,
     progress: Progress | None = None,
 ) -> Float64[np.ndarray, "features clusters dim"]:
     """Points of each subspace where public entries gather ([P23] steps 1 to 3, Eq. 2): roughly the descriptor and the decoys.
 
     `seed` draws the random starts of k-means. Raises RangeError for a database smaller than the number of clusters.
     """
-    options = options or ClusterOptions()
+    options = options or ClusteringOptions()
     clusters = options.clusters(form.m)
     count = min(options.neighbors, len(database))
     if count < clusters:
@@ -103,7 +103,7 @@ def clustering_attack(
     *,
     seed: int,
     within: bool = True,
-    options: ClusterOptions | None = None,
+    options: ClusteringOptions | None = None,
     progress: Progress | None = None,
 ) -> Estimates:
     """Estimates of the descriptors: the cluster center of each subspace that is farthest from all subspaces that meet it.
@@ -114,7 +114,7 @@ def clustering_attack(
     nothing is certified. `seed` draws the random starts of k-means. Raises RangeError for a database smaller than the number
     of clusters.
     """
-    options = options or ClusterOptions()
+    options = options or ClusteringOptions()
     tol = MeetingOptions.for_space(form.space).tol if options.tol is None else options.tol
     pairs = meetings(form, others, within=within, tol=tol)
     pool = pooled(form, others, within=within)
@@ -138,7 +138,7 @@ def _scores(
 
 
 def _labels(
-    inside: Float64[np.ndarray, "features points m"], clusters: int, options: ClusterOptions, random: np.random.Generator
+    inside: Float64[np.ndarray, "features points m"], clusters: int, options: ClusteringOptions, random: np.random.Generator
 ) -> Int64[np.ndarray, "features points"]:
     """Cluster of each point by k-means, for each feature separately; the best of several random starts."""
     best, spread = np.zeros(inside.shape[:2], dtype=np.int64), np.full(len(inside), np.inf)

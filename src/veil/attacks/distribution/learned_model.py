@@ -12,7 +12,7 @@ from veil.space import Space
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class AttackTraining:
     """Data and options that networks were trained with.
 
     `image_digests` are the first 8 bytes (hex) of each photograph's digest, `descriptors` is their number of features. `steps`
@@ -42,7 +42,7 @@ class LearnedModel:
 
     density: DensityNetwork
     pairs: PairNetwork
-    training: Training = field(default_factory=Training)
+    training: AttackTraining = field(default_factory=AttackTraining)
 
     __repr__ = one_line
 

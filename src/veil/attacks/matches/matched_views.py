@@ -68,7 +68,7 @@ class MatchedViewOptions:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class View:
+class OtherView:
     """Another view of the place: its descriptors or subspaces, and its positions in pixels where they are known."""
 
     form: Subspaces | Points
@@ -81,7 +81,7 @@ def matched_views(target: Target, options: MatchedViewOptions | None = None) -> 
     Other releases of the same photograph are left to the attack `repeat`.
     """
     views = [
-        View(form=form, keypoints=_pixels(other))
+        OtherView(form=form, keypoints=_pixels(other))
         for place, (other, form) in enumerate(target.comparable_releases)
         if place not in repeats(target)
     ]
@@ -96,7 +96,7 @@ def matched_photographs(target: Target, options: MatchedViewOptions | None = Non
     if not target.knowledge.place:
         raise CannotRun(NO_PHOTOGRAPHS, remedy=Remedy("give", "Attacker.place"))
     views = [
-        View(
+        OtherView(
             form=photograph.points if public is None else public.compression.into_space(photograph.points, space),
             keypoints=photograph.keypoints.astype(np.float64),
         )
@@ -105,7 +105,7 @@ def matched_photographs(target: Target, options: MatchedViewOptions | None = Non
     return _attempt("matched photographs", target, views, options or MatchedViewOptions())
 
 
-def _attempt(name: str, target: Target, views: Sequence[View], options: MatchedViewOptions) -> Attempt:
+def _attempt(name: str, target: Target, views: Sequence[OtherView], options: MatchedViewOptions) -> Attempt:
     """Estimates from as many of `views` as there is time for."""
     matcher = _Matcher(target, options, [view.form for view in views])
     with target.timer() as clock:
@@ -138,7 +138,7 @@ class _Matcher:
         self._keypoints = _pixels(target.image)
         self._max_ratio: float | None = None
 
-    def verified(self, view: View) -> Matches:
+    def verified(self, view: OtherView) -> Matches:
         """Matches of the release with a view that are right as far as geometry, or else distinctness, can tell.
 
         Nothing is kept of a view that chance explains, nor of one whose matches rather are decoys from the same run.

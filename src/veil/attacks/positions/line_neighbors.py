@@ -47,7 +47,7 @@ class Neighborhoods:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborOptions:
+class LineNeighborOptions:
     """Options of the neighbor attack on lines; defaults were tuned on photographs of an ImageNet sample.
 
     `radius_px` is the scale of the Cauchy distribution of the distances at which neighbors' lines pass a keypoint
@@ -77,7 +77,7 @@ def neighbor_positions(
     neighborhoods: Neighborhoods,
     *,
     camera: Camera,
-    options: NeighborOptions | None = None,
+    options: LineNeighborOptions | None = None,
     progress: Progress | None = None,
 ) -> Estimates:
     """Estimated positions (pixels), one on each line, where it best meets most of its neighbors' lines.
@@ -89,7 +89,7 @@ def neighbor_positions(
 
     Theory: docs/theory/position_attacks.md, Eq. 5-7.
     """
-    options = options or NeighborOptions()
+    options = options or LineNeighborOptions()
     if len(neighborhoods) != len(lines):
         raise InputError(f"{len(lines)} lines need as many neighborhoods, got {len(neighborhoods)}")
     where, scale = segments(lines, camera), focal_px(camera)
@@ -137,7 +137,7 @@ class _Block:
         return _Block(slope=slope, level=level, weight=weight, line_id=np.asarray(line_id).reshape(-1)[others])
 
     def best(
-        self, where: Segments, rows: np.ndarray, options: NeighborOptions, scale: float
+        self, where: Segments, rows: np.ndarray, options: LineNeighborOptions, scale: float
     ) -> tuple[Float64[np.ndarray, "lines"], Float64[np.ndarray, "lines"], Int64[np.ndarray, "lines"]]:
         """Parameters s of the positions on their lines, the agreement of the neighbors, and how many of their lines meet there.
 
@@ -203,7 +203,7 @@ class _Block:
         return (fresh & (ids >= 0)).sum(axis=2)
 
 
-def _lines_needed(neighborhoods: Neighborhoods, camera: Camera, options: NeighborOptions) -> int:
+def _lines_needed(neighborhoods: Neighborhoods, camera: Camera, options: LineNeighborOptions) -> int:
     """Number of neighbors' lines that must meet a line in one point to prove it (Eq. 7).
 
     It is at least 2, since two lines, the feature's own and one neighbor's, always meet.

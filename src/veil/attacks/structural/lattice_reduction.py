@@ -95,7 +95,7 @@ class _Options(NamedTuple):
     limit: int
 
 
-class _Work(NamedTuple):
+class _ReducedBasis(NamedTuple):
     """A basis that is being reduced, its exact Gram matrix, and its orthogonalization."""
 
     basis: Int64[np.ndarray, "rank dim"]
@@ -128,7 +128,7 @@ def _reduce_all(bases, options):
     done = np.zeros(len(bases), dtype=np.bool_)
     rank = bases.shape[1]
     for f in range(len(bases)):
-        work = _Work(bases[f], _gram(bases[f]), np.zeros((rank, rank)), np.zeros((rank, rank)))
+        work = _ReducedBasis(bases[f], _gram(bases[f]), np.zeros((rank, rank)), np.zeros((rank, rank)))
         done[f] = _lll(work, 0, rank, options)
         if done[f] and options.tours > 0:
             done[f] = _bkz(work, options)

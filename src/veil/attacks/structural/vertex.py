@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Float64
 
 from veil.attacks.claims import Estimates, Lists, undecided
-from veil.attacks.structural.vertex_search import Search, flats
+from veil.attacks.structural.vertex_search import FlatSearch, flats
 from veil.codebooks.compression import Pca
 from veil.errors import InputError, RangeError
 from veil.forms import Subspaces
@@ -148,15 +148,15 @@ def _searched(
     *,
     wanted: int,
     progress: Progress | None,
-) -> Iterator[tuple[np.ndarray, Search]]:
+) -> Iterator[tuple[np.ndarray, FlatSearch]]:
     """Iterator over chunks of features, as their rows and their finished searches, in order."""
     words = _check(form, pca, decoys)
     size = options.chunk_features
     chunks = [np.arange(start, min(start + size, len(form))) for start in range(0, len(form), size)]
 
-    def run(item: tuple[int, np.ndarray]) -> Search:
+    def run(item: tuple[int, np.ndarray]) -> FlatSearch:
         number, rows = item
-        search = Search(flats(form.take(rows), pca), words, wanted, pca)
+        search = FlatSearch(flats(form.take(rows), pca), words, wanted, pca)
         search.run(
             np.random.default_rng([seed, number]),
             restarts=options.restarts,

@@ -97,7 +97,7 @@ def flats(form: Subspaces, pca: Pca | None = None) -> Flats:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Weighed:
+class PolishedPoints:
     """Polished points, the number of zeros that they have beyond m (`excess`), and their evidence.
 
     The evidence is that of Eq. V4, or a mere score behind dither.
@@ -108,12 +108,12 @@ class Weighed:
     evidence: Float64[np.ndarray, "_"]
 
 
-def weigh(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weighed:
+def weigh(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> PolishedPoints:
     """Points at vertices, polished by least squares on the coordinates that are nearly zero, with their zeros and evidence."""
     return _weigh_dithered(part, vertices) if part.dither > 0 else _weigh_exact(part, vertices)
 
 
-def _weigh_exact(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weighed:
+def _weigh_exact(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> PolishedPoints:
     """Polished vertices without dither, weighed by Eq. V4."""
     points, zero = vertices.copy(), part.zero
     near = np.abs(vertices) < max(min(LOOSE * zero, LOOSE_MAX), zero)
@@ -126,7 +126,7 @@ def _weigh_exact(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weigh
         points[rows[kept]] = polished[kept]
     excess = np.where((points > -1.5 * zero).all(axis=1), (np.abs(points) < zero).sum(axis=1) - part.m, 0)
     excess = np.maximum(excess, 0)
-    return Weighed(points=points, excess=excess, evidence=evidence(part, points, excess))
+    return PolishedPoints(points=points, excess=excess, evidence=evidence(part, points, excess))
 
 
 def evidence(
@@ -157,7 +157,7 @@ def independent_excess(normals: Float64[np.ndarray, "m zeros"], most: int = 24) 
     return most
 
 
-def _weigh_dithered(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> Weighed:
+def _weigh_dithered(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> PolishedPoints:
     """Polished vertices behind dither, with a score: zeros beyond m, less negative coordinates and errors of length."""
     points, width = vertices, part.dither
     for _ in range(3):
@@ -167,10 +167,10 @@ def _weigh_dithered(part: Flats, vertices: Float64[np.ndarray, "flats n"]) -> We
     excess = (np.abs(points - 0.5 * width) < 0.75 * width).sum(axis=1) - part.m
     off = np.abs(np.linalg.norm(points, axis=1) - 1)
     score = excess - (points < -width).sum(axis=1) - np.minimum(off / LENGTH_PRICE, part.n)
-    return Weighed(points=points, excess=np.maximum(excess, 0), evidence=score.astype(np.float64))
+    return PolishedPoints(points=points, excess=np.maximum(excess, 0), evidence=score.astype(np.float64))
 
 
-class Search:
+class FlatSearch:
     """State of a search in some flats: the best point of each flat, proved points, and decoys that were met.
 
     A flat is done when `wanted` points of it are proved. `words` are known decoys, of unit length, before the PCA.
@@ -248,7 +248,7 @@ class Search:
                 self.met[active[k]].append(weighed.points[k])
         self._keep(active, part, weighed, np.array(fresh)[~decoy])
 
-    def _keep(self, active: np.ndarray, part: Flats, weighed: Weighed, chosen: np.ndarray) -> None:
+    def _keep(self, active: np.ndarray, part: Flats, weighed: PolishedPoints, chosen: np.ndarray) -> None:
         """Update the best and the proved points by the `chosen` rows of `weighed`, whose zeros are counted if independent."""
         if part.dither == 0:
             for k in chosen[weighed.excess[chosen] > 0]:
@@ -263,7 +263,7 @@ class Search:
             if proof[k]:
                 self.proved[row].append((value, point))
 
-    def _proof(self, active: np.ndarray, weighed: Weighed) -> Bool[np.ndarray, "active"]:
+    def _proof(self, active: np.ndarray, weighed: PolishedPoints) -> Bool[np.ndarray, "active"]:
         """Mask of the points that Eq. V4, for all vertices visited so far, and unit length prove.
 
         Every descriptor and every decoy has unit length. Behind dither nothing is proved.

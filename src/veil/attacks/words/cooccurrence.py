@@ -27,7 +27,7 @@ BLOCK_PHOTOGRAPHS = 64
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeighborOptions:
+class CooccurrenceOptions:
     """Options for counting pairs of neighbors; tuned on photographs of objects at 512 px, 4,096 words, epsilon 10.
 
     Each keypoint is paired with its `neighbors` nearest ones. Pairs are split into classes of distance at `edges_px`: the first
@@ -55,7 +55,7 @@ class NeighborOptions:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Photograph:
+class PhotographInWords:
     """Photograph of the attacker's own: keypoints in pixels and the nearest word of each feature."""
 
     keypoints: Float[np.ndarray, "_ 2"]
@@ -88,7 +88,7 @@ class NeighborModel:
     frequency: Float64[np.ndarray, "_"]
     pairs: Float64[np.ndarray, "_"]
     levels: tuple[Level, ...]
-    options: NeighborOptions
+    options: CooccurrenceOptions
 
     def log_ratio(
         self, left: Int64[np.ndarray, "*#s"], right: Int64[np.ndarray, "*#s"], distance_class: Int64[np.ndarray, "*#s"]
@@ -111,11 +111,11 @@ class NeighborModel:
 
 
 def learn_neighbors(
-    photographs: Sequence[Photograph],
+    photographs: Sequence[PhotographInWords],
     dictionary: Codebook,
     *,
     seed: int,
-    options: NeighborOptions | None = None,
+    options: CooccurrenceOptions | None = None,
     progress: Progress | None = None,
 ) -> NeighborModel:
     """Model of neighboring words, from counts of their pairs in the attacker's photographs.
@@ -124,7 +124,7 @@ def learn_neighbors(
     `options.max_pairs` and the dictionary, not by the number of photographs. Raises InputError if there are no photographs,
     none has two keypoints, or a word lies outside the dictionary.
     """
-    options = options or NeighborOptions()
+    options = options or CooccurrenceOptions()
     if not photographs:
         raise InputError("the neighbor attack learns from photographs of the attacker's own; give some")
     for photograph in photographs:
@@ -148,7 +148,7 @@ def learn_neighbors(
 
 
 def paired(
-    keypoints: Float64[np.ndarray, "features 2"], options: NeighborOptions
+    keypoints: Float64[np.ndarray, "features 2"], options: CooccurrenceOptions
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
     """Pairs of keypoints (lower rows, higher rows), each once, with their classes of distance.
 
@@ -170,7 +170,7 @@ def paired(
     return keys // count, keys % count, classes.astype(np.int64)
 
 
-def _pairs_of(photographs: Sequence[Photograph], options: NeighborOptions) -> list[Int64[np.ndarray, "pairs"]]:
+def _pairs_of(photographs: Sequence[PhotographInWords], options: CooccurrenceOptions) -> list[Int64[np.ndarray, "pairs"]]:
     """Words of all pairs of neighbors (left, right) and their classes of distance, over several photographs."""
     pairs = []
     for photograph in photographs:
@@ -223,7 +223,7 @@ class _Table:
 
 def _coarse(dictionary: Codebook, count: int, seed: int) -> Int64[np.ndarray, "words"]:
     """Class of each word: its nearest center of spherical k-means on a sample of the words' descriptors."""
-    from veil.neighbors import nearest_neighbors
+    from veil.codebooks.neighbors import nearest_neighbors
 
     rows = np.random.default_rng(seed).permutation(len(dictionary))[: max(count * SAMPLE_A_CLASS, 2 * count)]
     sample = dictionary.vectors[np.sort(rows)]
@@ -232,7 +232,7 @@ def _coarse(dictionary: Codebook, count: int, seed: int) -> Int64[np.ndarray, "w
     return nearest[:, 0].astype(np.int64)
 
 
-def _require_photograph(photograph: Photograph, words: int) -> None:
+def _require_photograph(photograph: PhotographInWords, words: int) -> None:
     if photograph.keypoints.shape != (len(photograph.words), 2) or not np.isfinite(photograph.keypoints).all():
         raise InputError("a photograph needs a finite position for each word")
     if len(photograph.words) and not (photograph.words.min() >= 0 and photograph.words.max() < words):

@@ -12,7 +12,7 @@ from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.codebooks.kmeans import FLAT_WORDS, METHODS, chosen_method, train_words
 from veil.codebooks.shards import train_sharded
 from veil.errors import InputError
-from veil.files.shards import saved_shards
+from veil.files.codebooks import saved_shards
 
 ClusteringMethod = Literal["flat", "hierarchical", "sharded"]
 SAMPLE, SAMPLE_A_WORD = 400_000, 10

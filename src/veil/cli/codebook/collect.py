@@ -14,7 +14,7 @@ from veil.extraction import extract
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.features import count_images, holds_features, read_features
-from veil.files.pictures import find_pictures, read_picture
+from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.files.weights import load_network
 from veil.space import Normalization, Space
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from veil.cli.common import add_command, add_json, at_least, say, say_table, write_json
 from veil.cli.device import plan
 from veil.device.protection import DELTA
-from veil.files.client import BudgetChange, Entry, Ledger, home, read_budgets, read_ledger
+from veil.files.device.home import home
+from veil.files.device.ledger import BudgetChange, Entry, Ledger, read_budgets, read_ledger
 from veil.ldp.budget import LIMITED, UNITS, Budget, BudgetUnit, Charge, inward, outward, total
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.report.tables import Name, Remark, Row, Table, numbers

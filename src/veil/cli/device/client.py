@@ -44,11 +44,11 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.atomic import read_bytes
 from veil.files.features import count_images, holds_features, read_features
-from veil.files.gravity import read_gravity
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.gravity import read_gravity
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.mechanisms.release import HideInLines
-from veil.names import MAP_ID
+from veil.wire.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
 EXAMPLES = """\

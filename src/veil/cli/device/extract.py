@@ -18,9 +18,9 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
 from veil.files.features import count_images, holds_features, read_features, write_features
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.geometry.intrinsics import require_readable
+from veil.geometry.camera import require_readable
 from veil.space import DIMS, Space, known_space
 
 EXAMPLES = """\

@@ -23,11 +23,11 @@ from veil.cli.device.extract import with_camera
 from veil.cli.remedies import advised
 from veil.device.gravity import GravityAnswer, measure_gravity
 from veil.errors import InputError
-from veil.files.gravity import write_gravity
-from veil.files.pictures import named_pictures, read_picture, read_rgb
-from veil.files.priors import read_colmap_gravity
+from veil.files.colmap_databases import read_colmap_gravity
+from veil.files.photographs.gravity import write_gravity
+from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
+from veil.geometry.camera import require_readable
 from veil.geometry.gravity import Gravity, NoGravity
-from veil.geometry.intrinsics import require_readable
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges

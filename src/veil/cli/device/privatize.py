@@ -23,7 +23,7 @@ from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Pr
 from veil.errors import VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import count_images, read_features
-from veil.files.gravity import read_gravity
+from veil.files.photographs.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
 from veil.mechanisms.lines import RULE_NAMES

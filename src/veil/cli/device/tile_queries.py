@@ -21,7 +21,7 @@ from veil.extraction import EXTRACTORS, extract
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.features import holds_features, read_features
-from veil.files.pictures import named_pictures, read_picture
+from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.tiles import FolderCache
 from veil.files.weights import load_network
 from veil.ldp.guarantee import FetchGuarantee, NoProof

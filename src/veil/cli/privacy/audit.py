@@ -39,9 +39,9 @@ from veil.device.auditing import AuditOptions, load_inverters, run_audit
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
-from veil.files.client import home
+from veil.files.attack_networks import read_learned_model
 from veil.files.codebooks import read_codebook
-from veil.files.learned_models import read_learned_model
+from veil.files.device.home import home
 from veil.files.tiles import holds_tiles
 from veil.places.held_map import Map
 from veil.places.uploads import decoded, further_messages

@@ -15,7 +15,7 @@ from veil.cli.remedies import phrase
 from veil.device.tile_audit import audit_tiles
 from veil.errors import InputError
 from veil.files.atomic import write_text
-from veil.files.inverters import bundled_inverter, read_weights
+from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.tiles import read_manifest
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts

@@ -15,19 +15,18 @@ from veil.cli.records import Record, add_record_command, json_file, positional
 from veil.cli.remedies import advised
 from veil.errors import FileFormatError, VeilError
 from veil.files.atomic import read_bytes
-from veil.files.client import read_ledger
 from veil.files.codebooks import read_codebook
+from veil.files.device.ledger import read_ledger
 from veil.files.features import holds_features, read_features
-from veil.files.maps import read_map
+from veil.files.maps.format import read_map
 from veil.files.measured_forms import bundled_measured_forms
 from veil.forms import Released, Subsets, Subspaces
 from veil.ldp.budget import outward
 from veil.ldp.composition import account
 from veil.ldp.guarantee import Guarantee, LocalDP
 from veil.ldp.mechanism import SubsetMechanism
-from veil.map_check import MapCheck
 from veil.mechanisms.selection import Selection
-from veil.scene import Scene
+from veil.scene import MapCheck, Scene
 from veil.wire.codec import decode
 from veil.wire.message import LineUpload, Message, Upload
 

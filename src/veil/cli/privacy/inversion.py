@@ -13,10 +13,10 @@ from veil.cli.common import add_command, add_json, quiet_colmap, report, say, wr
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, replacing
+from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import HDF5_SUFFIXES, holds_features, read_features
-from veil.files.inverters import bundled_inverter, read_weights
-from veil.files.pictures import SUFFIXES, read_picture, read_rgb
+from veil.files.photographs.pictures import SUFFIXES, read_picture, read_rgb
 from veil.forms import Subspaces
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Frame, Inverts, SparseMap, points_map, subspaces_map, words_map
@@ -87,7 +87,7 @@ def loaded(weights: Weights) -> Inverts:
     """The network in PyTorch where that is installed, otherwise in NumPy: both give the same pictures up to rounding."""
     if find_spec("torch") is None:
         return PlainInverter(weights)
-    from veil.inversion.inference import Inverter
+    from veil.inversion.network import Inverter
 
     return Inverter(weights)
 

@@ -17,7 +17,7 @@ from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.features import holds_features, read_features
-from veil.files.pictures import named_pictures, read_picture, read_rgb
+from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
 from veil.files.weights import load_network
 from veil.space import Space
 from veil.wire.message import Message

@@ -8,7 +8,7 @@ from pathlib import Path
 from veil.cli.common import report, say, say_left_out, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
-from veil.files.places import place_facts, read_positions, write_place
+from veil.files.maps.places import place_facts, read_positions, write_place
 from veil.places.held_map import Map, align_map, placed_names
 
 EXAMPLES = """\

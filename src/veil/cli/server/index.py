@@ -11,8 +11,7 @@ from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.files.point_indexes import write_point_index
-from veil.files.vocabularies import write_vocabulary
+from veil.files.maps.indexes import write_point_index, write_vocabulary
 from veil.forms import Subsets
 from veil.matching.inverted_index import NEAREST, index_map
 from veil.matching.point_index import PointIndex

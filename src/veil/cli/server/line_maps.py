@@ -13,7 +13,7 @@ from veil.cli.server.map_writing import MapOutput, further_models
 from veil.cli.server.matching_arguments import asked_pairs, matching_work
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
-from veil.files.checkpoints import Checkpoints, run_key, unfinished_folder
+from veil.files.maps.checkpoints import Checkpoints, run_key, unfinished_folder
 from veil.matching.ratio import calibrated
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.held_map import Map

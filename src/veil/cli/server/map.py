@@ -33,9 +33,8 @@ from veil.cli.server.matching_arguments import (
 )
 from veil.device.doors import load_images, load_on_demand
 from veil.errors import InputError
-from veil.files.gravity import read_gravity
+from veil.files.photographs.gravity import read_gravity
 from veil.forms import Lines
-from veil.map_check import MapCheck
 from veil.matching import MatchOptions, match
 from veil.matching.neighbors import distance_name
 from veil.matching.placed_points import placed
@@ -48,6 +47,7 @@ from veil.places.images_on_demand import GIB
 from veil.places.maps import NoMap
 from veil.places.pairs.images import LoadedImage, PlacedImages
 from veil.places.uploads import comparable
+from veil.scene import MapCheck
 
 MATCH = "Mutual nearest neighbors of two messages, or what a network matches of raw features."
 MATCH_EXAMPLES = """\

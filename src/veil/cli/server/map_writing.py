@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil.cli.server.index import index_large
-from veil.files.checkpoints import clear_removed, is_own_output, note_written, run_key
-from veil.files.map_folders import clear_staging, model_folders, replace_models, write_models
+from veil.files.maps.checkpoints import clear_removed, is_own_output, note_written, run_key
+from veil.files.maps.folders import clear_staging, model_folders, replace_models, write_models
 from veil.places.held_map import Map
 from veil.scene import Scene
 

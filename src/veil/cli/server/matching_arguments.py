@@ -14,7 +14,7 @@ from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import add_engine_arguments, opened_engine
 from veil.device.doors import forms_in
 from veil.errors import InputError
-from veil.files.checkpoints import remove_unfinished, unfinished_folder
+from veil.files.maps.checkpoints import remove_unfinished, unfinished_folder
 from veil.matching.lightglue import LightGlue
 from veil.places.held_map import Map
 from veil.places.pairs.blocks import KIND

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from veil.cli.common import add_command, quiet_colmap, report, say, say_left_out, write_json
 from veil.errors import InputError
-from veil.files.map_folders import require_outside
+from veil.files.maps.folders import require_outside
 from veil.places.maps import NoMap
 from veil.places.removal import RemovalReceipt, forgetting, remove_from_map
 

@@ -24,8 +24,8 @@ from veil.cli.common import (
 from veil.cli.server.serve_demo import DEMO_NAMES, add_demo, tell_demo
 from veil.errors import InputError
 from veil.files.atomic import write_text
-from veil.names import chosen
 from veil.report.tables import Name, Table, Words
+from veil.wire.names import chosen
 
 SCOPES = ("localize", "contribute", "admin")
 FIRST = "administrator"
@@ -211,7 +211,7 @@ def _take_in(arguments: argparse.Namespace, service: Any, asked: Sequence[tuple[
 
 
 def _place(arguments: argparse.Namespace) -> int:
-    from veil.files.places import place_facts, read_place
+    from veil.files.maps.places import place_facts, read_place
 
     found = read_place(arguments.place)
     service = service_of(arguments)

@@ -36,7 +36,7 @@ def add_demo(arguments: argparse.Namespace, service: Any) -> None:
 def tell_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
     """Print the command for a second shell, and the page's address."""
     from veil.files.atomic import read_bytes
-    from veil.files.examples import HELD_OUT, lund_door
+    from veil.files.photographs.examples import HELD_OUT, lund_door
 
     path, page_path = arguments.folder / DEMO_TOKEN, arguments.folder / PAGE_TOKEN
     with lund_door() as example:

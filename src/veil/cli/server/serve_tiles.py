@@ -7,7 +7,7 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, at_least, say, write_json
 from veil.errors import InputError
-from veil.files.served_tiles import add_served, remove_served, served_names, versions_of
+from veil.files.service.served_tiles import add_served, remove_served, served_names, versions_of
 
 EXAMPLES = """\
   veil tiles cut map/ -o tiles/

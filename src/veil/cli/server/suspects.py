@@ -8,8 +8,8 @@ from pathlib import Path
 
 from veil.cli.common import add_command, add_json, explain, say, say_table, write_json
 from veil.cli.server.serve import add_config, service_of
-from veil.names import chosen
 from veil.report.tables import Name, Table, numbers, percent
+from veil.wire.names import chosen
 
 EXAMPLES = """\
   veil serve suspects store/ --map lobby                  what speaks against contributions, and how much each token gave

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
-from veil.files.places import read_place
+from veil.files.maps.places import read_place
 from veil.places.tiles import cut_map
 from veil.tiles.cutting import CutMap, CutOptions
 

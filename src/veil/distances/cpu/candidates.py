@@ -19,7 +19,7 @@ from veil.distances.cpu.bests import Running, States
 from veil.distances.cpu.codegen.outputs import UNTRUSTED
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import has_vnni, host_lanes
-from veil.distances.cpu.pack import Packed
+from veil.distances.cpu.pack import PackedSide
 from veil.distances.cpu.prepared import Indices, Prepared
 from veil.distances.cpu.sweep import Swept, best_two, dense
 from veil.distances.pairs import distinct, exact
@@ -89,12 +89,12 @@ class Compiled:
         self.reaches: tuple[float, ...] = FIXED_REACHES if shape.fixed else REACHES
 
     @cached_property
-    def left(self) -> tuple[Packed, float]:
+    def left(self) -> tuple[PackedSide, float]:
         """Left set, packed when it is first needed, and the largest error |q| of a row from rounding to 16 bits."""
         return self._packed(self.a, left=True)
 
     @cached_property
-    def right(self) -> tuple[Packed, float]:
+    def right(self) -> tuple[PackedSide, float]:
         """Right set, packed when it is first needed, and the largest error |q| of a row from rounding to 16 bits."""
         return self._packed(self.b, left=False)
 
@@ -121,7 +121,7 @@ class Compiled:
         """Engine in single precision, for what fixed point cannot tell apart; None where this one is that already."""
         return Compiled(self.a, self.b, replace(self.shape, fixed=False), self.threads) if self.shape.fixed else None
 
-    def _packed(self, side: Prepared, *, left: bool) -> tuple[Packed, float]:
+    def _packed(self, side: Prepared, *, left: bool) -> tuple[PackedSide, float]:
         return sides.pack(side, self.shape, left=left, unit=self.unit, threads=self.threads)
 
 

@@ -22,7 +22,7 @@ ALIGNMENT = 64
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Packed:
+class PackedSide:
     """One packed side: `values` in the order in which the kernel reads them, and `squares`, |d0|^2 of each feature.
 
     Both are padded to whole groups or panels; `count` is the number of features without padding. `coordinates` is the number of
@@ -44,7 +44,7 @@ def aligned(count: int, kind: type = np.float32) -> np.ndarray:
     return raw[first : first + count * size].view(kind)
 
 
-def pack_left(components: Components, squared: Float[np.ndarray, "features"], shape: Shape) -> Packed:
+def pack_left(components: Components, squared: Float[np.ndarray, "features"], shape: Shape) -> PackedSide:
     """Left side packed as [group][tile][coordinate][row]; rows are the components of a group's features in turn."""
     per_group = shape.features
     groups, dim = -(-len(squared) // per_group), components[0].shape[1]
@@ -62,7 +62,7 @@ def pack_left(components: Components, squared: Float[np.ndarray, "features"], sh
     return packed(values, squared, groups * per_group, dim)
 
 
-def pack_right(components: Components, squared: Float[np.ndarray, "features"], shape: Shape) -> Packed:
+def pack_right(components: Components, squared: Float[np.ndarray, "features"], shape: Shape) -> PackedSide:
     """Right side packed as [panel][tile][coordinate][component][lane]."""
     lanes, dim = shape.lanes, components[0].shape[1]
     panels, whole = -(-len(squared) // lanes), len(squared) // lanes
@@ -90,10 +90,10 @@ def _slice(values: np.ndarray, start: int, size: int, dim: int) -> np.ndarray:
     return values[:, start * dim : (start + size) * dim].reshape(len(values), dim, size)
 
 
-def packed(values: np.ndarray, squared: np.ndarray, features: int, dim: int) -> Packed:
+def packed(values: np.ndarray, squared: np.ndarray, features: int, dim: int) -> PackedSide:
     """Packed side from filled memory, [group or panel][...], with |d0|^2 of its features padded to `features` entries."""
     squares = _infinite(squared, features)
-    return Packed(
+    return PackedSide(
         values=values.reshape(-1), squares=squares, count=len(squared), coordinates=dim, group_bytes=4 * values.shape[1]
     )
 

@@ -21,7 +21,7 @@ from veil.distances.cpu.codegen import listed
 from veil.distances.cpu.codegen.bounds import SEED
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import kernels
-from veil.distances.cpu.pack import Packed, aligned
+from veil.distances.cpu.pack import PackedSide, aligned
 from veil.distances.cpu.prepared import Prepared
 from veil.distances.pairs import distinct
 from veil.threads import shared
@@ -88,7 +88,7 @@ class Operand:
     """
 
     full: Flat
-    packed: Packed
+    packed: PackedSide
     unit: float
     error: float
     largest_square: float
@@ -133,7 +133,7 @@ def operand(
 
 def packed_in(
     side: Prepared, axes: Float64[np.ndarray, "k dim"] | None, shape: Shape, *, left: bool, unit: float
-) -> tuple[Packed, float]:
+) -> tuple[PackedSide, float]:
     """Side packed for bounds, projected on the axes if there are any, and the largest error |q| of a row in fixed point."""
     return sides.pack(side if axes is None else projected(side, axes), shape, left=left, unit=unit)
 
@@ -148,14 +148,14 @@ def candidates(
     unit = max(a.longest, b.longest) or 1.0 if shape.fixed else 1.0
     left = operand(a, axes, shape, left=True, neighbors=2, unit=unit)
     right = operand(b, axes, shape, left=False, neighbors=2, unit=unit)
-    remaining = Search(left, right, shape, error=error).run(threads)
+    remaining = PrunedSearch(left, right, shape, error=error).run(threads)
     if remaining is None:
         return None
     rows, columns = remaining[0].T.astype(np.int64)
     return distinct(rows, columns)
 
 
-class Search:
+class PrunedSearch:
     """Search for the nearest of every feature of the sides that look for neighbors; threads share the thresholds.
 
     `error` is that of `candidates`. `left_max` is the share of a tile's pairs that may remain (`LEFT_MAX`). `room` keeps the

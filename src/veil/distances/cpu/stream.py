@@ -59,7 +59,7 @@ def nearest(
         query_operand = query_operands.operand(chunk_shape, unit)
         sides = (entry_operand, query_operand) if database_left else (query_operand, entry_operand)
         # All pairs may remain: before thresholds are known, and where all distances are equal.
-        remaining = prune.Search(*sides, chunk_shape, error=2 * candidates.ENTRY_ERROR, left_max=1.0, room=room).run(1)
+        remaining = prune.PrunedSearch(*sides, chunk_shape, error=2 * candidates.ENTRY_ERROR, left_max=1.0, room=room).run(1)
         assert remaining is not None
         pairs = remaining[0].astype(np.int64)[:, :: -1 if database_left else 1]  # (query, entry)
         pairs[:, 1] += start

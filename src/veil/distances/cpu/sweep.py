@@ -14,7 +14,7 @@ from veil.distances.cpu.bests import Running, States
 from veil.distances.cpu.codegen.outputs import STATE
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import Kernel, kernels
-from veil.distances.cpu.pack import Packed, aligned, pack_left, pack_right
+from veil.distances.cpu.pack import PackedSide, aligned, pack_left, pack_right
 from veil.distances.cpu.prepared import Prepared, each_of
 
 # Bytes of left features that are swept together: they stay in the second-level cache while all panels pass (with half as many a
@@ -44,12 +44,12 @@ class Swept:
         return self if factor == 1 else replace(self, rows=self.rows.times(factor), columns=self.columns.times(factor))
 
 
-def packed(left: Prepared, right: Prepared, shape: Shape) -> tuple[Packed, Packed]:
+def packed(left: Prepared, right: Prepared, shape: Shape) -> tuple[PackedSide, PackedSide]:
     """Both sides packed in single precision as the kernels read them."""
     return pack_left(left.components, left.squares, shape), pack_right(right.components, right.squares, shape)
 
 
-def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
+def dense(a: PackedSide, b: PackedSide, shape: Shape, reach: float, threads: int = 1) -> Float32[np.ndarray, "left right"]:
     """Squared distances of all pairs; -1 below `outputs.SQUARE_TRUSTED`, or where the reach |alpha|^2 exceeds `reach`."""
     function, out = kernels(shape, "dense")["dense"], np.empty((a.count, b.count), dtype=np.float32)
 
@@ -72,14 +72,14 @@ def dense(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) ->
     return out
 
 
-def best_two(a: Packed, b: Packed, shape: Shape, reach: float, threads: int = 1) -> Swept:
+def best_two(a: PackedSide, b: PackedSide, shape: Shape, reach: float, threads: int = 1) -> Swept:
     """Running bests of all rows and columns, without the matrix; pairs of a reach |alpha|^2 beyond `reach` are listed."""
     function = kernels(shape, "best_two")["best_two"]
     capacity = list_capacity(a.count, b.count)
     return _Fused(shape, function, a, b, capacity, reach).run(useful_threads(a, b, shape, threads))
 
 
-def useful_threads(a: Packed, b: Packed, shape: Shape, threads: int) -> int:
+def useful_threads(a: PackedSide, b: PackedSide, shape: Shape, threads: int) -> int:
     """Number of threads, at most `threads`, that have enough work in a sweep to be worth waking."""
     work = len(a.squares) * shape.left * len(b.squares) * shape.right * a.coordinates
     return max(1, min(threads, work // THREAD_WORK))
@@ -93,7 +93,7 @@ def list_capacity(rows: int, columns: int) -> int:
 class _Fused:
     """State that the threads of one fused sweep share."""
 
-    def __init__(self, shape: Shape, function: Kernel, a: Packed, b: Packed, capacity: int, reach: float) -> None:
+    def __init__(self, shape: Shape, function: Kernel, a: PackedSide, b: PackedSide, capacity: int, reach: float) -> None:
         self.shape, self.function, self.a, self.b = shape, function, a, b
         self.capacity, self.reach = capacity, reach
         self.rows = _fresh_state(len(a.squares), shape.lanes)
@@ -157,18 +157,18 @@ def _fresh_state(count: int, lanes: int) -> np.ndarray:
     return state
 
 
-def _sides(a: Packed, b: Packed, shape: Shape, group: int) -> tuple[int, int, int, int]:
+def _sides(a: PackedSide, b: PackedSide, shape: Shape, group: int) -> tuple[int, int, int, int]:
     """Addresses of both sides' values and squares, the left ones from a group on."""
     left = a.values.ctypes.data + group * a.group_bytes
     return left, a.squares.ctypes.data + 4 * group * shape.features, b.values.ctypes.data, b.squares.ctypes.data
 
 
-def _counts(a: Packed, b: Packed, shape: Shape, groups: range) -> tuple[int, int, int]:
+def _counts(a: PackedSide, b: PackedSide, shape: Shape, groups: range) -> tuple[int, int, int]:
     """Numbers of coordinates, groups and panels, as the kernels take them."""
     return a.coordinates, len(groups), len(b.squares) // shape.lanes
 
 
-def _share(work, a: Packed, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def]
+def _share(work, a: PackedSide, shape: Shape, threads: int) -> list:  # type: ignore[no-untyped-def]
     """Results of `work` in each of the threads, which draw chunks of groups from one queue."""
     groups = len(a.squares) // shape.features
     size = max(1, min(CHUNK_BYTES // a.group_bytes, -(-groups // max(CHUNKS, CHUNKS_PER_THREAD * threads))))

@@ -22,7 +22,7 @@ PLANE_M_MAX = 16
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Side:
+class PlaneSide:
     """One side of the comparison, centered and packed: planes[0] holds origins, planes[1:] the directions of the bases.
 
     `squared` is |d0|^2 of every origin.
@@ -43,7 +43,7 @@ def pack(
     origin: Float[np.ndarray, "features dim"],
     basis: Float[np.ndarray, "features m dim"] | None,
     center: Float[np.ndarray, "dim"],
-) -> Side:
+) -> PlaneSide:
     """Side whose features are seen from `center`, with minimal origins, laid out as planes.
 
     An origin becomes the point of its subspace nearest to `center`. Centering shrinks the numbers that cancel and changes no
@@ -58,11 +58,11 @@ def pack(
             moved = moved - np.einsum("fm,fmn->fn", np.einsum("fmn,fn->fm", wide, moved), wide)
         planes = np.concatenate([moved[None], np.swapaxes(wide, 0, 1)])
     packed = np.ascontiguousarray(planes, dtype=np.float32)
-    return Side(planes=packed, squared=(moved**2).sum(axis=1).astype(np.float32))
+    return PlaneSide(planes=packed, squared=(moved**2).sum(axis=1).astype(np.float32))
 
 
 def squared_tiles(
-    left: Side, right: Side, reach: float = np.inf
+    left: PlaneSide, right: PlaneSide, reach: float = np.inf
 ) -> Iterator[tuple[int, int, Float32[np.ndarray, "rows columns"]]]:
     """Tiles (first row, first column, squared distances) that cover all pairs, row blocks outermost.
 
@@ -82,7 +82,7 @@ def squared_tiles(
             yield row, column, _eliminate(gram, base, reach)
 
 
-def _tile_shape(left: Side, right: Side) -> tuple[int, int]:
+def _tile_shape(left: PlaneSide, right: PlaneSide) -> tuple[int, int]:
     """Rows and columns of a tile whose Gram block has about `TILE_FLOATS` numbers; 32 of either at least."""
     side = int((TILE_FLOATS / ((left.m + 1) * (right.m + 1))) ** 0.5)
     columns = max(32, min(len(right), side))

@@ -1,4 +1,4 @@
 """Bundle adjustment from lines: Levenberg-Marquardt on the Schur complement.
 
-`adjustment` is the loop, `schur` has its compiled sums, `reduced` solves for the cameras, and `upright` adds gravity to it.
+`adjustment` is the loop, `schur` has its compiled sums, and `upright` adds gravity to it.
 """

@@ -3,7 +3,8 @@
     r_ij = l_ij . Y / Y_z,   Y = R_i X_j + t_i        (Geppert et al. 2020, Eq. 12-13)
 
 with l_ij = K^T l_pix and l_pix of unit normal, so r is the distance in pixels of the projected point to its line. A point
-feature is two orthogonal lines through it, so the same code adjusts points. Formulas: docs/theory/lines.md, Eq. 12-23.
+feature is two orthogonal lines through it, so the same code adjusts points. The reduced camera system (Eq. 19-20) is solved
+densely, or as a sparse matrix where there are many cameras. Formulas: docs/theory/lines.md, Eq. 12-23.
 """
 
 from __future__ import annotations
@@ -16,9 +17,85 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from veil.errors import InputError, RangeError
-from veil.geometry.bundle import reduced, schur
+from veil.geometry.bundle import schur
 from veil.geometry.bundle.upright import Upright
 from veil.threads import cores, shared, single_blas
+
+# Beyond this many free cameras the reduced camera system is factored as a sparse matrix.
+DENSE_CAMERAS = 300
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CameraPairs:
+    """Camera pairs with a block in the lower triangle: block k couples free cameras `first[k]` >= `second[k]`.
+
+    `slots[first[k], second[k]]` is k, and -1 where there is no block.
+    """
+
+    first: Int64[np.ndarray, "pairs"]
+    second: Int64[np.ndarray, "pairs"]
+    slots: Int64[np.ndarray, "cameras cameras"]
+
+
+def camera_pairs(shared: np.ndarray) -> CameraPairs:
+    """One block for each camera and for each two that share a point, from the mask (cameras, cameras) of such pairs."""
+    first, second = np.nonzero(shared)
+    slots = np.full(shared.shape, -1, dtype=np.int64)
+    slots[first, second] = np.arange(len(first))
+    return CameraPairs(first=first, second=second, slots=slots)
+
+
+def solved_cameras(
+    which: CameraPairs,
+    blocks: Float64[np.ndarray, "pairs 6 6"],
+    right: Float64[np.ndarray, "cameras 6"],
+) -> Float64[np.ndarray, "cameras 6"] | None:
+    """The step of the free cameras (turn in radians, translation), or None where the system has no solution.
+
+    `blocks` are those of `which`, damped, and `right` is the right side (Eq. 19-20).
+    """
+    cameras = len(right)
+    if cameras == 0:
+        return np.zeros((0, 6))
+    # Where other work shares the cores, BLAS threads that wait for each other make this a hundred times slower.
+    with single_blas():
+        step = (_dense if cameras <= DENSE_CAMERAS else _sparse)(which, blocks, right.ravel())
+    return step.reshape(-1, 6) if step is not None and np.isfinite(step).all() else None
+
+
+def _dense(which: CameraPairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """The solution (6 cameras,) by LAPACK's Cholesky factorization, or None where the matrix is not positive definite."""
+    from scipy.linalg.lapack import dposv
+
+    matrix = np.zeros((len(right) // 6, 6, len(right) // 6, 6))
+    matrix[which.first, :, which.second, :] = blocks
+    # The lower triangle of a C matrix is the upper one of its transpose, which LAPACK takes without a copy.
+    _, step, failed = dposv(matrix.reshape(len(right), -1).T, right, lower=False, overwrite_a=True)
+    return None if failed else step
+
+
+def _sparse(which: CameraPairs, blocks: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """The solution (6 cameras,) by SuperLU, or None where the matrix is singular."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import splu
+
+    inner = np.arange(6)
+    rows = np.broadcast_to(6 * which.first[:, None, None] + inner[:, None], blocks.shape).ravel()
+    columns = np.broadcast_to(6 * which.second[:, None, None] + inner, blocks.shape).ravel()
+    values, mirror = blocks.ravel(), np.repeat(which.first != which.second, 36)
+    matrix = coo_matrix(
+        (
+            np.concatenate([values, values[mirror]]),
+            (np.concatenate([rows, columns[mirror]]), np.concatenate([columns, rows[mirror]])),
+        ),
+        shape=(len(right), len(right)),
+    )
+    try:
+        factor = splu(matrix.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:  # exactly singular
+        return None
+    return factor.solve(right)
+
 
 FIRST_DAMPING = 1e-4
 # Below this damping saves no step, while it still keeps an open gauge (the scale) solvable in double precision.
@@ -119,7 +196,7 @@ def adjust(
         held |= constant_points
     threads = min(_chunks(len(problem.lines)), options.threads or cores())
     with single_blas():
-        work = _Work(problem, constant=constant, held=held, loss=options.loss_px, threads=threads, upright=upright)
+        work = _Buffers(problem, constant=constant, held=held, loss=options.loss_px, threads=threads, upright=upright)
         return _descend(problem, work, options, progress)
 
 
@@ -133,7 +210,7 @@ def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.nd
     count = len(problem.rotations)
     with single_blas():
         free, held = np.zeros(count, dtype=bool), np.zeros(len(problem.points), dtype=bool)
-        work = _Work(problem, constant=free, held=held, loss=loss_px, threads=min(_chunks(len(problem.lines)), cores()))
+        work = _Buffers(problem, constant=free, held=held, loss=loss_px, threads=min(_chunks(len(problem.lines)), cores()))
         work.linearize(_state(problem))
         pairs = work.pairs
         parts = work.spread(schur.reduce, work.jacobian, pairs.slots, len(pairs.first), MIN_DAMPING, work.factors)
@@ -146,7 +223,7 @@ def camera_information(problem: LineProblem, *, loss_px: float) -> Float64[np.nd
 
 
 def _descend(
-    problem: LineProblem, work: _Work, options: AdjustOptions, progress: Callable[[int, float], None] | None
+    problem: LineProblem, work: _Buffers, options: AdjustOptions, progress: Callable[[int, float], None] | None
 ) -> Adjusted:
     """Minimize by Levenberg-Marquardt; the damping follows the ratio of actual to predicted decrease (Eq. 23)."""
     state = _state(problem)
@@ -200,7 +277,7 @@ class _Step:
     predicted: float
 
 
-class _Work:
+class _Buffers:
     """Constant arrays and buffers of one problem; each method spreads a compiled loop over chunks of points."""
 
     def __init__(
@@ -221,7 +298,7 @@ class _Work:
         index[self.free] = np.arange(len(self.free))
         self.jacobian = schur.Jacobian(np.empty((len(lines), schur.ROW)), starts, index[camera_of], held)
         self.held, self.loss, self.factors = held, float(loss), np.empty((len(held), 6))
-        self.pairs = reduced.pairs(schur.shared_points(self.jacobian.free_camera, starts, held, len(self.free)))
+        self.pairs = camera_pairs(schur.shared_points(self.jacobian.free_camera, starts, held, len(self.free)))
         chunks = _chunks(len(lines))
         cuts = np.searchsorted(starts, np.arange(1, chunks) * (len(lines) // chunks)).tolist()
         self.begins, self.ends, self.threads = [0, *cuts], [*cuts, len(held)], threads
@@ -258,7 +335,7 @@ class _Work:
             right[:, :3] += self.descent
             diagonal[:, :3] += np.diagonal(self.turns, axis1=1, axis2=2)
         blocks[diagonals[:, None], range(6), range(6)] += damping * diagonal + 1e-12
-        cameras = reduced.solve(pairs, blocks, right)
+        cameras = solved_cameras(pairs, blocks, right)
         points = np.zeros((len(self.held), 3))
         if cameras is None:
             return _Step(cameras=np.zeros((len(self.free), 6)), points=points, predicted=np.inf)

@@ -1,6 +1,6 @@
 """Poses from matches of which some are wrong: RANSAC, the number of false alarms, and what an accepted pose must show.
 
 - `ransac` is the general loop. `grouped` is its like for candidates of words, compiled in `grouped_search`.
-- `line_search`, `upright_search` and `upright_refinement` search with gravity. `resection_lines` finds a camera from lines.
+- `line_search` and `upright_search` search with gravity. `resection_lines` finds a camera from lines.
 - `significance` counts false alarms of a pose, `two_view` those of a pair of images. `acceptance` has the thresholds.
 """

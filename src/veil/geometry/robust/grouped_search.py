@@ -85,7 +85,7 @@ def search(
     mean = 2 / 3 if groups.as_lines else 1 / 2
     expected = mean * float(np.minimum(1.0, np.diff(groups.starts[: FIRST_GROUPS + 1]) * groups.agreement).sum())
     others = FIRST_OTHERS + expected + (LINE_SIGMAS if groups.as_lines else POINT_SIGMAS) * expected**0.5
-    limits = _Limits(limit, iterations, np.uint64(seed), floor, first_floor, others, max_comparisons)
+    limits = _SearchLimits(limit, iterations, np.uint64(seed), floor, first_floor, others, max_comparisons)
     sampled = _Sampled(groups.group, groups.point_rows, groups.lists, groups.list_starts, groups.down_cam, groups.down_world)
     return _search(_scored(groups), sampled, limits)
 
@@ -111,7 +111,7 @@ class _Sampled(NamedTuple):
     down_world: Float64[np.ndarray, "3"]
 
 
-class _Limits(NamedTuple):
+class _SearchLimits(NamedTuple):
     """Arguments of a search: inlier limit (normalized plane), number and seed of samples, and what a pose must gain.
 
     `floor` and `first_floor` are the gains of an earlier best pose, of all groups and of the first ones. The first groups must

@@ -14,7 +14,17 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.compiled import compiled
-from veil.geometry.robust.upright_search import Kept, Limits, drawn, guides_of, keep, near_enough, same_side, to_camera, uniform
+from veil.geometry.robust.upright_search import (
+    Kept,
+    UprightLimits,
+    drawn,
+    guides_of,
+    keep,
+    near_enough,
+    same_side,
+    to_camera,
+    uniform,
+)
 from veil.geometry.solvers.up4lp import MAX_POSES, upright_line_turns
 from veil.geometry.solvers.vectors import dot
 
@@ -62,7 +72,7 @@ class LineTest(NamedTuple):
 
 
 def search_lines(
-    kept: Kept, sampled: LineSamples, tested: LineTest, limits: Limits, *, samples: int, seed: int
+    kept: Kept, sampled: LineSamples, tested: LineTest, limits: UprightLimits, *, samples: int, seed: int
 ) -> tuple[int, int]:
     """Draw `samples` of four, enter the poses that pass into `kept`, and count the plausible poses and those that passed.
 

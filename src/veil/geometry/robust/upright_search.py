@@ -1,8 +1,12 @@
-"""Upright poses from pairs of candidates, tested by all keypoints of the query; compiled by numba.
+"""Upright poses from pairs of candidates, tested by all keypoints of the query, and their refinement; compiled by numba.
 
 A sample is two candidates of one image of the map, drawn by their likelihood; with gravity it gives at most two poses. Those
 whose camera could not have seen the two points as that image did are dropped at once. The rest are tested by where they show
 that image's points, beside keypoints or not, in batches that grow and stop early (docs/theory/words_upright.md, Eq. 5-8).
+
+A pose is refined in all six degrees of freedom (words_upright.md#refinement) by a (1+1) evolution strategy (Rechenberg 1973;
+Beyer and Schwefel 2002, Sec. 2.2): one random step, kept if the score does not fall, with a step size that follows the share of
+kept steps. The table has many local maxima and no useful gradient far away.
 """
 
 from __future__ import annotations
@@ -62,7 +66,7 @@ class PoseTest(NamedTuple):
     weight: float
 
 
-class Limits(NamedTuple):
+class UprightLimits(NamedTuple):
     """Thresholds that a pose must meet.
 
     Both points of the sample lie at `nearest` to `farthest` times their distance to the mapped image, and the angle between the
@@ -104,7 +108,9 @@ def nothing_kept(most: int) -> Kept:
     return Kept(turns=np.zeros((most, 5)), images=np.zeros(most, dtype=np.int64), scores=np.full(most, -math.inf))
 
 
-def search_pairs(kept: Kept, sampled: Sampled, tested: PoseTest, limits: Limits, *, samples: int, seed: int) -> tuple[int, int]:
+def search_pairs(
+    kept: Kept, sampled: Sampled, tested: PoseTest, limits: UprightLimits, *, samples: int, seed: int
+) -> tuple[int, int]:
     """Draw `samples` pairs and enter the poses that pass into `kept`; the numbers of plausible poses and of those that passed.
 
     A pose's score is the sum of the table over all points of its mapped image, and of the words of its candidates.
@@ -298,3 +304,56 @@ def _search(sampled, tested, limits, guides, turns, images, scores, samples, see
                 passed += 1
                 keep(turns, images, scores, turn, v, score, s_1, limits)
     return plausible, passed
+
+
+# Ratio of steps about the points to those about the camera: the former move projections less.
+ABOUT_POINTS = 4.0
+# The step size grows by this where a step is kept, and falls by its fourth root elsewhere: steady at one in five.
+GROWTH = 1.5
+
+
+@compiled
+def _normal(state):
+    """A standard normal number (Box and Muller 1958)."""
+    return math.sqrt(-2 * math.log(1 - uniform(state))) * math.cos(2 * math.pi * uniform(state))
+
+
+@compiled
+def _turned(x, y, z, out):
+    """Write the rotation (3, 3) by the vector (x, y, z) in radians (Rodrigues)."""
+    angle = math.sqrt(x * x + y * y + z * z)
+    a = 1.0 if angle < 1e-12 else math.sin(angle) / angle
+    b = 0.5 if angle < 1e-6 else (1 - math.cos(angle)) / (angle * angle)
+    out[0, 0], out[0, 1], out[0, 2] = 1 - b * (y * y + z * z), b * x * y - a * z, b * x * z + a * y
+    out[1, 0], out[1, 1], out[1, 2] = b * x * y + a * z, 1 - b * (x * x + z * z), b * y * z - a * x
+    out[2, 0], out[2, 1], out[2, 2] = b * x * z - a * y, b * y * z + a * x, 1 - b * (x * x + y * y)
+
+
+@compiled
+def refine_by_steps(tested, sampled, first, last, shown, middle, rotation, shift, size, steps, seed):
+    """Score after `steps` steps from the pose `rotation` (3, 3), `shift` (3,), upright world to camera, changed in place.
+
+    The score is the sum of the table over the points `shown` and of the words of the candidates `first` to `last`. `middle`
+    (3,) is the center of the points, `size` the first step in radians. Steps turn the camera about itself and about the middle,
+    and move it towards the middle or away from it.
+    """
+    state = np.array([seed], dtype=np.uint64)
+    best = table_sum(tested, sampled.points, shown, 0, len(shown), rotation, shift)
+    best += word_sum(tested, sampled, first, last, rotation, shift)
+    about_camera, about_points = np.empty((3, 3)), np.empty((3, 3))
+    for _ in range(steps):
+        wide = ABOUT_POINTS * size
+        _turned(size * _normal(state), size * _normal(state), size * _normal(state), about_camera)
+        _turned(wide * _normal(state), wide * _normal(state), wide * _normal(state), about_points)
+        zoom = math.exp(size * _normal(state))
+        new_rotation = about_camera @ rotation @ about_points
+        new_shift = about_camera @ (zoom * (rotation @ middle + shift)) - new_rotation @ middle
+        score = table_sum(tested, sampled.points, shown, 0, len(shown), new_rotation, new_shift)
+        score += word_sum(tested, sampled, first, last, new_rotation, new_shift)
+        if score >= best:
+            best = score
+            rotation[:], shift[:] = new_rotation, new_shift
+            size *= GROWTH
+        else:
+            size *= GROWTH**-0.25
+    return best

@@ -1,5 +1,5 @@
 """Minimal and least-squares solvers, one in each file, documented by its equation.
 
 Poses: `p3p` (points), `p6lp` (lines), `up2p` and `up4lp` (with gravity). Planar views: `planar`, `trifocal`,
-`resection_planar`, `out_of_plane`. Points: `planes`. Below them: `quartic`, `vectors`.
+`resection_planar`, `out_of_plane`. Points: `planes`. Below them: `vectors`.
 """

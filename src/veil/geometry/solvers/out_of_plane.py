@@ -4,6 +4,8 @@
 
 is linear in (t_y2, t_y3, t_y4), because all unknowns stand in the last column. Tracks with three or four gravity-aligned lines
 do not constrain them.
+
+A file of its own: each solver is one, with its equation.
 """
 
 from __future__ import annotations

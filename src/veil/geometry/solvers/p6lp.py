@@ -4,6 +4,8 @@
 
 The problem is that of Speciale et al. 2019. PoseLib solves it (Kukelova et al., E3Q3). If all six lines follow gravity nothing
 bounds the height, and there is no solution.
+
+A file of its own: each solver is one, with its equation.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@
 
 With three planes the fit is exact whatever the matches are; residuals show wrong matches only from the fourth plane on
 (lines.md#points-and-cameras).
+
+A file of its own: each solver is one, with its equation.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Linear resection of a planar view from three or more known points of the plane (Geppert et al. 2020, Eq. 8-9).
 
 (1, -x) (R (X, Z) + t) = 0,   R = [[cos, sin], [-sin, cos]]
+
+A file of its own: each solver is one, with its equation.
 """
 
 from __future__ import annotations

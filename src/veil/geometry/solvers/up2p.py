@@ -3,6 +3,8 @@
 Kukelova, Bujnak and Pajdla 2010 ("Closed-form solutions to the minimal absolute pose problems with known vertical direction")
 solve the same problem for the tangent of half the heading. Tests compare the poses with a scan over all headings, with
 PoseLib's P3P and with the defining equations.
+
+A file of its own: each solver is one, with its equation.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ takes images out; `images` and `options` are what they take. `guided` matches pa
 `scenes` hold what goes there and comes back. `contributions` weighs whose image it is, `plans` what many images take.
 """
 
-from veil.places.maps.colmap import Limits
+from veil.places.maps.colmap import StageLimits
 from veil.places.maps.images import MapImage
 from veil.places.maps.options import MapOptions
 from veil.places.maps.points import NoMap, build_map
 
-__all__ = ["Limits", "MapImage", "MapOptions", "NoMap", "build_map"]
+__all__ = ["MapImage", "MapOptions", "NoMap", "StageLimits", "build_map"]

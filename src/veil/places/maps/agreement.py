@@ -19,10 +19,9 @@ from jaxtyping import Bool, Float64
 
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.map_check import EXPLAINED
 from veil.places.maps.images import MapImage, Pair
 from veil.places.maps.verification import VerifiedPair
-from veil.scene import Scene
+from veil.scene import EXPLAINED, Scene
 
 LIMIT_PX = 4.0
 # Three pairs whose rotations lead back to the start to within this angle confirm each other.
@@ -51,7 +50,7 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _View:
+class _MappedView:
     """Features of a mapped image: their normalized positions, and the world point of each, NaN where it has none."""
 
     cam_from_world: Rigid
@@ -59,11 +58,11 @@ class _View:
     points: Float64[np.ndarray, "features 3"]
     limit: float
 
-    def take(self, rows: np.ndarray) -> _View:
+    def take(self, rows: np.ndarray) -> _MappedView:
         return replace(self, rays=self.rays[rows], points=self.points[rows])
 
 
-def _view(scene: Scene, name: str, keypoints: np.ndarray) -> _View:
+def _view(scene: Scene, name: str, keypoints: np.ndarray) -> _MappedView:
     image = scene.images[name]
     rays = np.asarray(as_colmap(image.camera).cam_from_img(np.ascontiguousarray(keypoints, dtype=np.float64))).reshape(-1, 2)
     rows = {
@@ -73,10 +72,10 @@ def _view(scene: Scene, name: str, keypoints: np.ndarray) -> _View:
     for feature, position in enumerate(map(tuple, keypoints.tolist())):
         if (row := rows.get(position)) is not None:
             points[feature] = scene.points[row]
-    return _View(cam_from_world=image.cam_from_world, rays=rays, points=points, limit=LIMIT_PX / image.camera.focal_px)
+    return _MappedView(cam_from_world=image.cam_from_world, rays=rays, points=points, limit=LIMIT_PX / image.camera.focal_px)
 
 
-def _sees(view: _View, points: Float64[np.ndarray, "n 3"]) -> Bool[np.ndarray, "n"]:
+def _sees(view: _MappedView, points: Float64[np.ndarray, "n 3"]) -> Bool[np.ndarray, "n"]:
     """Mask of the world points that project to within twice the limit of the view's features; true where there is no point."""
     nowhere = np.isnan(points[:, 0])
     at = view.cam_from_world.apply(np.where(nowhere[:, None], 0.0, points))

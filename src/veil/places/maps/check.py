@@ -17,12 +17,11 @@ from jaxtyping import Float64, Int64
 
 from veil.geometry.gravity_consensus import GravityConsensus, agree_on_down
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.map_check import EXPLAINED, GRAVITY_DEG, MapCheck
 from veil.one_line import one_line
 from veil.places.maps.agreement import contradicting
 from veil.places.maps.images import Pair
 from veil.places.maps.verification import VerifiedPair
-from veil.scene import Scene
+from veil.scene import EXPLAINED, GRAVITY_DEG, MapCheck, Scene
 
 # Stoer and Wagner's minimum cut takes cubic time.
 MAX_CUT_IMAGES = 300

@@ -16,7 +16,6 @@ from jaxtyping import Float64
 
 from veil.errors import InputError
 from veil.forms import Form, Subsets
-from veil.map_check import MIN_NECK, MapCheck
 from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import agreement_weights, consistent_groups
 from veil.places.maps.check import checked, thinnest_cut
@@ -29,7 +28,7 @@ from veil.places.maps.points import ATTEMPTS, CONTRADICTS, Mapper, NoMap, Propos
 from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
 from veil.places.maps.verification import Verification
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import MIN_NECK, MapCheck, Scene
 
 TOO_WEAK = "too few matches with the map that chance does not explain"
 

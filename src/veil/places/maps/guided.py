@@ -28,7 +28,7 @@ BLOCK = 512
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Side:
+class UndistortedFeatures:
     """Features of one image: undistorted positions in pixels, and descriptors."""
 
     positions: Float64[np.ndarray, "features 2"]
@@ -36,7 +36,12 @@ class Side:
 
 
 def along_geometry(
-    left: Side, right: Side, geometry: TwoView, inliers: Int64[np.ndarray, "inliers 2"], *, max_ratio: float
+    left: UndistortedFeatures,
+    right: UndistortedFeatures,
+    geometry: TwoView,
+    inliers: Int64[np.ndarray, "inliers 2"],
+    *,
+    max_ratio: float,
 ) -> Int64[np.ndarray, "matches 2"]:
     """Matches of two images: the inliers, and further ones of the features without an inlier, all one to one.
 

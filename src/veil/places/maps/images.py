@@ -11,8 +11,7 @@ from jaxtyping import Float32, Float64
 
 from veil.errors import InputError
 from veil.forms import Form, Subsets
-from veil.geometry.camera import Camera, as_colmap
-from veil.geometry.intrinsics import implausible, require_inside
+from veil.geometry.camera import Camera, as_colmap, implausible, require_inside
 
 # Names of two images.
 Pair = tuple[str, str]

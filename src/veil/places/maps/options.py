@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from veil.matching.ratio import WRONG_SHARE, passed_by, wrong_ratios
-from veil.places.maps.colmap import Limits
+from veil.places.maps.colmap import StageLimits
 from veil.places.maps.images import MapImage, OnDemand
 
 # Least number of inliers of a two-view geometry from COLMAP's RANSAC, whose default is 15; evidence decides about the pair.
@@ -34,7 +34,7 @@ class MapOptions:
     min_model_images: int = 3
     seed: int = 0
     max_ratio: float | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: StageLimits = field(default_factory=StageLimits)
     global_mapper: bool = False
     least_pose_inliers: int = 30
 

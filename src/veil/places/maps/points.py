@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError, Remedy
-from veil.map_check import MIN_NECK, MapCheck
 from veil.matching.neighbors import Matches
 from veil.one_line import one_line
 from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares
@@ -27,7 +26,7 @@ from veil.places.maps.options import MapOptions, global_settings, pipeline_setti
 from veil.places.maps.scenes import restricted, scene_of
 from veil.places.maps.verification import Verification, VerifiedPair
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import MIN_NECK, MapCheck, Scene
 
 # Runs of mapping, each anew without the images that stopped the run before or contradicted it.
 ATTEMPTS = 5

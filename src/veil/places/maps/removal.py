@@ -14,13 +14,12 @@ from pathlib import Path
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses
-from veil.map_check import MIN_NECK, LineMapCheck, MapCheck
 from veil.places.maps.check import position_uncertainty, step_ratio, thinnest_cut
-from veil.places.maps.colmap import Colmap, Limits, Stopped
+from veil.places.maps.colmap import Colmap, StageLimits, Stopped
 from veil.places.maps.lines.stored_maps import adjusted_scene
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap
 from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
-from veil.scene import Scene
+from veil.scene import MIN_NECK, LineMapCheck, MapCheck, Scene
 
 # Images that must see a point: two rays meet, and of lines four leave one check (LineMapOptions.min_lines).
 LEAST_OF_POSITIONS, LEAST_OF_LINES = 2, 4
@@ -65,7 +64,7 @@ def named_in(scene: Scene) -> set[str]:
     return {*scene.images, *(scene.check.left_out if scene.check is not None else {})}
 
 
-def remove_images(scene: Scene, names: Collection[str], *, workdir: Path, limits: Limits | None = None) -> Removal | NoMap:
+def remove_images(scene: Scene, names: Collection[str], *, workdir: Path, limits: StageLimits | None = None) -> Removal | NoMap:
     """The map without the images `names`, adjusted, or the reason why no map is left.
 
     - `names`: of images of the map, or of images that its record says were left out; others are passed over.
@@ -84,7 +83,7 @@ def remove_images(scene: Scene, names: Collection[str], *, workdir: Path, limits
     held = _held(scene, frozenset(set(scene.images) - set(gone)), least, left_out)
     if isinstance(held, NoMap):
         return held
-    adjusted, check, unadjusted = _adjusted(held, workdir, limits or Limits(), least)
+    adjusted, check, unadjusted = _adjusted(held, workdir, limits or StageLimits(), least)
     again = _held(adjusted, frozenset(adjusted.images), least, left_out)
     if isinstance(again, NoMap):
         return again
@@ -136,7 +135,7 @@ def _held(scene: Scene, names: frozenset[str], least: int, left_out: dict[str, s
 
 
 def _adjusted(
-    scene: Scene, workdir: Path, limits: Limits, least: int
+    scene: Scene, workdir: Path, limits: StageLimits, least: int
 ) -> tuple[Scene, MapCheck | LineMapCheck | None, str | None]:
     """The scene adjusted, the check of a map from lines, and the reason if it was not adjusted."""
     if least == LEAST_OF_LINES:

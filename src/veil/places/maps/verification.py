@@ -17,7 +17,7 @@ from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
 from veil.matching.neighbors import Matches
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.database import keep_geometries, read_geometries, write_database
-from veil.places.maps.guided import Side, along_geometry
+from veil.places.maps.guided import UndistortedFeatures, along_geometry
 from veil.places.maps.images import MapImage, Pair, calibration, undistorted_pixels
 from veil.places.maps.options import LEAST_INLIERS, MapOptions, first_ratios, verification_settings
 
@@ -285,8 +285,8 @@ def _matched_again(
     if isinstance(left, Subsets) or isinstance(right, Subsets):
         return inliers
     return along_geometry(
-        Side(positions=positions[pair[0]], form=left),
-        Side(positions=positions[pair[1]], form=right),
+        UndistortedFeatures(positions=positions[pair[0]], form=left),
+        UndistortedFeatures(positions=positions[pair[1]], form=right),
         geometry,
         inliers,
         max_ratio=max_ratio,

@@ -20,8 +20,7 @@ from scipy.spatial import cKDTree
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
 from veil.geometry.gravity import aligned_from_cam
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.geometry.robust.upright_refinement import refine_by_steps
-from veil.geometry.robust.upright_search import Kept, Limits, PoseTest, Sampled
+from veil.geometry.robust.upright_search import Kept, PoseTest, Sampled, UprightLimits, refine_by_steps
 from veil.matching.inverted_index import Candidates
 from veil.places.poses.options import UprightOptions
 from veil.scene import Scene
@@ -181,7 +180,7 @@ class UprightProblem:
         return [self.tested(width) for width in self.options.refine_px]
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> UprightLimits:
         """Thresholds of poses in the search."""
         return limits_of(self.options, likely=LIKELY, batches=BATCHES, least=LEAST_SUMS)
 
@@ -262,9 +261,9 @@ def _cumulative(words: Draws, guessed: Draws) -> Float64[np.ndarray, "candidates
     return np.cumsum(weights) / (2 if both else 1)
 
 
-def limits_of(options: UprightOptions, *, likely: int, batches: Sequence[int], least: Sequence[float]) -> Limits:
+def limits_of(options: UprightOptions, *, likely: int, batches: Sequence[int], least: Sequence[float]) -> UprightLimits:
     """Thresholds of upright poses: the options' plausibility, and sums above `least` after each number in `batches`."""
-    return Limits(
+    return UprightLimits(
         nearest=options.nearest,
         farthest=options.farthest,
         least_cosine=math.cos(math.radians(options.max_turn_deg)),

@@ -63,7 +63,7 @@ class Known:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Recovered:
+class AttackPicture:
     """A picture that an attack drew of an image, and how: 8-bit RGB of its photograph, or if square of its central square."""
 
     title: str
@@ -89,7 +89,7 @@ class View:
     of_server: Sequence[str]
     down: Float64[np.ndarray, "3"] | None = None
     known: Mapping[str, Known] = field(default_factory=dict)
-    recovered: Mapping[str, Sequence[Recovered]] = field(default_factory=dict)
+    recovered: Mapping[str, Sequence[AttackPicture]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil.files.cluster_results import OF_LINES, ClusterResults
+from veil.files.maps.cluster_results import OF_LINES, ClusterResults
 from veil.geometry.similarity import align_centers, pose_error
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.kept_clusters import keeping, line_cluster_key

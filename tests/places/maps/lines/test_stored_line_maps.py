@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError, InputError
-from veil.files.checkpoints import Checkpoints, remove_unfinished, run_key
-from veil.files.maps import read_map, write_map
+from veil.files.maps.checkpoints import Checkpoints, remove_unfinished, run_key
+from veil.files.maps.format import read_map, write_map
 from veil.geometry.similarity import align_poses, pose_error
 from veil.matching import Matches
 from veil.places.maps.lines import LineMap, LineMapOptions, map_from_lines

@@ -1,4 +1,7 @@
-"""Function @ranked, the two nearest of every row and column of listed pairs, for `veil.distances.cpu.ranked`."""
+"""Function @ranked, the two nearest of every row and column of listed pairs, for `veil.distances.cpu.bests`.
+
+A file of its own: each function that this folder writes is one.
+"""
 
 from __future__ import annotations
 

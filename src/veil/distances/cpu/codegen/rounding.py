@@ -1,4 +1,7 @@
-"""Function @rounded, which rounds rows of float or double to 16 bits, for `veil.distances.cpu.fixed_point`."""
+"""Function @rounded, which rounds rows of float or double to 16 bits, for `veil.distances.cpu.sides`.
+
+A file of its own: each function that this folder writes is one.
+"""
 
 from __future__ import annotations
 

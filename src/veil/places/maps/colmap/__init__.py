@@ -25,7 +25,7 @@ REGISTERING = re.compile(r"Registering image #(\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class StageLimits:
     """Limits of each of the mapper's stages. Raises RangeError for one that is not positive and finite.
 
     `stall_s` is the processor time in seconds between two signs of progress (more for many images), `max_seconds` the wall time
@@ -59,7 +59,7 @@ class Stopped:
 class Colmap:
     """Watched process of COLMAP, as a context manager. A stopped stage ends the process; the next stage starts another."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: StageLimits) -> None:
         self._limits = limits
         self._process: Process[LinePipe] | None = None
         self._log: deque[str] = deque(maxlen=20)

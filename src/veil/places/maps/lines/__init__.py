@@ -5,11 +5,11 @@ goes on from it by the loop of every map, `registration` adds one image, and `re
 the map, and `stored_maps` turns it into a scene and back.
 """
 
-from veil.map_check import LineMapCheck
 from veil.places.maps.lines.incremental import LineMap, map_from_lines
 from veil.places.maps.lines.problem import LineView
 from veil.places.maps.lines.registration import LineMapOptions
 from veil.places.maps.lines.tracks import MatchGraph, Tracks, build_tracks, match_graph
+from veil.scene import LineMapCheck
 
 __all__ = [
     "LineMap",

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.geometry.bundle.adjustment import LineProblem, camera_information
-from veil.map_check import GRAVITY_DEG, LineMapCheck
 from veil.places.maps.lines.problem import MappingProblem
 from veil.places.maps.lines.reconstruction import Reconstruction, line_distances, mapped_tracks, upright
+from veil.scene import GRAVITY_DEG, LineMapCheck
 
 MAX_CAMERAS = 300
 SMALLEST_NOISE_PX = 0.05

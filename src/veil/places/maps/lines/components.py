@@ -1,4 +1,7 @@
-"""Connected components of a match graph that hold at most one feature of each image, compiled by numba."""
+"""Connected components of a match graph that hold at most one feature of each image, compiled by numba.
+
+A file of its own: numba types its functions, so that mypy leaves the whole file untyped.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from jaxtyping import Bool, Float64
 
 from veil.errors import InputError, Remedy
 from veil.geometry.rigid import Rigid
-from veil.map_check import LineMapCheck
 from veil.places.maps.lines.certainty import checked
 from veil.places.maps.lines.problem import HALVES, LineView, MappingProblem, mapping_problem, of_two_halves
 from veil.places.maps.lines.quad import NoSeed, QuadTracks, Seed, seed_from_quad
@@ -43,6 +42,7 @@ from veil.places.maps.lines.tracks import MatchGraph, Quad, Tracks, candidate_qu
 from veil.places.maps.loop import mapped
 from veil.places.maps.points import NoMap
 from veil.progress import Progress
+from veil.scene import LineMapCheck
 
 FINAL_ROUNDS = 4
 Checkpoint = Callable[[Reconstruction], None]

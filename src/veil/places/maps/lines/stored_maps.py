@@ -12,14 +12,13 @@ from veil.errors import InputError
 from veil.forms import Form, Lines
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid
-from veil.map_check import LineMapCheck
 from veil.places.maps.lines.certainty import checked
 from veil.places.maps.lines.incremental import LineMap
 from veil.places.maps.lines.problem import LineView, MappingProblem, mapping_problem
 from veil.places.maps.lines.reconstruction import Reconstruction, adjusted, line_distances
 from veil.places.maps.lines.registration import FINAL, LineMapOptions, noise_px
 from veil.places.maps.lines.tracks import MatchGraph, Tracks, match_graph
-from veil.scene import MappedImage, Scene
+from veil.scene import LineMapCheck, MappedImage, Scene
 
 ROUNDS = 2
 

@@ -1,11 +1,11 @@
-/** A rational distortion that covers all of COLMAP's models, and its inverse by Newton's method (veil.geometry.intrinsics). */
+/** A rational distortion that covers all of COLMAP's models, and its inverse by Newton's method (veil.geometry.camera). */
 import { focalCount } from "./camera.js";
 const MAX_OFF_AXIS_RADIANS = (88 * Math.PI) / 180; // the normalized plane ends at 90 degrees
 const MAX_STRETCH = 4; // magnification relative to the center
 const STEPS = 24; // along each ray
 const NEWTON = 4; // iterations at each step
 const DIRECT = 100; // iterations without steps, as in COLMAP
-/** Undistorted points of pixels, followed outwards from the principal point (veil.geometry.intrinsics.undistorted). */
+/** Undistorted points of pixels, followed outwards from the principal point (veil.geometry.camera.undistorted). */
 export function undistorter(camera) {
     const count = focalCount(camera.model);
     const focal = [camera.params[0], camera.params[count - 1]];

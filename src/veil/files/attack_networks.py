@@ -1,0 +1,189 @@
+"""Networks of attacks as .npz files: inversion of features, attacks on hardened subspaces, and distances of pairs of features.
+
+Weights of inversion carry their own hash; the other two carry their space and source.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.attacks.distribution.density_network import DensityNetwork
+from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
+from veil.attacks.positions.pair_network import Layers, PairNetwork
+from veil.errors import FileFormatError, Remedy, VeilError
+from veil.files.atomic import replacing
+from veil.files.containers import require_filled
+from veil.inversion.weights import Training, Weights
+from veil.space import Space
+
+# Formats of the three kinds of files.
+WEIGHTS_FORMAT, MODEL_FORMAT, PAIRS_FORMAT = 1, 1, 1
+DAMAGE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
+    *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
+)
+
+
+def write_weights(path: Path, weights: Weights) -> None:
+    """Write weights as .npz with their hash, at once or not at all."""
+    save_arrays(path, weights.arrays, {"format": WEIGHTS_FORMAT, "digest": weights.digest, **weights.header})
+
+
+def read_weights(path: Path) -> Weights:
+    """Read weights and verify their hash. Raises FileFormatError if the file is damaged, foreign, or does not match it."""
+    arrays, header = load_arrays(path, "weights of inversion")
+    try:
+        if header["format"] != WEIGHTS_FORMAT:
+            raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {WEIGHTS_FORMAT}")
+        weights = Weights(kind=header["kind"], arrays=arrays, training=Training.from_json(header["training"]))
+        if weights.digest != header["digest"]:
+            raise FileFormatError(f"{path} does not match its hash; fetch it again")
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} holds no weights of inversion, or is damaged ({error})") from None
+    return weights
+
+
+def bundled_inverter() -> Weights:
+    """The network for raw SIFT (L2) descriptors that `veil audit` draws pictures with (NOTICE tells what it was trained on)."""
+    with as_file(files("veil") / "data" / "inverter-sift-l2.npz") as path:
+        return read_weights(path)
+
+
+def save_arrays(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, object]) -> None:
+    """Write arrays and a header as .npz, at once or not at all."""
+    every: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8), **arrays}
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        # Without `allow_pickle`, which NumPy 1 would store as one more array.
+        np.savez(stream, **every)
+
+
+def load_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
+    """Arrays and header of an .npz that `save_arrays` wrote; FileFormatError otherwise, which calls it `what`."""
+    try:
+        require_filled(path)
+        with np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored["header"].tobytes())
+            return {name: stored[name] for name in stored.files if name != "header"}, header
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no file {path}") from None
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} is not {what}, or is damaged ({error})") from None
+
+
+_SPACE = ("descriptor", "normalization", "dim", "codebook", "dither_steps")
+
+
+def write_learned_model(path: Path, model: LearnedModel) -> None:
+    """Write both networks as .npz, their weights in float16, at once or not at all."""
+    header = {
+        "format": MODEL_FORMAT,
+        "space": {name: getattr(model.space, name) for name in _SPACE},
+        "layers": len(model.density.weights),
+        "source": model.density.source,
+        "training": asdict(model.training),
+    }
+    arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
+    for number, (weight, bias) in enumerate(zip(model.density.weights, model.density.biases, strict=True)):
+        arrays[f"density_w{number}"], arrays[f"density_b{number}"] = weight.astype(np.float16), bias.astype(np.float16)
+    arrays |= {f"pair_{name}": item.astype(np.float16) for name, item in model.pairs.layers._asdict().items()}
+    arrays["pair_crowding"] = model.pairs.crowding
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, **arrays)
+
+
+def read_learned_model(path: Path | str) -> LearnedModel:
+    """The networks of attacks in the file `path`, which `veil attacks train` wrote. Raises FileFormatError for another file."""
+    path = Path(path)
+    try:
+        require_filled(path)
+        with np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored["header"].tobytes())
+            if header["format"] != MODEL_FORMAT:
+                raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {MODEL_FORMAT}")
+            space = Space(**{name: header["space"][name] for name in _SPACE})
+            numbers = range(int(header["layers"]))
+            density = DensityNetwork(
+                space=space,
+                weights=tuple(stored[f"density_w{number}"].astype(np.float32) for number in numbers),
+                biases=tuple(stored[f"density_b{number}"].astype(np.float32) for number in numbers),
+                source=str(header["source"]),
+            )
+            pairs = PairNetwork(
+                space=space,
+                layers=Layers(*(stored[f"pair_{name}"].astype(np.float32) for name in Layers._fields)),
+                crowding=stored["pair_crowding"].astype(np.float64),
+                source=str(header["source"]),
+            )
+            return LearnedModel(density=density, pairs=pairs, training=_training(header["training"]))
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
+    except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
+        raise FileFormatError(f"{path} holds no networks of attacks, or is damaged ({error})") from None
+
+
+def _training(stored: Mapping[str, Any]) -> AttackTraining:
+    """The record of a training. Raises LookupError, TypeError or ValueError unless all of its fields are there."""
+    numbers = {name: int(stored[name]) for name in ("descriptors", "steps", "pair_steps", "decoys", "seed")}
+    return AttackTraining(image_digests=tuple(str(item) for item in stored["image_digests"]), **numbers)
+
+
+@lru_cache(maxsize=1)
+def bundled_learned_model() -> LearnedModel:
+    """The networks for the hardened profile with the bundled codebook (NOTICE tells what they were trained on)."""
+    with as_file(files("veil") / "data" / "modes-sift-l2.npz") as path:
+        return read_learned_model(path)
+
+
+def write_pair_network(path: Path, network: PairNetwork) -> None:
+    """Write a network as .npz, its weights in float16, at once or not at all."""
+    header = {
+        "format": PAIRS_FORMAT,
+        "descriptor": network.space.descriptor,
+        "normalization": network.space.normalization,
+        "dim": network.space.dim,
+        "source": network.source,
+    }
+    weights = {name: item.astype(np.float16) for name, item in network.layers._asdict().items()}
+    every: dict[str, Any] = {
+        "header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8),
+        "crowding": network.crowding,
+        **weights,
+    }
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, **every)
+
+
+def read_pair_network(path: Path) -> PairNetwork:
+    """Read a network that `write_pair_network` wrote. Raises FileFormatError for any other file."""
+    try:
+        require_filled(path)
+        with np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored["header"].tobytes())
+            if header["format"] != PAIRS_FORMAT:
+                raise FileFormatError(f"{path} has format {header['format']!r}; this veil reads {PAIRS_FORMAT}")
+            space = Space(descriptor=header["descriptor"], normalization=header["normalization"], dim=header["dim"])
+            layers = Layers(*(stored[name].astype(np.float32) for name in Layers._fields))
+            crowding = stored["crowding"].astype(np.float64)
+            return PairNetwork(space=space, layers=layers, crowding=crowding, source=str(header["source"]))
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no file {path}") from None
+    except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
+        raise FileFormatError(f"{path} holds no network of pairs, or is damaged ({error})") from None
+
+
+def bundled_pair_network() -> PairNetwork:
+    """The network for raw SIFT (L2) descriptors that `veil audit` attacks lines with (NOTICE tells what it was trained on)."""
+    with as_file(files("veil") / "data" / "neighbors-sift-l2.npz") as path:
+        return read_pair_network(path)

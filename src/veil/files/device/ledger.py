@@ -1,0 +1,431 @@
+"""The ledger of what a client released and spent, in SQLite.
+
+Its file is created whole or not at all, is private to its owner, and is refused if it is not a ledger.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy, VeilError
+from veil.files.atomic import PART, clear_leftovers, writing
+from veil.files.device.home import make_private, require_own
+from veil.files.sqlite import PATIENCE_S, transaction, trouble
+from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
+from veil.ldp.mechanism import SubsetMechanism
+from veil.one_line import one_line
+from veil.randomness import Secret
+
+LEDGER = "ledger.sqlite"
+
+
+# SQLite's user_version. Ledgers of earlier versions have 0 and lack younger tables, which they get when they are next written.
+LAYOUT = 1
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS releases (
+    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
+    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
+CREATE TABLE IF NOT EXISTS spending (
+    image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, words INTEGER NOT NULL, epsilon REAL NOT NULL,
+    m INTEGER NOT NULL, features INTEGER NOT NULL, spent_at REAL NOT NULL, UNIQUE (image_digest, message_digest)
+);
+CREATE TABLE IF NOT EXISTS budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
+"""
+
+
+def open_or_make(path: Path) -> bool:
+    """Create the ledger where there is none, and bring an older one up to date; returns whether it is new.
+
+    Raises FileFormatError for a file that is no ledger, is empty, has a newer layout or belongs to another user; InputError
+    where none can be written.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        clear_leftovers(path.parent, name=path.name)
+        new = not os.path.lexists(path) and _create(path)
+        if not new:
+            _wait_for_content(path)
+            require_own(path, path.stat(), private=False)
+            make_private(path)
+    if not new:
+        with connected(path) as connection:
+            layout = connection.execute("PRAGMA user_version").fetchone()[0]
+            if layout < LAYOUT:
+                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+    return new
+
+
+def _create(path: Path) -> bool:
+    """Create a new ledger under another name and move it into place at once; returns False if another process was first."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=PART)  # readable by the owner only
+    os.close(handle)
+    try:
+        _fill(Path(name))
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            return False
+        except OSError:  # no hard links here; then a kill may leave an empty file, which is refused
+            try:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            except FileExistsError:
+                return False
+            _fill(path)
+    finally:
+        os.unlink(name)
+    return True
+
+
+def _fill(path: Path) -> None:
+    try:
+        with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
+            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+    except sqlite3.OperationalError as error:
+        raise _refusal(path, error) from None
+
+
+def _wait_for_content(path: Path) -> None:
+    for _ in range(50):  # without hard links another process may be between creating and filling it
+        if path.stat().st_size:
+            return
+        time.sleep(0.02)
+    raise FileFormatError(
+        f"the ledger {path} is empty: it was cut off, and with it went what was released and spent. Restore it from a backup; "
+        "without one, start over with a new VEIL_HOME, and release none of the photographs again that were released from here"
+    )
+
+
+@contextmanager
+def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlite3.Connection]:
+    """A transaction on the ledger, which turns SQLite's errors into veil's.
+
+    Raises ReleaseRefused if another process holds the ledger, InputError if it cannot be written, FileFormatError if the file
+    is no ledger, is damaged, or has a newer layout.
+    """
+    try:
+        with transaction(path, mode=mode, patience_s=PATIENCE_S) as connection:
+            _require_ledger(path, connection)
+            yield connection
+    except sqlite3.OperationalError as error:
+        raise _refusal(path, error) from None
+    except (sqlite3.DatabaseError, ValueError, TypeError, OverflowError) as error:  # the last three for values of a wrong type
+        raise FileFormatError(_damaged(path, error)) from None
+
+
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Whether the ledger has a table of this name; ledgers of earlier versions lack some."""
+    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
+    return found.fetchone() is not None
+
+
+def _require_ledger(path: Path, connection: sqlite3.Connection) -> None:
+    layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if layout > LAYOUT:
+        raise FileFormatError(f"the ledger {path} has layout {layout}, and this veil knows layouts up to {LAYOUT}; update veil")
+    if layout < 0 or not has_table(connection, "releases"):
+        raise FileFormatError(_damaged(path, "it has no table of releases"))
+
+
+def _refusal(path: Path, error: sqlite3.OperationalError) -> VeilError:
+    """The error of veil for an error of SQLite, with what to do about it: the file need not be damaged."""
+    match trouble(error):
+        case "locked":
+            return ReleaseRefused(f"another process holds the ledger {path}; nothing was released, try again")
+        case "full":
+            return InputError(
+                f"there is no room to write the ledger {path} ({error}), and nothing is released without an entry there; free "
+                "some space on its disk and run the same command again"
+            )
+        case "readonly":
+            return InputError(f"the ledger {path} cannot be written ({error}); see to it that you may write it and its folder")
+    return FileFormatError(_damaged(path, error))
+
+
+def _damaged(path: Path, error: object) -> str:
+    return f"the ledger {path} cannot be used ({error}); restore it from a backup"
+
+
+_RELEASES = "image_digest, released_as, name, parameters, features, message_digest, fresh, released_at"
+_ALONE = f"SELECT {_RELEASES}, NULL, NULL, NULL, NULL FROM releases r"
+_WITH_SPENDING = f"""
+SELECT {", ".join(f"r.{column}" for column in _RELEASES.split(", "))}, s.words, s.epsilon, s.m, s.features FROM releases r
+LEFT JOIN spending s ON s.image_digest = r.image_digest AND s.message_digest = r.message_digest
+"""
+_OF_IMAGE, _BY_AGE = " WHERE r.image_digest = ?", " ORDER BY r.released_at, r.rowid"
+# The secret's fingerprint as earlier versions noted it, among the parameters of each release.
+_NOTED_SECRET = re.compile(r"\bsecret=([0-9a-f]{8})\b")
+# Names that a message may have: a name from the ledger becomes a path.
+_ALIAS = re.compile(r"[0-9a-f][0-9a-f-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One release in the ledger.
+
+    - `image_digest`, `message_digest`: digests (hex) of the image, and of its message (SHA-256).
+    - `released_as`: name of the message, hex digits and dashes. Raises InputError for one that could be another path.
+    - `name`: the image's name, for the user.
+    - `parameters`: text of what the release's draws depend on, `name=value` apart by blanks.
+    - `features`: number of features that were released.
+    - `fresh`: whether it was drawn afresh.
+    - `released_at`: seconds since 1970 (UTC).
+    - `mechanism`: the law of the words; None for a form without an epsilon (subspaces).
+    """
+
+    image_digest: str
+    released_as: str
+    name: str
+    parameters: str
+    features: int
+    message_digest: str
+    fresh: bool
+    released_at: float = 0.0
+    mechanism: SubsetMechanism | None = None
+
+    __repr__ = one_line
+
+    def __post_init__(self) -> None:
+        if not _ALIAS.fullmatch(self.released_as):
+            raise InputError(f"a release is called by digits 0-9, a-f and dashes, got {self.released_as!r}")
+
+    @property
+    def charge(self) -> Charge | None:
+        """The cost of the release, its features under its mechanism; None if no epsilon bounds it."""
+        return None if self.mechanism is None else Charge(mechanism=self.mechanism, features=self.features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetChange:
+    """One change of a budget: that of `unit` was set to `budget`, or cleared (None), at `set_at` (seconds since 1970, UTC)."""
+
+    unit: BudgetUnit
+    budget: Budget | None
+    set_at: float
+
+
+class Ledger:
+    """The record of all releases and of what they cost, in SQLite: it survives crashes and serves several processes at once.
+
+    `path` is its file, `is_new` whether it was made now. Raises FileFormatError if the file is no ledger, is damaged or belongs
+    to another user, InputError if `folder` cannot hold one.
+
+    Not public: `require_secret`, `record`.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.path = Path(folder) / LEDGER
+        self.is_new = open_or_make(self.path)
+
+    def require_secret(self, secret: Secret, *, replace_lost: bool = False) -> None:
+        """Record that releases are made under `secret` from here on.
+
+        Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
+        that they cannot be repeated. Releases of earlier versions that do not name their secret are taken for those of the
+        present one.
+        """
+        with connected(self.path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            known = _fingerprints(connection)
+            if secret.fingerprint in known:
+                return
+            if any(known) and not replace_lost:
+                raise ReleaseRefused(
+                    f"what {self.path} lists was released under the client secret {known[-1]}, but the one beside it is "
+                    f"{secret.fingerprint}",
+                    remedy=(Remedy("restore", "client secret"), Remedy("allow", "Device.replace_lost")),
+                )
+            row = (secret.fingerprint, time.time())
+            connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
+
+    def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
+        """Enter a release before its message is written; returns False if this very message is entered already.
+
+        A message that is entered already costs nothing. Raises ReleaseRefused if the image was released under other
+        `parameters`, or if either draw was fresh, unless `allow_second` is set: two different subspaces through one descriptor
+        meet in it (release.md#memoized-draws), and words tell more with every draw. Memoized releases under equal parameters
+        repeat the same draws, so they are no second release. Raises ReleaseRefused too if words would exceed a budget. Checks
+        and entry are one transaction.
+        """
+        with connected(self.path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            same = _entries(connection, entry.image_digest)
+            if entry.message_digest in [other.message_digest for other in same]:
+                return False
+            others = [other for other in same if entry.fresh or other.fresh or other.parameters != entry.parameters]
+            if others and not allow_second:
+                raise _second_release(entry, others)
+            for budget in _in_force(_changes(connection)).values():
+                if entry.charge is not None:
+                    before = same if budget.unit == "image" else _entries(connection)
+                    budget.require([other.charge for other in before if other.charge], entry.charge, entry.name)
+            _insert(connection, entry)
+        return True
+
+    def set_budget(self, unit: BudgetUnit, budget: Budget | None) -> Budget | None:
+        """Put `budget` in force for `unit`, or none; returns the budget that was in force before, None if there was none."""
+        with connected(self.path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            before = _in_force(_changes(connection)).get(unit)
+            epsilon, delta = (None, None) if budget is None else (budget.epsilon, budget.delta)
+            row = (unit, epsilon, delta, time.time())
+            connection.execute("INSERT INTO budgets (unit, epsilon, delta, set_at) VALUES (?, ?, ?, ?)", row)
+        return before
+
+    def entries(self) -> list[Entry]:
+        """All releases, oldest first."""
+        return read_ledger(self.path)
+
+    def entries_of(self, image_digest: str) -> list[Entry]:
+        """The releases of the image with this digest (hex), oldest first."""
+        with connected(self.path, mode="ro") as connection:
+            return _entries(connection, image_digest)
+
+    def budgets(self) -> dict[BudgetUnit, Budget]:
+        """The budgets in force, by unit."""
+        return _in_force(read_budgets(self.path))
+
+
+def read_ledger(path: Path) -> list[Entry]:
+    """All releases of a ledger, oldest first, read without changing the file. Raises FileFormatError if it is no ledger."""
+    with connected(path, mode="ro") as connection:
+        return _entries(connection)
+
+
+def released_under(path: Path) -> list[str | None]:
+    """Fingerprints of the secrets under which a ledger's releases were made, the last one last; empty without releases.
+
+    A single None stands for releases that do not name their secret. Raises FileFormatError if the file is no ledger.
+    """
+    with connected(path, mode="ro") as connection:
+        return _fingerprints(connection)
+
+
+def read_budgets(path: Path) -> list[BudgetChange]:
+    """All changes of budgets, oldest first, read without changing the file. Raises FileFormatError if it is no ledger."""
+    with connected(path, mode="ro") as connection:
+        return _changes(connection)
+
+
+def _entries(connection: sqlite3.Connection, image_digest: str | None = None) -> list[Entry]:
+    """All releases, or those of one image, which an index finds: a release must not read through all earlier ones."""
+    query = _WITH_SPENDING if has_table(connection, "spending") else _ALONE
+    where, values = ("", ()) if image_digest is None else (_OF_IMAGE, (image_digest,))
+    return [_entry(row) for row in connection.execute(f"{query}{where}{_BY_AGE}", values).fetchall()]
+
+
+def _entry(row: Sequence) -> Entry:
+    mechanism = None
+    if row[8] is not None:
+        if not 1 <= int(row[4]) == int(row[11]):
+            raise ValueError(f"the spending of {row[2]} is impossible")
+        mechanism = _mechanism(int(row[8]), float(row[9]), int(row[10]))
+    return Entry(
+        image_digest=str(row[0]),
+        released_as=str(row[1]),
+        name=str(row[2]),
+        parameters=str(row[3]),
+        features=int(row[4]),
+        message_digest=str(row[5]),
+        fresh=bool(row[6]),
+        released_at=float(row[7]),
+        mechanism=mechanism,
+    )
+
+
+def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
+    """Fingerprints noted in the ledger and in releases of earlier versions; [None] if there are none, [] without releases."""
+    entries = _entries(connection)
+    if not entries:
+        return []
+    named = [found.group(1) for entry in entries if (found := _NOTED_SECRET.search(entry.parameters))]
+    if has_table(connection, "secrets"):
+        named += [str(row[0]) for row in connection.execute("SELECT fingerprint FROM secrets ORDER BY since, rowid")]
+    return [*dict.fromkeys(named)] or [None]
+
+
+@cache
+def _mechanism(words: int, epsilon: float, m: int) -> SubsetMechanism:
+    """The mechanism with these parameters, one object for all releases: making it takes arithmetic with fractions."""
+    return SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
+
+
+def _insert(connection: sqlite3.Connection, entry: Entry) -> None:
+    now = time.time()
+    release = (entry.image_digest, entry.released_as, entry.name, entry.parameters, entry.features, entry.message_digest)
+    connection.execute(f"INSERT INTO releases ({_RELEASES}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (*release, entry.fresh, now))
+    if entry.mechanism is not None:
+        law = (entry.mechanism.dictionary_size, float(entry.mechanism.epsilon), entry.mechanism.m)
+        row = (entry.image_digest, entry.message_digest, *law, entry.features, now)
+        columns = "image_digest, message_digest, words, epsilon, m, features, spent_at"
+        connection.execute(f"INSERT INTO spending ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def _second_release(entry: Entry, others: Sequence[Entry]) -> ReleaseRefused:
+    """The refusal of a second release: what differs from the first of `others`, and what the two together give away."""
+    consequence = "two different releases of one image give its descriptors away where they intersect"
+    if any(" lines " in f" {one.parameters} " for one in (entry, *others)):
+        consequence = "two different releases of one image give its keypoints and descriptors away where they intersect"
+    if entry.mechanism is not None:
+        consequence = "each release of one image tells more about its descriptors, and their epsilons add up"
+        if any(other.mechanism is None for other in others):
+            consequence = "the earlier release has no epsilon, and what it gives away no epsilon of this one covers"
+    return ReleaseRefused(
+        f"{entry.name} was already released with other choices ({others[0].parameters}){_difference(entry, others[0])}; "
+        f"{consequence}",
+        facts={"image": entry.name, "released_as": others[0].released_as},
+        remedy=(Remedy("give", "the same choices"), Remedy("allow", "Device.release.allow_second")),
+    )
+
+
+def _difference(entry: Entry, other: Entry) -> str:
+    """Phrase that names the choices in which two releases differ, where both note them as `name=value`."""
+    if entry.fresh or other.fresh:
+        return ", drawn afresh"
+    now, then = (
+        {name: value for name, _, value in (part.partition("=") for part in one.parameters.split())} for one in (entry, other)
+    )
+    if "camera" in now and "aligned" in then and "camera" not in then:
+        return ", by a veil that did not note the camera, so that nothing tells whether the lines are the same"
+    if "choices" in now and "choices" not in then:
+        return ", by a veil that did not note all of its choices, so that nothing tells whether the releases are the same"
+    digests = ("draws", "choices")  # of all that the draws depend on
+    changed = [name for name in now if name in then and now[name] != then[name] and name not in digests]
+    told = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
+    if "keypoints" in changed:
+        told.append("keypoints of another extraction")
+    if "secret" in changed:
+        told.append("another client secret")
+    if not told and any(now.get(name) != then.get(name) for name in digests):
+        told.append("drawn otherwise by this version of veil")
+    return f": now {', '.join(told)}" if told else ""
+
+
+def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:
+    if not has_table(connection, "budgets"):
+        return []
+    rows = connection.execute("SELECT unit, epsilon, delta, set_at FROM budgets ORDER BY rowid").fetchall()
+    changes = []
+    for unit, epsilon, delta, set_at in rows:
+        if unit not in UNITS:
+            raise ValueError(f"a budget of {unit!r} is unknown")
+        budget = None if epsilon is None else Budget(unit=unit, epsilon=float(epsilon), delta=float(delta))
+        changes.append(BudgetChange(unit=unit, budget=budget, set_at=float(set_at)))
+    return changes
+
+
+def _in_force(changes: Sequence[BudgetChange]) -> dict[BudgetUnit, Budget]:
+    last = {change.unit: change.budget for change in changes}
+    return {unit: budget for unit, budget in last.items() if budget is not None}

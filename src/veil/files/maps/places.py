@@ -1,0 +1,67 @@
+"""Positions of cameras on Earth as a table, and the place of a map as JSON."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from veil.errors import FileFormatError, Remedy
+from veil.files.atomic import read_bytes, write_text
+from veil.geometry.georeference import Georeference
+from veil.geometry.georeference import place_facts as place_facts
+from veil.geometry.georeference import place_of as place_of
+
+COLUMNS = ("image", "latitude", "longitude", "height")
+
+
+def read_positions(path: Path | str) -> dict[str, np.ndarray]:
+    """Latitude, longitude (degrees) and height (meters above the ellipsoid), float64 (3,), by image name.
+
+    `path` is a table of text with a first line that names the columns image, latitude, longitude and height, in any order and
+    among others. Raises FileFormatError, with the line at fault, for another table, an image that is there twice, or what is
+    no number.
+    """
+    try:
+        rows = list(csv.reader(read_bytes(Path(path)).decode("utf-8-sig").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(f"{path} is not a text table ({error})") from None
+    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+    if missing := [name for name in COLUMNS if name not in header]:
+        raise FileFormatError(f"{path} has no column {', '.join(missing)}; its first line must name {','.join(COLUMNS)}")
+    places = [header.index(name) for name in COLUMNS]
+    found: dict[str, np.ndarray] = {}
+    for number, row in enumerate(rows[1:], start=2):
+        if not any(cell.strip() for cell in row):
+            continue
+        try:
+            name, *numbers = (row[place].strip() for place in places)
+            values = np.array([float(text) for text in numbers])
+        except (IndexError, ValueError) as error:
+            raise FileFormatError(f"{path}, line {number}: {error}; it must hold {','.join(COLUMNS)}") from None
+        if not np.isfinite(values).all():
+            raise FileFormatError(f"{path}, line {number}: a position must hold finite numbers, got {row}")
+        if name in found:
+            raise FileFormatError(f"{path}, line {number}: {name} is there twice")
+        found[name] = values
+    if not found:
+        raise FileFormatError(f"{path} holds no position")
+    return found
+
+
+def write_place(path: Path | str, place: Georeference) -> None:
+    """Write `place` to the file `path` as JSON, as `veil map align` does. Raises InputError if it cannot be written."""
+    write_text(Path(path), json.dumps(place_facts(place), indent=2) + "\n")
+
+
+def read_place(path: Path | str) -> Georeference:
+    """The place in the file `path` that `veil map align` or `write_place` wrote. Raises FileFormatError for another file."""
+    try:
+        value: Mapping[str, Any] = json.loads(read_bytes(Path(path)))
+    except ValueError as error:
+        raise FileFormatError(f"{path} is no JSON ({error})", remedy=Remedy("make", "place of a map")) from None
+    return place_of(value)

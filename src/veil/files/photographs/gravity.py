@@ -1,0 +1,254 @@
+"""Gravity of photographs from files: veil's table, tables of accelerometers, and the maker note of an iPhone.
+
+- Veil's table has lines image,x,y,z[,sigma_deg]: down in the camera frame x right, y down, z forward (gravity.md#frame). A
+  table of a phone's sensors may hold more: where the first line names `image`, `gravity_x`, `gravity_y` and `gravity_z`,
+  these columns are read wherever they stand. Vectors of any length are directions.
+- A table of accelerometers is as phones and photo applications write it: one image and vector a line, in any frame and unit.
+  It is a CSV whose first line names an image (`image`, `file`, `filename`, `name` or `photo`) and x, y, z of `acc`, `accel`,
+  `accelerometer` or `acceleration` (`acc_x`, `accelerometer.y`, `AccelZ`), or JSON as Mapillary's tools describe images:
+  records with `filename` and `MAPAccelerometerVector`. The file does not tell which way its axes point:
+  `veil.geometry.device_axes` finds it.
+- A maker note is Apple's, in the EXIF block of a photograph.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import struct
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from veil.errors import FileFormatError, InputError, Remedy
+from veil.files.atomic import read_bytes, write_text
+from veil.files.photographs.pictures import DAMAGE
+from veil.geometry.gravity import Gravity, NoGravity, gravity_from_accelerometer
+
+_COLUMNS = "image,x,y,z[,sigma_deg]"
+_NAMED = ("image", "gravity_x", "gravity_y", "gravity_z")
+
+
+def read_gravity(path: Path | str) -> dict[str, np.ndarray]:
+    """Gravity by image name, from a table of lines image,x,y,z[,sigma_deg], with or without a header.
+
+    `path` is the table's file (.csv). Each value is a float64 (3,) unit vector that points down in the camera frame (x right,
+    y down, z forward; gravity.md#frame). Raises FileFormatError, with the line at fault, for another table, an empty one, or a
+    vector without a direction.
+    """
+    return {name: reading.direction for name, reading in read_gravity_readings(path).items()}
+
+
+def read_gravity_readings(path: Path | str) -> dict[str, Gravity]:
+    """Gravity by image name as in `read_gravity`, with the standard deviation (degrees) where a line gives one."""
+    path = Path(path)
+    try:
+        rows = list(csv.reader(read_bytes(path).decode("utf-8-sig").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise FileFormatError(f"{path} is not a text table ({error})") from None
+    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+    named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
+    if not named and any(cell.startswith("acc") for cell in header):
+        raise FileFormatError(
+            f"{path} holds accelerometer readings, which depend on how the phone was held",
+            remedy=(Remedy("make", "table of gravity", path.name), Remedy("give", "columns", ",".join(_NAMED))),
+        )
+    # Words in place of the first numbers are a header, whatever they are.
+    titled = bool(header[1:4]) and not any(character.isdigit() for cell in header[1:4] for character in cell)
+    expected = ",".join(_NAMED) if named else _COLUMNS
+    found = {}
+    for number, row in enumerate(rows, start=1):
+        if not row or (number == 1 and (named or titled)):
+            continue
+        try:
+            name, x, y, z, *rest = [row[column] for column in named] if named else row
+            (sigma,) = rest or [""]
+            found[name.strip()] = Gravity(
+                direction=np.array([float(x), float(y), float(z)]), sigma_deg=float(sigma) if sigma.strip() else None
+            )
+        except InputError as error:
+            raise FileFormatError(f"{path}, line {number}: {error}") from None
+        except (ValueError, IndexError):
+            raise FileFormatError(f"{path}, line {number}: expected {expected}, got {','.join(row)!r}") from None
+    if not found:
+        raise FileFormatError(f"{path} holds no readings; expected lines {expected}")
+    return found
+
+
+def require_names(names: Iterable[str]) -> None:
+    """Raise InputError for names that the table cannot hold: it is read line by line, and without the spaces around a name.
+
+    Callers check before long work, not after.
+    """
+    for name in names:
+        if name != name.strip() or name.splitlines() != [name]:
+            raise InputError(f"the name {name!r} begins or ends with a space or spans lines; rename the photograph")
+
+
+def holds_gravity(path: Path) -> bool:
+    """Whether a table's first line announces gravity in camera frames; accelerometer readings alone are not gravity."""
+    lines = read_bytes(path)[:10_000].decode("utf-8-sig", errors="replace").splitlines()
+    header = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
+    return set(_NAMED) <= set(header) or (header[:4] == ["image", "x", "y", "z"])
+
+
+def write_gravity(path: Path | str, readings: Mapping[str, Gravity]) -> None:
+    """Write the table that `read_gravity` reads, sorted by name, with nine digits; an unknown standard deviation stays empty.
+
+    `path` is its file (.csv), `readings` are by image name. The file is of photographs, and for its owner alone. Raises
+    InputError for names that the table cannot hold.
+    """
+    path = Path(path)
+    require_names(readings)
+    buffer = io.StringIO()
+    table = csv.writer(buffer, lineterminator="\n")
+    table.writerow(["image", "x", "y", "z", "sigma_deg"])
+    for name, reading in sorted(readings.items()):
+        sigma = "" if reading.sigma_deg is None else f"{reading.sigma_deg:.3f}"
+        table.writerow([name, *(f"{value:.9f}" for value in reading.direction), sigma])
+    write_text(path, buffer.getvalue(), private=True)
+
+
+_NAMES = ("image", "file", "filename", "file_name", "name", "photo", "image_name")
+_AXIS = re.compile(r"^(?:acc|accel|accelerometer|acceleration)[ _.\-]?([xyz])(?:[ _(\[].*)?$")
+_VECTOR = "MAPAccelerometerVector"
+_EXPECTED = "a column image (or file) and acc_x, acc_y, acc_z"
+
+
+def read_accelerometer(path: Path) -> dict[str, np.ndarray]:
+    """Vectors, float64 (3,), by image name, in the frame and unit of the file (CSV or JSON).
+
+    Raises FileFormatError with the line or record at fault, or if there are no readings.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise FileFormatError(f"{path} is not a text table ({error})") from None
+    found = _records(path, text) if text.lstrip()[:1] in ("[", "{") else _table(path, text)
+    if not found:
+        raise FileFormatError(f"{path} holds no readings; expected {_EXPECTED}")
+    return found
+
+
+def _table(path: Path, text: str) -> dict[str, np.ndarray]:
+    """Vectors by image name from a CSV, whose first line names the columns."""
+    try:
+        rows = list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        raise FileFormatError(f"{path} is not a text table ({error})") from None
+    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+    names = [column for column, cell in enumerate(header) if cell in _NAMES]
+    axes = {match[1]: column for column, cell in enumerate(header) if (match := _AXIS.match(cell))}
+    if not names or set(axes) != set("xyz"):
+        raise FileFormatError(f"{path} has the columns {', '.join(header)[:200]!r}; expected {_EXPECTED}")
+    found = {}
+    for number, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
+        try:
+            found[row[names[0]].strip()] = _vector([row[axes[axis]] for axis in "xyz"])
+        except (ValueError, IndexError):
+            raise FileFormatError(f"{path}, line {number}: expected {_EXPECTED}, got {','.join(row)!r}") from None
+    return found
+
+
+def _records(path: Path, text: str) -> dict[str, np.ndarray]:
+    """Vectors by image name from JSON as Mapillary's tools write it: a list of records, or records by file name."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise FileFormatError(f"{path} is damaged JSON ({error})") from None
+    named = data.items() if isinstance(data, dict) else ()
+    items = data if isinstance(data, list) else [{"filename": name} | item for name, item in named if isinstance(item, dict)]
+    found = {}
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, dict) or _VECTOR not in item:
+            continue
+        try:
+            found[Path(str(item["filename"])).name] = _vector([item[_VECTOR][axis] for axis in "xyz"])
+        except (KeyError, TypeError, ValueError):
+            raise FileFormatError(f"{path}, record {number}: expected filename and {_VECTOR} with x, y, z") from None
+    return found
+
+
+def _vector(values: list) -> np.ndarray:
+    vector = np.array([float(value) for value in values], dtype=np.float64)
+    if not np.isfinite(vector).all():
+        raise ValueError("not finite")
+    return vector
+
+
+# Apple's maker note: a signature, a version, the byte order, then one TIFF directory whose offsets count from the
+# signature (ExifTool, Apple.pm; the tag AccelerationVector is 0x0008).
+_SIGNATURE, _DIRECTORY = b"Apple iOS\x00", 14
+_ACCELERATION_TAG, _SIGNED_RATIONAL = 0x0008, 10
+_ENTRY_BYTES, _RATIONALS_BYTES = 12, 24
+
+
+def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
+    """Gravity from the maker note of a photograph taken with an iPhone's rear camera (docs/theory/gravity.md).
+
+    None where the photograph carries no reading, NoGravity where the reading does not tell which way is down. Raises
+    FileFormatError where the photograph or the note is damaged.
+    """
+    from PIL import ExifTags, Image
+
+    try:
+        with Image.open(path) as image:
+            stored_width, stored_height = image.size
+            exif = image.getexif()
+            orientation = exif.get(ExifTags.Base.Orientation, 1)
+            detail = exif.get_ifd(ExifTags.IFD.Exif)
+            note, lens = detail.get(ExifTags.Base.MakerNote), detail.get(ExifTags.Base.LensModel, "")
+    except FileNotFoundError:
+        raise FileFormatError(f"there is no photograph {path}") from None
+    except (*DAMAGE, Image.DecompressionBombError) as error:
+        raise FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG") from None
+    if not isinstance(note, bytes) or not note.startswith(_SIGNATURE):
+        return None
+    try:
+        acceleration = parse_acceleration(note)
+    except FileFormatError as error:
+        raise FileFormatError(f"{path}: {error}") from None
+    if acceleration is None:
+        return None
+    if "front" in str(lens).lower():
+        return NoGravity(reason="it was taken with the front camera, which looks the other way; use vanishing-point")
+    if stored_width < stored_height:  # the sensor is wider than high: pixels that were turned hide by how much
+        return NoGravity(reason="its pixels were turned or cropped by a program; give the picture as the camera wrote it")
+    return gravity_from_accelerometer(acceleration, orientation if isinstance(orientation, int) else 0)
+
+
+def parse_acceleration(note: bytes) -> np.ndarray | None:
+    """The acceleration in a maker note, float64 (3,) in g: tag 0x0008, three signed rationals. None without this tag.
+
+    Raises FileFormatError for a note that is not in Apple's layout: every offset is checked before it is followed.
+    """
+    if not note.startswith(_SIGNATURE) or note[12:14] != b"MM":
+        raise FileFormatError("the maker note is not in Apple's layout; use vanishing-point for this photograph")
+    try:
+        (count,) = struct.unpack_from(">H", note, _DIRECTORY)
+        for entry in range(count):
+            start = _DIRECTORY + 2 + _ENTRY_BYTES * entry
+            tag, kind, values, offset = struct.unpack_from(">HHII", note, start)
+            if tag == _ACCELERATION_TAG:
+                return _rationals(note, kind, values, offset)
+    except struct.error:
+        raise FileFormatError("the maker note is cut short; copy the photograph again, or use vanishing-point") from None
+    return None
+
+
+def _rationals(note: bytes, kind: int, values: int, offset: int) -> np.ndarray:
+    """Three signed rationals at a checked offset of the note. Raises FileFormatError for another type or place."""
+    if kind != _SIGNED_RATIONAL or values != 3 or offset + _RATIONALS_BYTES > len(note):
+        raise FileFormatError(
+            f"the accelerometer's tag has type {kind}, {values} values at byte {offset} of {len(note)}, which is no vector "
+            "of three signed rationals; use vanishing-point for this photograph"
+        )
+    pairs = np.array(struct.unpack_from(">6i", note, offset), dtype=np.float64).reshape(3, 2)
+    if not pairs[:, 1].all():
+        raise FileFormatError("the accelerometer's reading has a zero denominator; use vanishing-point for this photograph")
+    return pairs[:, 0] / pairs[:, 1]
