@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from veil.errors import InputError
-from veil.server.addresses import NOWHERE, Addresses, networks_of
+from veil.server.access.addresses import NOWHERE, Addresses, networks_of
 from veil.server.settings import ServerSettings
 
 PROXIES = "127.0.0.1 10.0.0.0/8 2001:db8:ffff::/48"

@@ -14,8 +14,8 @@ from veil.features import Features
 from veil.files.maps import write_map
 from veil.mechanisms.release import HideInLines
 from veil.scene import Scene
-from veil.server.answerable import answered_forms
-from veil.server.policy import FORMS, MapPolicy
+from veil.server.maps.answerable import answered_forms
+from veil.server.maps.policy import FORMS, MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.wire import decode

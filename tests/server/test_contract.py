@@ -19,9 +19,9 @@ from jsonschema import Draft202012Validator
 from veil.device.device import Device
 from veil.features import Features
 from veil.files.schemas import service_schemas
-from veil.server.problems import KINDS, TITLES
+from veil.server.access.tokens import SCOPES
+from veil.server.http.problems import KINDS, TITLES
 from veil.server.schema_check import SCHEMAS, components
-from veil.server.tokens import SCOPES
 from worlds.contract_runs import prey, run, serving
 from worlds.documents import REFERENCE
 from worlds.places import PLACE

@@ -21,7 +21,7 @@ from veil.files.pictures import read_picture
 from veil.forms import Subsets
 from veil.places.held_map import Map
 from veil.places.poses.answer import Localization
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.wire import decode

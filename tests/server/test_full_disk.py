@@ -19,14 +19,14 @@ from veil.errors import NoRoom
 from veil.features import Features
 from veil.files.maps import write_map
 from veil.files.reserve import disk_of
-from veil.server import database
-from veil.server.database import SqliteDatabase
-from veil.server.policy import MapPolicy
-from veil.server.room import Room
+from veil.server.access.tokens import Quota
+from veil.server.maps.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import Quota
+from veil.server.store import database
+from veil.server.store.database import SqliteDatabase
+from veil.server.store.room import Room
 from worlds.releases import planted_map
 from worlds.servers import Answer, Running, messages_of, running, work
 

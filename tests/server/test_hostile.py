@@ -11,10 +11,10 @@ import pytest
 from veil.device.device import Device
 from veil.features import Features
 from veil.files.maps import write_map
-from veil.server.policy import MapPolicy
+from veil.server.access.tokens import Quota
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import Quota
 from worlds.hostile_load import Findings, attacked
 from worlds.hostile_requests import KINDS, Exchange, Target, exchange, exchanges
 from worlds.releases import planted_map

@@ -16,8 +16,8 @@ from veil.client.tile_host import TileHost
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook
 from veil.server.app import create_app
-from veil.server.bodies import MOST_JSON
-from veil.server.listening import address_of
+from veil.server.http.bodies import MOST_JSON
+from veil.server.http.listening import address_of
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.served_streets import serve_street

@@ -15,12 +15,12 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from veil.errors import InputError
-from veil.server import identities
-from veil.server.database import SqliteDatabase
-from veil.server.identities import AGAIN_S, FRESH_S, KEPT_S, IdentityProvider, IssuerAway, Subject, fetched
+from veil.server.access.tokens import Forbidden, Quota, QuotaExceeded, Tokens, Unauthorized
+from veil.server.http import identities
+from veil.server.http.identities import AGAIN_S, FRESH_S, KEPT_S, IdentityProvider, IssuerAway, Subject, fetched
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import Forbidden, Quota, QuotaExceeded, Tokens, Unauthorized
+from veil.server.store.database import SqliteDatabase
 from worlds.issuers import AUDIENCE, Issuer, issuing, rsa_key
 from worlds.servers import running
 

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from veil.server.database import Database
-from veil.server.jobs import ATTEMPTS, LEASE_S, Jobs, cancel_jobs, end_job, queue_job
+from veil.server.jobs.queue import ATTEMPTS, LEASE_S, Jobs, cancel_jobs, end_job, queue_job
+from veil.server.store.database import Database
 
 
 @pytest.fixture

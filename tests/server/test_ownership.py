@@ -10,10 +10,10 @@ import pytest
 
 from veil.device.device import Device
 from veil.features import Features
-from veil.server.policy import MapPolicy
+from veil.server.access.tokens import SCOPES, Quota, Scope
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import SCOPES, Quota, Scope
 from worlds.servers import Running, messages_of, running
 
 SETS: list[tuple[Scope, ...]] = [found for count in (1, 2, 3) for found in combinations(SCOPES, count)]

@@ -12,7 +12,7 @@ from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.profile import hardened, paper
-from veil.server.policy import MapPolicy, NotAMessage, Refused, require_message
+from veil.server.maps.policy import MapPolicy, NotAMessage, Refused, require_message
 from veil.wire.codec import encode, message_length
 from veil.wire.head import HEAD_BYTES, read_head
 from veil.wire.message import Message

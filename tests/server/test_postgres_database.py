@@ -9,15 +9,15 @@ from collections.abc import Iterator
 import pytest
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
-from veil.server.tokens import Quota, Tokens
+from veil.server.access.tokens import Quota, Tokens
 from worlds.postgres import Postgres, missing, running_postgres
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing() or "PostgreSQL is here")]
 if not missing():
     import psycopg
 
-    from veil.server import postgres_database
-    from veil.server.postgres_database import PostgresDatabase
+    from veil.server.store import postgres as postgres_database
+    from veil.server.store.postgres import PostgresDatabase
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from veil.errors import InputError, VeilError
 from veil.processes import DeadlineExceeded, WorkerDied
-from veil.server.processes import Busy, Worker, WorkerPool
+from veil.server.jobs.processes import Busy, Worker, WorkerPool
 from worlds import server_tasks as tasks
 
 

@@ -21,10 +21,10 @@ from veil.client import Client, ServerError
 from veil.device.device import Device
 from veil.features import Features
 from veil.places.poses.answer import NoPose
-from veil.server import connections
-from veil.server.bodies import BoundedBodies
-from veil.server.entrance import HEALTH, Holder, holder_of
-from veil.server.policy import MapPolicy
+from veil.server.http import connections
+from veil.server.http.bodies import BoundedBodies
+from veil.server.http.entrance import HEALTH, Holder, holder_of
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds import proxies

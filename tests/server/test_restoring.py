@@ -17,14 +17,14 @@ from veil.files.backup_file import BackupFile
 from veil.files.blobs import FolderBlobs, blob_name
 from veil.server import restoring
 from veil.server.backups import write_backup
-from veil.server.contributions import Contribution, add_contribution, set_state
-from veil.server.map_records import MapRecord, map_in, put_version
-from veil.server.policy import MapPolicy
-from veil.server.receipts import deletion_receipt
+from veil.server.maps.contributions import Contribution, add_contribution, set_state
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.receipts import deletion_receipt
+from veil.server.maps.records import MapRecord, map_in, put_version
 from veil.server.restoring import restore
-from veil.server.schema import VERSION
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
+from veil.server.store.schema import VERSION
 from worlds.buckets import Buckets
 
 MESSAGES = (b"the first message", b"the second", bytes(range(256)) * 40)

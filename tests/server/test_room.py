@@ -15,17 +15,17 @@ from veil.files import reserve
 from veil.files.atomic import writing
 from veil.files.blobs import FolderBlobs
 from veil.files.reserve import Disk, hold
-from veil.server import database, room
-from veil.server.contributions import add_contribution
-from veil.server.database import SqliteDatabase
-from veil.server.jobs import queue_job
-from veil.server.policy import MapPolicy
-from veil.server.problems import answer_to
-from veil.server.room import REFUSED, TIMES, Room
+from veil.server.access.tokens import Quota, QuotaExceeded, Tokens
+from veil.server.http.problems import answer_to
+from veil.server.jobs.queue import queue_job
+from veil.server.maps.contributions import add_contribution
+from veil.server.maps.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import Quota, QuotaExceeded, Tokens
+from veil.server.store import database, room
+from veil.server.store.database import SqliteDatabase
+from veil.server.store.room import REFUSED, TIMES, Room
 from veil.server.waiting_jobs import WaitingJobs
 from worlds.servers import MESSAGE_TYPE, running
 
@@ -226,7 +226,7 @@ def test_requests_are_counted_in_memory_where_the_database_has_no_room(
     told.free = 0
     service.tokens.admit(secret, None, body_bytes=5)
     told.free = GIB
-    monkeypatch.setattr("veil.server.tokens.add_usage", lambda *_: (_ for _ in ()).throw(NoRoom("full")))
+    monkeypatch.setattr("veil.server.access.tokens.add_usage", lambda *_: (_ for _ in ()).throw(NoRoom("full")))
     service.tokens.admit(secret, None, body_bytes=5)
     service.tokens.admit(secret, None, body_bytes=5)
     monkeypatch.undo()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from veil.errors import FileFormatError
-from veil.server.database import Database, SqliteDatabase
-from veil.server.schema import VERSION, version_in
+from veil.server.store.database import Database, SqliteDatabase
+from veil.server.store.schema import VERSION, version_in
 from worlds.storage import DatabaseUnderTest
 
 

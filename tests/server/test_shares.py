@@ -12,12 +12,15 @@ from dataclasses import dataclass, field
 import pytest
 
 from veil.errors import StorageTrouble
-from veil.server import connections, entrance, processes, readiness, shares
-from veil.server.connection_pools import GRACE_S, ConnectionPool
-from veil.server.entrance import Turns
-from veil.server.processes import Busy, Worker, WorkerPool
-from veil.server.readiness import Readiness
-from veil.server.shares import Seats, Shares
+from veil.server.access import shares
+from veil.server.access.shares import Seats, Shares
+from veil.server.http import connections, entrance
+from veil.server.http.connection_pools import GRACE_S, ConnectionPool
+from veil.server.http.entrance import Turns
+from veil.server.jobs import processes
+from veil.server.jobs.processes import Busy, Worker, WorkerPool
+from veil.server.routes import readiness
+from veil.server.routes.readiness import Readiness
 from worlds import server_tasks as tasks
 
 

@@ -18,13 +18,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from veil.device.device import Device
 from veil.features import Features
 from veil.files.maps import write_map
-from veil.server import bodies, connections, shares
-from veil.server.bodies import BoundedBodies, body_seconds
-from veil.server.entrance import HOLDER, Holder, Turns, holder_of
-from veil.server.processes import Busy
+from veil.server.access import shares
+from veil.server.access.tokens import Quota
+from veil.server.http import bodies, connections
+from veil.server.http.bodies import BoundedBodies, body_seconds
+from veil.server.http.entrance import HOLDER, Holder, Turns, holder_of
+from veil.server.jobs.processes import Busy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import Quota
 from worlds import servers
 from worlds.releases import planted_map
 from worlds.served_streets import serve_street

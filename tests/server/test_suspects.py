@@ -24,14 +24,14 @@ from veil.places.held_map import Map
 from veil.places.maps import NoMap
 from veil.places.pairs.images import LoadedImage
 from veil.places.uploads import loaded
-from veil.server.contributions import Contribution
-from veil.server.entering import OWNERS, built_by_any, usable_images
-from veil.server.jobs import Job
-from veil.server.policy import MapPolicy
+from veil.server.jobs.entering import OWNERS, built_by_any, usable_images
+from veil.server.jobs.queue import Job
+from veil.server.maps.contributions import Contribution
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.suspects import TooMuch, reasons_of, suspects_of, suspects_record, weight_of
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.suspects import TooMuch, reasons_of, suspects_of, suspects_record, weight_of
 from veil.wire import decode
 from worlds import poison
 from worlds.releases import taken

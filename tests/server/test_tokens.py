@@ -7,8 +7,8 @@ import time
 import pytest
 
 from veil.errors import InputError, RangeError
-from veil.server.database import Database
-from veil.server.tokens import Forbidden, Quota, QuotaExceeded, Tokens, Unauthorized
+from veil.server.access.tokens import Forbidden, Quota, QuotaExceeded, Tokens, Unauthorized
+from veil.server.store.database import Database
 from worlds.storage import DatabaseUnderTest
 
 

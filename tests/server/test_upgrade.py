@@ -10,10 +10,10 @@ import pytest
 
 from veil.errors import FileFormatError
 from veil.files.blobs import FolderBlobs
-from veil.server import schema
-from veil.server.database import SqliteDatabase
-from veil.server.schema import STEPS, VERSION
 from veil.server.service import Service
+from veil.server.store import schema
+from veil.server.store.database import SqliteDatabase
+from veil.server.store.schema import STEPS, VERSION
 
 # A server's database of version 1 with a map, a contribution, a job and a receipt, as `sqlite3.Connection.iterdump` wrote it.
 DUMP = Path(__file__).with_name("version_1.sql")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from veil.server.schema import make_tables
-from veil.server.statements import Row, Statements
+from veil.server.store.schema import make_tables
+from veil.server.store.statements import Row, Statements
 
 # The tables of a backup with the columns that name a row, and how many rows are read at a time.
 TABLES: Mapping[str, tuple[str, ...]] = {

@@ -15,9 +15,9 @@ from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import leftovers, remove, replacing
 from veil.files.backup_file import BackupFile, being_written, flush, is_being_written
 from veil.server.backup_rows import ID, follow, insert, last_receipt, write_rows
-from veil.server.blob_use import blobs_in, needed_in
-from veil.server.database import SqliteStatements
-from veil.server.schema import VERSION, require_known, upgrade, version_in
+from veil.server.store.blob_use import blobs_in, needed_in
+from veil.server.store.database import SqliteStatements
+from veil.server.store.schema import VERSION, require_known, upgrade, version_in
 
 if TYPE_CHECKING:
     from veil.server.service import Service

@@ -17,11 +17,11 @@ from veil.places.pairs.blocks import KIND
 from veil.places.pairs.store import MatchStore
 from veil.places.removal import forgetting
 from veil.server.backups import clear_parts
-from veil.server.blob_use import loosen
-from veil.server.contributions import Contribution, contributions_in, leaving_in, set_state
-from veil.server.jobs import Job, cancel_jobs, is_held, queue_job
-from veil.server.map_records import MapRecord, map_in
-from veil.server.receipts import deletion_receipt
+from veil.server.jobs.queue import Job, cancel_jobs, is_held, queue_job
+from veil.server.maps.contributions import Contribution, contributions_in, leaving_in, set_state
+from veil.server.maps.receipts import deletion_receipt
+from veil.server.maps.records import MapRecord, map_in
+from veil.server.store.blob_use import loosen
 from veil.wire.receipts import Receipt
 
 if TYPE_CHECKING:

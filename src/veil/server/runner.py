@@ -17,17 +17,17 @@ from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilErr
 from veil.files.atomic import remove
 from veil.processes import DeadlineExceeded, WorkerDied
 from veil.server.backups import update_backups
-from veil.server.contributions import Contribution, add_facts, contributions_in, set_state
 from veil.server.deletion import MATCHES, REMOVED, WORK, clear_map, clear_work, erase
-from veil.server.earth_answers import PLACE
-from veil.server.jobs import Job, end_job, is_held, note_result, noted_result, queue_job
-from veil.server.map_records import MapRecord, map_in, put_version
-from veil.server.processes import Worker as Process
+from veil.server.jobs.processes import Worker as Process
+from veil.server.jobs.queue import Job, end_job, is_held, note_result, noted_result, queue_job
+from veil.server.jobs.tasks import MapOutcome, MapWork, change_map
+from veil.server.maps.contributions import Contribution, add_facts, contributions_in, set_state
+from veil.server.maps.earth import PLACE
+from veil.server.maps.records import MapRecord, map_in, put_version
+from veil.server.maps.suspects import doubted
 from veil.server.service import Service
-from veil.server.statements import Statements
-from veil.server.suspects import doubted
+from veil.server.store.statements import Statements
 from veil.server.sweeping import sweep
-from veil.server.tasks import MapOutcome, MapWork, change_map
 from veil.server.waiting_jobs import WaitingJobs
 
 log = logging.getLogger("veil.server")

@@ -10,10 +10,10 @@ from pathlib import Path
 from veil.errors import InputError
 from veil.files.atomic import STALE_S, clear_leftovers, remove
 from veil.files.served_tiles import clear_served
-from veil.server.blob_use import sweep_loose, unnamed_in
 from veil.server.deletion import CACHE, MATCHES, WORK, clear_work, expire, forget_matches, go_on
 from veil.server.service import Service
-from veil.server.store_identity import TILES
+from veil.server.store.blob_use import sweep_loose, unnamed_in
+from veil.server.store.identity import TILES
 
 log = logging.getLogger("veil.server")
 # Records of jobs and of use are kept for so long after their end.

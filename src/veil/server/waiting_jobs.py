@@ -7,7 +7,7 @@ from collections.abc import Set
 from veil.files.atomic import remove
 from veil.files.reserve import LEAST, let_go
 from veil.server.deletion import MATCHES
-from veil.server.jobs import Job
+from veil.server.jobs.queue import Job
 from veil.server.service import Service
 
 
