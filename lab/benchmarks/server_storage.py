@@ -26,8 +26,7 @@ from veil.geometry.earth import ecef_of_geodetic
 from veil.server.access.tokens import Quota, Tokens
 from veil.server.maps.policy import MapPolicy
 from veil.server.maps.records import MapRecord
-from veil.server.routes.geopose import maps_for
-from veil.server.routes.geopose_protocol import GeoPoseQuery
+from veil.server.routes.geopose import GeoPoseQuery, maps_for
 from veil.server.service import Service
 from veil.server.store.database import Database, SqliteDatabase
 from worlds import postgres

@@ -17,8 +17,7 @@ import pytest
 
 from veil.errors import FileFormatError, InputError
 from veil.server import backups
-from veil.server.backup_rows import TABLES
-from veil.server.backups import forget_backup, known_backups, update_backups, write_backup
+from veil.server.backups import TABLES, forget_backup, known_backups, update_backups, write_backup
 from veil.server.deletion import clear_map
 from veil.server.maps.contributions import Contribution, add_contribution, set_state
 from veil.server.maps.policy import MapPolicy

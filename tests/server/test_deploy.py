@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from veil.cli import _parser
-from veil.server.routes.metrics import Metrics
+from veil.server.routes.health import Metrics
 from veil.server.settings import PREFIX, ServerSettings, read_settings
 from worlds.certificates import write_certificate
 

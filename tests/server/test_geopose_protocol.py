@@ -20,7 +20,7 @@ from veil.features import Features
 from veil.geometry.earth import ecef_of_geodetic
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.server.maps.policy import NotAMessage, Refused
-from veil.server.routes.geopose_protocol import MOST_BESIDE, UNKNOWN, query_of, require_begun, response_of
+from veil.server.routes.geopose import MOST_BESIDE, UNKNOWN, query_of, require_begun, response_of
 from veil.server.schema_check import SCHEMAS, components
 from veil.server.service import Service
 from veil.server.settings import ServerSettings

@@ -20,13 +20,12 @@ from veil.server.http.problems import answer_to
 from veil.server.jobs.queue import queue_job
 from veil.server.maps.contributions import add_contribution
 from veil.server.maps.policy import MapPolicy
-from veil.server.runner import Runner
+from veil.server.runner import Runner, WaitingJobs
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.store import database, room
 from veil.server.store.database import SqliteDatabase
 from veil.server.store.room import REFUSED, TIMES, Room
-from veil.server.waiting_jobs import WaitingJobs
 from worlds.servers import MESSAGE_TYPE, running
 
 GIB = 1 << 30

@@ -15,12 +15,11 @@ from veil.features import Features
 from veil.files.map_folders import model_folders
 from veil.files.maps import read_map
 from veil.server.access.tokens import Token
-from veil.server.deletion import expire
+from veil.server.deletion import expire, sweep
 from veil.server.maps.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import NotFound, Service
 from veil.server.settings import ServerSettings
-from veil.server.sweeping import sweep
 from worlds.servers import NOTES, everything, messages_of, work
 from worlds.traces import traces_of
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from veil.server.jobs.processes import Busy
-from veil.server.routes.shared_passes import SharedPasses
+from veil.server.routes.tiles import SharedPasses
 
 
 class Work:

@@ -12,14 +12,13 @@ from veil.device.device import Device
 from veil.errors import FileFormatError, InputError, StorageTrouble
 from veil.features import Features
 from veil.server import sweeping
-from veil.server.deletion import MATCHES
+from veil.server.deletion import MATCHES, sweep
 from veil.server.jobs.queue import queue_job
 from veil.server.maps.contributions import add_contribution
 from veil.server.maps.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings, read_settings
-from veil.server.sweeping import sweep
 from worlds.buckets import SECRET, Buckets
 from worlds.postgres import Postgres
 from worlds.servers import everything, messages_of, opened, running, work

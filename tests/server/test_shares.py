@@ -15,12 +15,12 @@ from veil.errors import StorageTrouble
 from veil.server.access import shares
 from veil.server.access.shares import Seats, Shares
 from veil.server.http import connections, entrance
-from veil.server.http.connection_pools import GRACE_S, ConnectionPool
+from veil.server.http.connections import GRACE_S, ConnectionPool
 from veil.server.http.entrance import Turns
 from veil.server.jobs import processes
 from veil.server.jobs.processes import Busy, Worker, WorkerPool
-from veil.server.routes import readiness
-from veil.server.routes.readiness import Readiness
+from veil.server.routes import health
+from veil.server.routes.health import Readiness
 from worlds import server_tasks as tasks
 
 
@@ -268,11 +268,11 @@ def test_readiness_is_looked_at_once_a_second_and_bounded(monkeypatch: pytest.Mo
         ready = Readiness(look)
         await asyncio.gather(*(ready.look() for _ in range(50)))
         assert looked[0] == 1
-        monkeypatch.setattr(readiness, "KEPT_S", -1.0)
+        monkeypatch.setattr(health, "KEPT_S", -1.0)
         wrong[0] = True
         with pytest.raises(StorageTrouble, match="away"):
             await ready.look()
-        monkeypatch.setattr(readiness, "LOOK_S", 0.05)
+        monkeypatch.setattr(health, "LOOK_S", 0.05)
         go.clear()
         for _ in range(3):
             with pytest.raises(StorageTrouble, match="does not answer"):

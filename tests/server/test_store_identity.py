@@ -11,6 +11,7 @@ import pytest
 
 from veil.errors import FileFormatError, StorageTrouble
 from veil.files.blobs import OWNER, FolderBlobs
+from veil.server.deletion import sweep
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_parts
@@ -18,7 +19,6 @@ from veil.server.store import blob_use
 from veil.server.store.blob_use import FEW, MARKED_S, blobs_in, loosen, sweep_loose
 from veil.server.store.database import SqliteDatabase
 from veil.server.store.identity import adopt
-from veil.server.sweeping import sweep
 from worlds.buckets import Buckets
 from worlds.postgres import Postgres
 from worlds.stores import StoreWorld, drop_note, fill, forgets, held

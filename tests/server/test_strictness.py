@@ -16,9 +16,9 @@ import pytest
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.maps import write_map
-from veil.server.maps.names import NameTaken
 from veil.server.maps.policy import MapPolicy
-from veil.server.routes.geopose_protocol import query_of
+from veil.server.maps.records import NameTaken
+from veil.server.routes.geopose import query_of
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.places import PLACE

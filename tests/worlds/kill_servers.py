@@ -14,6 +14,7 @@ from typing import Any
 
 from veil.files.served_tiles import add_served, remove_served, served_names
 from veil.server.backups import update_backups, write_backup
+from veil.server.deletion import sweep
 from veil.server.maps.policy import MapPolicy
 from veil.server.restoring import restore
 from veil.server.runner import Runner
@@ -21,7 +22,6 @@ from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.store import blob_use
 from veil.server.store.identity import TILES, adopt
-from veil.server.sweeping import sweep
 from worlds.planted_bytes import Objects, digest
 from worlds.postgres import Postgres
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from veil.files.served_tiles import add_served
 from veil.files.tiles import write_tiles
-from veil.server.routes.tile_answers import ServedExit, ServedTiles
+from veil.server.routes.tiles import ServedExit, ServedTiles
 from veil.server.service import Service
 from veil.server.store.identity import TILES
 from veil.tiles.cutting import CutOptions, cut

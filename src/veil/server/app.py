@@ -23,16 +23,13 @@ from veil.server.http.entrance import Entrance
 from veil.server.http.identities import IdentityProvider
 from veil.server.http.problems import add_problems
 from veil.server.http.strictness import Strict, StrictRoute
-from veil.server.maps.names import map_ids
 from veil.server.maps.policy import MapPolicy, whole
+from veil.server.maps.records import map_ids
 from veil.server.maps.suspects import suspects_record
 from veil.server.routes.demo import add_demo_page, add_dictionaries
 from veil.server.routes.geopose import add_geopose
-from veil.server.routes.health import add_health
-from veil.server.routes.metrics import Measured, Metrics
-from veil.server.routes.readiness import Readiness
-from veil.server.routes.tile_answers import ServedTiles
-from veil.server.routes.tiles import add_tiles
+from veil.server.routes.health import Measured, Metrics, Readiness, add_health
+from veil.server.routes.tiles import ServedTiles, add_tiles
 from veil.server.runner import Runner
 from veil.server.schema_check import require_valid
 from veil.server.service import NotFound, Service

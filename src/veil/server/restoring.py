@@ -11,15 +11,14 @@ from pathlib import Path
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import leftovers, remove, replacing_folder, writing
 from veil.files.backup_file import BackupFile
-from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
+from veil.server.backups import TABLES, copy_rows, follow, last_receipt
 from veil.server.jobs.queue import queue_job
 from veil.server.settings import ServerSettings
 from veil.server.storage import DATABASE, open_parts
 from veil.server.store.blob_use import blobs_in, fasten, loosen
 from veil.server.store.database import SqliteStatements
 from veil.server.store.identity import FACT, StoreParts
-from veil.server.store.schema import VERSION, require_known, upgrade, version_in
-from veil.server.store.statements import Statements
+from veil.server.store.schema import VERSION, Statements, require_known, upgrade, version_in
 
 
 def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *, newer: Path | None = None) -> dict[str, int]:

@@ -19,14 +19,12 @@ from veil.server.deletion import CACHE, delete_map, leave
 from veil.server.jobs.processes import Busy, WorkerPool
 from veil.server.jobs.queue import Job, Jobs, Kind, queue_job
 from veil.server.jobs.tasks import examine, localize_query, ready
-from veil.server.maps.answerable import require_form
+from veil.server.maps.answerable import facts_of, require_form
 from veil.server.maps.contributions import Contribution, add_contribution, contributions_in
 from veil.server.maps.earth import PLACE, on_earth, put_place
-from veil.server.maps.facts import facts_of
-from veil.server.maps.names import require_free
 from veil.server.maps.policy import MapPolicy
 from veil.server.maps.receipts import Receipts
-from veil.server.maps.records import MapRecord, MapRecords, add_map, map_in, put_version
+from veil.server.maps.records import MapRecord, MapRecords, add_map, map_in, put_version, require_free
 from veil.server.maps.suspects import require_share
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_parts

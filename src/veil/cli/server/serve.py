@@ -253,7 +253,7 @@ def _token(arguments: argparse.Namespace) -> int:
 def _make_token(arguments: argparse.Namespace, service: Any) -> None:
     """Make a token, and tell its secret once."""
     from veil.server.access.tokens import Quota
-    from veil.server.maps.names import map_ids
+    from veil.server.maps.records import map_ids
 
     quota = Quota(requests_per_minute=arguments.requests_per_minute, bytes_per_day=arguments.bytes_per_day)
     maps = None if arguments.maps is None else map_ids(service.records.all(), arguments.maps)

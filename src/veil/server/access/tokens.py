@@ -1,4 +1,4 @@
-"""Tokens of the service: hashed, with scopes, quotas and the maps that they may use."""
+"""Tokens of the service: hashed, with scopes, quotas and the maps that they may use; and what they used."""
 
 from __future__ import annotations
 
@@ -6,22 +6,77 @@ import hashlib
 import json
 import math
 import secrets
+import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from veil.errors import InputError, NoRoom, RangeError
-from veil.server.access.uncounted import Uncounted, add_usage
-from veil.server.store.database import Database, Row, Statements
+from veil.server.store.database import Database
+from veil.server.store.schema import Row, Statements
 
+# Number of uses that are held at most while the disk is full; the oldest go.
+_MOST_HELD = 100_000
 Scope = Literal["localize", "contribute", "admin"]
 SCOPES: tuple[Scope, ...] = ("localize", "contribute", "admin")
 PREFIX = "veil_"
 _MINUTE, _DAY = 60.0, 86400.0
 # Largest numbers that a quota may have; databases keep them in eight bytes.
 _MOST = 1 << 53
+
+
+class Uncounted:
+    """Requests and bytes of a token in a period, of this process; a kill loses them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._used: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def of(self, token: str, period: str) -> tuple[int, int]:
+        """Requests and bytes of a token in a period."""
+        return self._used.get((token, period), (0, 0))
+
+    def add(self, token: str, period: str, requests: int, size_bytes: int) -> None:
+        """Add to the numbers that are held."""
+        with self._lock:
+            before = self.of(token, period)
+            self._used[token, period] = before[0] + requests, before[1] + size_bytes
+            if len(self._used) > _MOST_HELD:
+                del self._used[next(iter(self._used))]
+
+    @contextmanager
+    def counted(self, database: Database) -> Iterator[Statements]:
+        """A transaction that begins with counting all that is held, which is held again if the transaction fails."""
+        taken: dict[tuple[str, str], tuple[int, int]] = {}
+        try:
+            with database.transaction() as found:
+                with self._lock:
+                    taken, self._used = self._used, {}
+                for key, used in taken.items():
+                    add_usage(found, *key, *used)
+                yield found
+        except BaseException:
+            for key, used in taken.items():
+                self.add(*key, *used)
+            raise
+
+
+def add_usage(found: Statements, token: str, period: str, requests: int, size_bytes: int) -> None:
+    """Add to what a token used in a period."""
+    found.run(
+        "INSERT INTO usage (token, period, requests, bytes) VALUES (:token, :period, :requests, :bytes) "
+        "ON CONFLICT (token, period) DO UPDATE SET requests = usage.requests + excluded.requests, "
+        "bytes = usage.bytes + excluded.bytes",
+        token=token,
+        period=period,
+        requests=requests,
+        bytes=size_bytes,
+    )
 
 
 class Unauthorized(InputError):

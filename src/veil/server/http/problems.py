@@ -33,8 +33,8 @@ from veil.server.access.tokens import Forbidden, QuotaExceeded, Unauthorized
 from veil.server.http.conditional import methods_of
 from veil.server.http.identities import IssuerAway
 from veil.server.jobs.processes import Busy
-from veil.server.maps.names import NameTaken, UnknownMap
 from veil.server.maps.policy import NotAMessage, Refused
+from veil.server.maps.records import NameTaken, UnknownMap
 from veil.server.maps.suspects import TooMuch
 from veil.server.service import NotFound
 

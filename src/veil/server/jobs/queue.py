@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from veil.server.store.database import Database, Row, Statements
+from veil.server.store.database import Database
+from veil.server.store.schema import Row, Statements
 
 Kind = Literal["update", "rebuild", "remove"]
 JobState = Literal["queued", "running", "done", "failed", "cancelled"]

@@ -1,4 +1,4 @@
-"""Tasks of the server's processes: read messages, localize queries, and build, extend and shrink maps."""
+"""Tasks of the server's processes: read messages, localize queries, and build, extend and shrink maps, and draw public ones."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from veil.progress import Progress
 from veil.scene import Scene
 from veil.server.jobs.entering import built_by_any, degenerate_message, evidence_of, farthest_move, usable_images
 from veil.server.jobs.processes import Tell
-from veil.server.maps.answerable import require_comparable
-from veil.server.maps.facts import facts_of
+from veil.server.maps.answerable import facts_of, require_comparable
 from veil.server.maps.policy import MapPolicy
 from veil.wire import decode
 from veil.wire.message import LineUpload, Upload
 
 HELD = 8  # maps that each process keeps in memory
 _held: OrderedDict[str, Map] = OrderedDict()
+MOST_POINTS, MOST_CAMERAS = 4000, 200
 
 
 def ready(tell: Tell) -> bool:
@@ -324,3 +324,31 @@ def _index(work: MapWork, scene: Scene, tell: Tell) -> None:
         write_point_index(work.output, made)
     except SpaceError:  # of another dictionary than the bundled one: queries are matched with all images
         return
+
+
+def view_of(folder: str, tell: Tell) -> dict[str, Any] | None:
+    """An even sample of the points and cameras of a public map, as JSON values; None for a map that is not public, or is gone.
+
+    Positions are rounded to a ten-thousandth of the map's extent. Nothing of any descriptor is in it.
+    """
+    if not Path(folder).is_dir():
+        return None
+    scene = held_map(folder).scene
+    if not scene.is_public:
+        return None
+    digits = max(0, 4 - math.floor(math.log10(max(scene.extent, 1e-9))))
+    cameras = [scene.images[name].cam_from_world for name in sorted(scene.images)]
+    rows, shown = _evenly(len(scene.points), MOST_POINTS), _evenly(len(cameras), MOST_CAMERAS)
+    return {
+        "points": np.round(scene.points[rows], digits).tolist(),
+        "all_points": len(scene.points),
+        "cameras": [
+            {"rotation": cameras[row].rotation.tolist(), "translation": cameras[row].translation.tolist()} for row in shown
+        ],
+        "all_cameras": len(cameras),
+    }
+
+
+def _evenly(count: int, most: int) -> np.ndarray:
+    """At most `most` of the numbers below `count`, evenly spread."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from veil.server.store.blob_use import fasten
-from veil.server.store.statements import Row, Statements
+from veil.server.store.schema import Row, Statements
 
 if TYPE_CHECKING:
     from veil.server.maps.records import MapRecord

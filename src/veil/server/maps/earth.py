@@ -15,7 +15,7 @@ from veil.geometry.rigid import Rigid
 from veil.names import require_known
 from veil.server.maps.records import MapRecord
 from veil.server.schema_check import require_valid
-from veil.server.store.database import Statements
+from veil.server.store.schema import Statements
 
 # Of a map's facts, where it is on Earth.
 PLACE = "place"

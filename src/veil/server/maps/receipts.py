@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from veil.server.maps.contributions import Contribution
-from veil.server.store.database import Database, Row, Statements
+from veil.server.store.database import Database
+from veil.server.store.schema import Row, Statements
 from veil.wire.receipts import BEGIN, Receipt
 
 

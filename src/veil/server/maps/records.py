@@ -1,4 +1,4 @@
-"""Records of maps, and the files of their versions among the blobs."""
+"""Records of maps, their names, and the files of their versions among the blobs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,37 @@ from typing import Any
 from veil.errors import InputError, NoRoom, StorageTrouble
 from veil.files.atomic import read_bytes, replacing_folder, writing
 from veil.files.blobs import Blobs, blob_name
+from veil.names import HasName, chosen, require_map_name
 from veil.server.maps.answerable import answered_forms
 from veil.server.maps.contributions import Contribution, contribution_of, contributions_in
-from veil.server.maps.names import require_free
 from veil.server.maps.policy import MapPolicy
 from veil.server.store.blob_use import drop_loose, drop_loose_of, fasten, loosen
-from veil.server.store.database import Database, Row, Statements
+from veil.server.store.database import Database
+from veil.server.store.schema import Row, Statements
+
+
+class NameTaken(InputError):
+    """A name that another map of the server has."""
+
+
+class UnknownMap(InputError):
+    """An id or name that no map of the server has, or that several have."""
+
+
+def require_free(found: Statements, name: str) -> None:
+    """Raise InputError for what cannot be the name of a map, NameTaken for that of another one, within a transaction."""
+    require_map_name(name)
+    row = found.one("SELECT id FROM maps WHERE name = :name", name=name)
+    if row is not None:
+        raise NameTaken(f"the map {row['id']} is called {name!r} already; give this one another name, or use that one")
+
+
+def map_ids(records: Sequence[HasName], names: Sequence[str]) -> list[str]:
+    """Ids of maps that are given by id, or by a name that no other map has. Raises UnknownMap for others."""
+    try:
+        return [chosen(records, name).id for name in names]
+    except InputError as error:
+        raise UnknownMap(error.cause, remedy=error.remedy) from None
 
 
 @dataclass(frozen=True, kw_only=True)

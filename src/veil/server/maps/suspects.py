@@ -12,7 +12,7 @@ from typing import Any, Literal
 from veil.server.maps.contributions import Contribution
 from veil.server.maps.policy import Refused
 from veil.server.maps.records import MapRecord
-from veil.server.store.database import Statements
+from veil.server.store.schema import Statements
 
 # A contribution repeats another one if it shares so much of its features with it; other draws and views share a tenth of that.
 REPEATS = 0.3

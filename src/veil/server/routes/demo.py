@@ -17,7 +17,7 @@ from veil.server.access.tokens import Token
 from veil.server.http.admission import Known, Services
 from veil.server.http.conditional import unless_known
 from veil.server.http.contract import says
-from veil.server.jobs.map_views import view_of
+from veil.server.jobs.tasks import view_of
 from veil.server.service import NotFound, Service
 
 DICTIONARY_TYPE = "application/vnd.veil.codebook"

@@ -14,7 +14,8 @@ from typing import Literal
 
 from veil.errors import Remedy, StorageTrouble
 from veil.files.blobs import Blobs
-from veil.server.store.database import Database, Statements
+from veil.server.store.database import Database
+from veil.server.store.schema import Statements
 
 # Why a blob is loose: it "came" and was not named yet, it "left" with what named it, or it was "adopted" unnamed.
 Why = Literal["came", "left", "adopted"]

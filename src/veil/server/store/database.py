@@ -14,8 +14,7 @@ from veil.errors import FileFormatError, InputError, NoRoom
 from veil.files.atomic import replacing, writing
 from veil.files.reserve import LEAST, disk_of
 from veil.files.sqlite import PATIENCE_S, trouble
-from veil.server.store.schema import VERSION, make_tables, require_known, upgrade, version_in
-from veil.server.store.statements import Row, Statements
+from veil.server.store.schema import VERSION, Row, Statements, make_tables, require_known, upgrade, version_in
 
 log = logging.getLogger("veil.server")
 # How the name of a copy ends that is kept until an older database is brought up to this version.

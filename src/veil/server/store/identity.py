@@ -17,7 +17,7 @@ from veil.files.atomic import read_bytes, write_bytes, write_text
 from veil.files.blobs import OWNER, Blobs, noted_owner, owner_note
 from veil.server.store.blob_use import blobs_in, fasten, loosen, needed_in, unnamed_in
 from veil.server.store.database import Database
-from veil.server.store.statements import Statements
+from veil.server.store.schema import Statements
 
 # The id's name among the database's facts, the folder's note of its storage, and the folder of tiles.
 FACT, STORAGE, TILES = "store", "storage.json", "tiles"

@@ -16,8 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
-from veil.server.store.schema import CHANGING, VERSION, make_tables, require_known, upgrade, version_in
-from veil.server.store.statements import Row, Statements
+from veil.server.store.schema import CHANGING, VERSION, Row, Statements, make_tables, require_known, upgrade, version_in
 
 log = logging.getLogger("veil.server")
 # How long a transaction waits for others, an attempt to connect waits, and none is made after one that failed.

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any, Protocol, runtime_checkable
+
 from veil.errors import FileFormatError
-from veil.server.store.statements import Statements
+
+Row = dict[str, Any]
+
+
+@runtime_checkable
+class Statements(Protocol):
+    """Statements of one transaction; parameters are named `:name` in the text."""
+
+    def all(self, sql: str, **values: object) -> list[Row]:
+        """All rows that a query gives."""
+
+    def one(self, sql: str, **values: object) -> Row | None:
+        """The first row that a query gives, None without any."""
+
+    def run(self, sql: str, **values: object) -> int:
+        """Run a statement, and return the number of rows that it changed."""
+
 
 # Version of the tables below, kept in the database; an older one is brought up to it when it is opened.
 VERSION = 3
