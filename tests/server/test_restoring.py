@@ -265,7 +265,7 @@ def test_a_backup_of_version_1_is_brought_up(tmp_path: Path) -> None:
     path = tmp_path / "old.backup"
     path.touch()
     file = BackupFile.make(path)
-    file.connection.executescript(Path(__file__).with_name("version_1.sql").read_text())
+    file.connection.executescript(Path(__file__).with_name("store").joinpath("version_1.sql").read_text())
     file.connection.execute("UPDATE contributions SET digest = ?", [blob_name(b"message")])
     file.connection.execute("UPDATE maps SET files = ?", [json.dumps({"a": blob_name(b"file")})])
     for data in (b"message", b"file"):
