@@ -11,7 +11,7 @@ import pytest
 from veil.device.device import Device
 from veil.errors import FileFormatError, InputError, StorageTrouble
 from veil.features import Features
-from veil.server import sweeping
+from veil.server import deletion
 from veil.server.deletion import MATCHES, sweep
 from veil.server.jobs.queue import queue_job
 from veil.server.maps.contributions import add_contribution
@@ -90,7 +90,7 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
         assert receipt.status == 200 and receipt.value["content"]["features"] > 0
         assert here.ask("GET", "/v1/receipts").value == there.ask("GET", "/v1/receipts").value
         # The other server's folder follows with its next sweep.
-        monkeypatch.setattr(sweeping, "STALE_S", 0.0)
+        monkeypatch.setattr(deletion, "STALE_S", 0.0)
         sweep(two)
         assert [traces.found(sources) for sources in places().values()] == [{}, {}, {}]
         one.database.clear_log(left_over=True)
