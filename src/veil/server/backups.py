@@ -17,7 +17,7 @@ from veil.files.atomic import leftovers, remove, replacing
 from veil.files.backup_file import BackupFile, being_written, flush, is_being_written
 from veil.server.store.blob_use import blobs_in, needed_in
 from veil.server.store.database import SqliteStatements
-from veil.server.store.schema import VERSION, Row, Statements, make_tables, require_known, upgrade, version_in
+from veil.server.store.schema import Row, Statements, make_tables, require_version
 
 if TYPE_CHECKING:
     from veil.server.service import Service
@@ -220,8 +220,7 @@ def _update(service: Service, backup: Backup) -> None:
             own = held.one("SELECT value FROM facts WHERE name = :name", name=ID)
             if own is None or own["value"] != backup.id:
                 raise FileFormatError(f"{backup.path} is another file now", remedy=Remedy("leave out", "backup", backup.id))
-            if (version := require_known(version_in(held), str(backup.path))) < VERSION:
-                upgrade(held, version)
+            require_version(held, str(backup.path))
             since = last_receipt(held)
             for _ in range(ROUNDS):
                 with service.database.transaction() as found:

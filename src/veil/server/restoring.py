@@ -18,7 +18,7 @@ from veil.server.storage import DATABASE, open_parts
 from veil.server.store.blob_use import blobs_in, fasten, loosen
 from veil.server.store.database import SqliteStatements
 from veil.server.store.identity import FACT, StoreParts
-from veil.server.store.schema import VERSION, Statements, require_known, upgrade, version_in
+from veil.server.store.schema import Statements, require_version
 
 
 def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *, newer: Path | None = None) -> dict[str, int]:
@@ -39,8 +39,7 @@ def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *,
         file.check()
         with file.transaction(keep=False) as connection:
             found = SqliteStatements(connection)
-            if (version := require_known(version_in(found), str(path))) < VERSION:
-                upgrade(found, version)
+            require_version(found, str(path))
             if newer is not None:
                 _follow_file(found, newer, path)
             _leave_out_missing(found, file.names())

@@ -31,7 +31,7 @@ def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False, ow
     }
     noted = noted_kinds(folder)
     if noted is None and (folder / DATABASE).is_file():
-        # Of an earlier veil, or a first start that was killed before its note: that one has no blobs in the folder.
+        # A first start that was killed before its note: blobs may lie in the folder already, or in none.
         noted = {"database": "folder", "blobs": "folder" if (folder / BLOBS).is_dir() else kinds["blobs"]}
     if noted is not None and noted != kinds:
         told = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))

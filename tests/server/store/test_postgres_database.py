@@ -189,9 +189,3 @@ def test_slips_tell_no_password(postgres: Postgres) -> None:
         connection.execute("CREATE TABLE jobs (a int)")
     with pytest.raises(FileFormatError, match="something else"):
         PostgresDatabase(other)
-    newer = PostgresDatabase(postgres_url := postgres.url())
-    with newer.transaction() as found:
-        found.run("UPDATE facts SET value = '99' WHERE name = 'version'")
-    newer.close()
-    with pytest.raises(FileFormatError, match="update veil"):
-        PostgresDatabase(postgres_url)

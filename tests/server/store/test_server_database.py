@@ -10,7 +10,7 @@ import pytest
 
 from veil.errors import FileFormatError
 from veil.server.store.database import Database, SqliteDatabase
-from veil.server.store.schema import VERSION, version_in
+from veil.server.store.schema import VERSION, Row, require_version
 from worlds.storage import DatabaseUnderTest
 
 
@@ -56,18 +56,19 @@ def test_threads_and_servers_add_up(databases: DatabaseUnderTest) -> None:
 
 
 def test_servers_that_start_at_once_make_the_tables_once(databases: DatabaseUnderTest) -> None:
-    versions: list[int] = []
+    started: list[Row | None] = []
 
     def start() -> None:
         with databases.open().transaction() as found:
-            versions.append(version_in(found))
+            require_version(found, "here")
+            started.append(found.one("SELECT value FROM facts WHERE name = 'version'"))
 
     threads = [threading.Thread(target=start) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert versions == [VERSION] * 4
+    assert started == [{"value": str(VERSION)}] * 4
 
 
 def test_a_server_that_starts_waits_for_one_that_makes_the_file(tmp_path: Path) -> None:
@@ -81,7 +82,7 @@ def test_a_server_that_starts_waits_for_one_that_makes_the_file(tmp_path: Path) 
     ending = threading.Timer(0.2, other.execute, ["COMMIT"])
     ending.start()
     with SqliteDatabase(path).transaction() as found:
-        assert version_in(found) == VERSION
+        require_version(found, "here")
     ending.join()
     other.close()
 
@@ -106,10 +107,29 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database at all, and long enough to be looked at" * 100)
     with sqlite3.connect(tmp_path / "other") as connection:
         connection.execute("CREATE TABLE something (a)")
-    newer = SqliteDatabase(tmp_path / "newer")
-    with newer.transaction() as found:
-        found.run("UPDATE facts SET value = '99'")
-    newer.close()
-    for name, told in (("text", "no database"), ("other", "something else"), ("newer", "update veil")):
+    for name, told in (("text", "no database"), ("other", "something else")):
         with pytest.raises(FileFormatError, match=told):
             SqliteDatabase(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("version", "told", "remedy"),
+    [
+        ("99", "has tables of version 99, and this veil reads version 3 alone", "install the veil that wrote it"),
+        ("1", "has tables of version 1, and this veil reads version 3 alone", "install the veil that wrote it"),
+        ("x", "does not say its version", "restore the backup"),
+    ],
+)
+def test_tables_of_another_version_are_refused_and_left_alone(
+    databases: DatabaseUnderTest, version: str, told: str, remedy: str
+) -> None:
+    """Cause and remedy are told, and no row changes. Oracle: the version that is planted, beside today's number."""
+    assert VERSION == 3
+    one = databases.open()
+    with one.transaction() as found:
+        found.run("UPDATE facts SET value = :version WHERE name = 'version'", version=version)
+    with pytest.raises(FileFormatError, match=told) as refused:
+        databases.open()
+    assert [str(item) for item in refused.value.remedy] == [remedy]
+    with one.transaction() as found:
+        assert found.all("SELECT value FROM facts WHERE name = 'version'") == [{"value": version}]

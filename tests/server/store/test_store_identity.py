@@ -206,28 +206,29 @@ def test_two_stores_in_one_bucket_do_not_see_each_other(
         service.close()
 
 
-def test_a_store_of_an_earlier_veil_gets_an_id_if_its_blobs_are_its_own(tmp_path: Path) -> None:
+def test_a_database_that_has_served_and_says_no_store_deletes_nothing(tmp_path: Path) -> None:
+    """Its id is gone, and with it whose blobs lie there. An adoption gives it a new one."""
     world = StoreWorld(settings=ServerSettings(), folder=tmp_path / "store")
     service = world.start()
     names = fill(service, 4)
     service.close()
 
-    def without_id() -> None:
-        parts = open_parts(world.folder, world.settings)
-        with parts.database.transaction() as found:
-            found.run("DELETE FROM facts WHERE name = 'store'")
-        parts.database.close()
-        for path in (world.folder / "storage.json", world.folder / "blobs" / OWNER, world.folder / "tiles" / OWNER):
-            path.unlink(missing_ok=True)
-
-    without_id()
-    assert world.swept(2) == [] and held(world) == names
-    without_id()
-    shutil.rmtree(world.folder / "blobs")
-    strange = FolderBlobs(world.folder / "blobs").put(b"of another store")
+    parts = open_parts(world.folder, world.settings)
+    with parts.database.transaction() as found:
+        found.run("DELETE FROM facts WHERE name = 'store'")
+    parts.database.close()
     told = world.swept(2)
+    assert len(told) == 2 and all("has served, and says no store" in text for text in told) and held(world) == names
+    parts = open_parts(world.folder, world.settings)
+    assert adopt(parts, write=True).unnamed == ()
+    parts.database.close()
+    assert world.swept(2) == [] and held(world) == names
+    new = StoreWorld(settings=ServerSettings(), folder=tmp_path / "new")
+    strange = FolderBlobs(new.folder / "blobs").put(b"of another store")
+    SqliteDatabase(new.folder / "veil.sqlite").close()
+    told = new.swept(2)
     assert len(told) == 2 and all("none of which the database names" in text for text in told)
-    assert held(world) == {strange}
+    assert held(new) == {strange}
     assert blob_use.SHARE < 1
 
 
@@ -244,7 +245,7 @@ def test_a_folder_and_tiles_of_another_store_are_refused(tmp_path: Path) -> None
 def test_a_first_start_that_was_killed_is_given_again(shared_settings: ServerSettings, tmp_path: Path) -> None:
     """It made its database, and did not note yet that its blobs are in a bucket. With a folder of blobs it is another store."""
     settings = replace(shared_settings, database="")
-    for name, has_blobs in (("killed", False), ("earlier", True)):
+    for name, has_blobs in (("killed", False), ("other", True)):
         SqliteDatabase(tmp_path / name / "veil.sqlite").close()
         if has_blobs:
             (tmp_path / name / "blobs").mkdir()
@@ -270,7 +271,7 @@ def test_every_part_of_a_new_store_carries_its_id(world: StoreWorld) -> None:
 def test_a_start_that_was_killed_before_it_wrote_the_id_beside_the_blobs_goes_on(
     world: StoreWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a new store, and of one of an earlier veil: the database has the id, and the blobs not yet."""
+    """The database has the id, and the blobs not yet."""
     parts = open_parts(world.folder, world.settings)
     kind = type(parts.blobs)
     parts.database.close()
@@ -278,19 +279,12 @@ def test_a_start_that_was_killed_before_it_wrote_the_id_beside_the_blobs_goes_on
     def killed(*given: object, **more: object) -> str:
         raise KeyboardInterrupt
 
-    for is_new in (True, False):
-        with monkeypatch.context() as patch:
-            patch.setattr(kind, "claim", killed)
-            with pytest.raises(KeyboardInterrupt):
-                world.start()
-        service = world.start()
-        with service.database.transaction() as found:
-            assert [row["name"] for row in found.all("SELECT name FROM facts ORDER BY name")] == ["store", "version"]
-            if is_new:
-                found.run("DELETE FROM facts WHERE name = 'store'")
-        if is_new:  # an earlier veil wrote no notes
-            fill(service, 2)
-            drop_note(service.records.blobs)
-            for path in (world.folder / "storage.json", world.folder / "tiles" / OWNER):
-                path.unlink()
-        service.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "claim", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.start()
+    service = world.start()
+    with service.database.transaction() as found:
+        assert [row["name"] for row in found.all("SELECT name FROM facts ORDER BY name")] == ["store", "version"]
+    assert service.records.blobs.owner() == service.store
+    service.close()

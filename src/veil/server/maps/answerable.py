@@ -50,7 +50,7 @@ def answered_forms(policy: MapPolicy, facts: Mapping[str, Any]) -> list[str]:
     """The forms of queries that a map answers: those of its policy that its images, as `facts` tell them, compare with.
 
     A map of words answers words, a private map of subspaces these, and a public one both, words where it has a dictionary for
-    them. Of a map without images, or of an earlier version of veil, nothing is known: then those of the policy.
+    them. Of a map without images nothing is known: then those of the policy.
     """
     if "words" not in facts:
         return list(policy.forms)

@@ -111,13 +111,6 @@ class MapPolicy:
         except TypeError as error:
             raise InputError(f"a value of the policy is of another type: {error}") from None
 
-    @staticmethod
-    def kept(values: Mapping[str, Any]) -> MapPolicy:
-        """The policy in a database, of which an earlier version took numbers of other types."""
-        kinds = {"max_contributions_of_token": int, "max_share_of_token": float}
-        numbers = {name: kind(values[name]) for name, kind in kinds.items() if type(values.get(name)) in (bool, float)}
-        return MapPolicy.of({**values, **numbers})
-
     def as_json(self) -> dict[str, Any]:
         """The policy as JSON values; `MapPolicy.of` reads them."""
         return {

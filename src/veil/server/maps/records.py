@@ -212,7 +212,7 @@ def _map(row: Row) -> MapRecord:
     return MapRecord(
         id=row["id"],
         name=row["name"],
-        policy=MapPolicy.kept(json.loads(row["policy"])),
+        policy=MapPolicy.of(json.loads(row["policy"])),
         created=row["created"],
         version=row["version"],
         files=json.loads(row["files"]),

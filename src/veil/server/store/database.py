@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from veil.errors import FileFormatError, InputError, NoRoom
-from veil.files.atomic import replacing, writing
+from veil.files.atomic import writing
 from veil.files.reserve import LEAST, disk_of
 from veil.files.sqlite import PATIENCE_S, trouble
-from veil.server.store.schema import VERSION, Row, Statements, make_tables, require_known, upgrade, version_in
+from veil.server.store.schema import Row, Statements, make_tables, require_version
 
 log = logging.getLogger("veil.server")
-# How the name of a copy ends that is kept until an older database is brought up to this version.
-COPY = ".version-"
 # Connections that are kept open while nobody uses them.
 MOST_IDLE = 16
 # Bytes that the file and the log beside it hold for what is written while the disk is full, and pages of the log from which
@@ -95,8 +93,7 @@ class SqliteDatabase:
     usual transactions need, so that rows are written and deleted while the disk is full: then the file does not grow, as what
     cannot be moved from the log into it would fill the log for good.
 
-    A file of an older version is brought up to this one, at once or not at all; a copy of it lies beside it meanwhile. Raises
-    InputError if the file cannot be made, FileFormatError if it is of a newer version or none of ours.
+    Raises InputError if the file cannot be made, FileFormatError if its tables are of another version or none of ours.
     """
 
     def __init__(self, path: Path) -> None:
@@ -236,38 +233,11 @@ class SqliteDatabase:
         return found
 
     def _prepare(self) -> None:
-        """Make the tables, or bring them up to this version."""
+        """Make the tables, or look whether they are those of this version."""
         with self.transaction(durable=True) as found:
-            held = self._version(found)
-            if held is None:
-                make_tables(found)
-            elif require_known(held, str(self.path)) < VERSION:
-                copy = self.path.with_name(f"{self.path.name}{COPY}{held}")
-                self._copy(copy)
-                try:
-                    upgrade(found, held)
-                except sqlite3.Error as error:
-                    told = f"{self.path} stays at version {held}: a step to {VERSION} failed ({error}); {copy} is a copy"
-                    raise FileFormatError(told) from None
-        # A copy would keep what is deleted from now on.
-        for copy in self.path.parent.glob(f"{self.path.name}{COPY}*"):
-            with writing(copy):
-                copy.unlink(missing_ok=True)
-
-    def _version(self, found: Statements) -> int | None:
-        """The version of the tables, None without any."""
-        if found.one("SELECT name FROM sqlite_master WHERE name = 'facts'") is None:
-            if found.one("SELECT name FROM sqlite_master") is not None:
+            if found.one("SELECT name FROM sqlite_master WHERE name = 'facts'") is not None:
+                require_version(found, str(self.path))
+            elif found.one("SELECT name FROM sqlite_master") is not None:
                 raise FileFormatError(f"{self.path} holds tables of something else; give another folder")
-            return None
-        return version_in(found)
-
-    def _copy(self, path: Path) -> None:
-        """Copy the file's committed state; nobody writes meanwhile, as the caller is in a transaction."""
-        with replacing(path, private=True) as temporary:
-            source, target = sqlite3.connect(self.path), sqlite3.connect(temporary)
-            try:
-                source.backup(target)
-            finally:
-                source.close()
-                target.close()
+            else:
+                make_tables(found)

@@ -44,15 +44,16 @@ class StoreParts:
     def begin(self, *, owned: Collection[str] = ()) -> str:
         """The id of the store, which is made for a new one, or taken from blobs of a store that is `owned`.
 
-        A store of an earlier veil, without an id, gets one if its database names blobs that are there. Raises FileFormatError
-        for parts that do not belong together; then nothing was written.
+        Raises FileFormatError for parts that do not belong together; then nothing was written.
         """
         with self.database.transaction() as found:
             known, claiming = _id_in(found), found.one("SELECT value FROM facts WHERE name = :name", name=CLAIMING)
             needed, is_new = needed_in(found), all(found.one(f"SELECT 1 AS one FROM {name}") is None for name in _TABLES)
         begins = known is None or claiming is not None
         if known is None:
-            known = self._first_id(() if is_new else needed, owned=owned)
+            if not is_new:
+                raise FileFormatError("the database has served, and says no store", remedy=REMEDY)
+            known = self._first_id(owned)
         elif not begins and self.blobs.owner() is None:
             there = sum(1 for _ in self.blobs.names())
             raise FileFormatError(
@@ -79,27 +80,20 @@ class StoreParts:
         self._require(known, _noted_in_folder(self.folder), self.folder)
         self._require(known, _noted_in_tiles(self.folder) or known, self.folder / TILES)
 
-    def _first_id(self, needed: Collection[str], *, owned: Collection[str]) -> str:
-        """The id of a database that has none: a new one, or one of an earlier veil."""
+    def _first_id(self, owned: Collection[str]) -> str:
+        """The id of a new database: a new one, or that of blobs that are `owned`."""
         owner = self.blobs.owner()
         if owner is not None and owner not in owned:
             raise FileFormatError(
                 f"the blobs ({self.kinds['blobs']}) belong to the store {owner}, and the database says none",
                 remedy=REMEDY,
             )
-        if owner is None and (told := self._unowned(needed)):
-            raise FileFormatError(told, remedy=REMEDY)
+        if owner is None and (there := sum(1 for _ in self.blobs.names())):
+            raise FileFormatError(
+                f"the blobs ({self.kinds['blobs']}) hold {there}, none of which the database names", remedy=REMEDY
+            )
         with self.database.transaction(durable=True) as found:
             return _id_in(found) or _new_id(found, owner)
-
-    def _unowned(self, needed: Collection[str]) -> str:
-        """Why blobs without an id may not be taken for those that a database needs; empty if they may."""
-        there = set(self.blobs.names())
-        if there and not there & set(needed):
-            return f"the blobs ({self.kinds['blobs']}) hold {len(there)}, none of which the database names"
-        if needed and not there:
-            return f"the database names {len(needed)} blobs, and there is none ({self.kinds['blobs']})"
-        return ""
 
     def _require(self, known: str, other: str | None, place: object) -> None:
         if other != known:

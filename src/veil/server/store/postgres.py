@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 
 from veil.errors import FileFormatError, InputError, StorageTrouble
-from veil.server.store.schema import CHANGING, VERSION, Row, Statements, make_tables, require_known, upgrade, version_in
+from veil.server.store.schema import CHANGING, Row, Statements, make_tables, require_version
 
 log = logging.getLogger("veil.server")
 # How long a transaction waits for others, an attempt to connect waits, and none is made after one that failed.
@@ -63,7 +63,7 @@ class PostgresDatabase:
     but blobs are written and deleted within transactions, and these cannot be run twice.
 
     `url`: a connection string or URI of libpq; a password comes better from PGPASSWORD or ~/.pgpass. Raises InputError for one
-    that cannot be read, or a database that does not answer; FileFormatError for tables of a newer version, or none of ours.
+    that cannot be read, or a database that does not answer; FileFormatError for tables of another version, or none of ours.
     """
 
     def __init__(self, url: str) -> None:
@@ -214,17 +214,15 @@ class PostgresDatabase:
             self._connection = None
 
     def _prepare(self, found: Statements) -> None:
-        """Make the tables, or bring them up to this version."""
+        """Make the tables, or look whether they are those of this version."""
         encoding = found.one("SHOW server_encoding")
         if encoding is None or encoding["server_encoding"] != "UTF8":
             raise FileFormatError(f"{self.place} does not keep text as UTF8; make a database with ENCODING 'UTF8'")
         there = found.one("SELECT to_regclass('facts') IS NOT NULL AND to_regclass('contributions') IS NOT NULL AS is_ours")
-        if there is None or not there["is_ours"]:
-            make_tables(found)
-        elif (held := require_known(version_in(found), self.place)) < VERSION:
-            upgrade(found, held)
-        else:
+        if there is not None and there["is_ours"]:
+            require_version(found, self.place)
             return
+        make_tables(found)
         # Samples of columns that ANALYZE takes for the planner would outlive the rows; queries find what they need by keys.
         for row in found.all(
             "SELECT table_name, column_name FROM information_schema.columns "

@@ -1,10 +1,10 @@
-"""The tables of the service, in SQL that SQLite and PostgreSQL both read, and the steps from each version to the next."""
+"""The tables of the service, in SQL that SQLite and PostgreSQL both read, their version, and statements on them."""
 
 from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, Remedy
 
 Row = dict[str, Any]
 
@@ -23,18 +23,10 @@ class Statements(Protocol):
         """Run a statement, and return the number of rows that it changed."""
 
 
-# Version of the tables below, kept in the database; an older one is brought up to it when it is opened.
+# Version of the tables below, kept in the database. No other one is read.
+# In `loose`: blobs that nothing names, and that this database knows to be its own. Only these are ever deleted (`blob_use`).
 VERSION = 3
-BACKUPS = """
-CREATE TABLE backups (
-    id TEXT PRIMARY KEY, path TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, receipts BIGINT NOT NULL
-);
-"""
-# Blobs that nothing names, and that this database knows to be its own: only these are ever deleted (`blob_use`).
-LOOSE = """
-CREATE TABLE loose (name TEXT PRIMARY KEY, why TEXT NOT NULL, map TEXT NOT NULL, marked DOUBLE PRECISION);
-"""
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE tokens (
     id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, name TEXT NOT NULL, scopes TEXT NOT NULL, maps TEXT,
@@ -65,42 +57,31 @@ CREATE TABLE receipts (
     content_digest TEXT NOT NULL, digest TEXT NOT NULL
 );
 CREATE INDEX receipts_by_contribution ON receipts (contribution);
-{BACKUPS}{LOOSE}"""
-# What leads from a version to the next one; no step is edited once it was released.
-STEPS: dict[int, str] = {1: BACKUPS, 2: LOOSE}
+CREATE TABLE backups (
+    id TEXT PRIMARY KEY, path TEXT NOT NULL, created DOUBLE PRECISION NOT NULL, receipts BIGINT NOT NULL
+);
+CREATE TABLE loose (name TEXT PRIMARY KEY, why TEXT NOT NULL, map TEXT NOT NULL, marked DOUBLE PRECISION);
+"""
 # Tables whose rows come and go; a receipt stays.
 CHANGING = ("facts", "tokens", "usage", "maps", "contributions", "jobs", "backups", "loose")
 
 
 def make_tables(found: Statements) -> None:
     """Make the tables of this version."""
-    _run(found, SCHEMA)
+    for statement in SCHEMA.split(";"):
+        if statement.strip():
+            found.run(statement)
     found.run("INSERT INTO facts (name, value) VALUES ('version', :version)", version=str(VERSION))
 
 
-def version_in(found: Statements) -> int:
-    """The version of the tables, 0 if they do not say it."""
+def require_version(found: Statements, place: str) -> None:
+    """Raise FileFormatError unless the tables at `place` are of this version."""
     row = found.one("SELECT value FROM facts WHERE name = 'version'")
-    return int(row["value"]) if row is not None and row["value"].isdecimal() else 0
-
-
-def require_known(version: int, place: str) -> int:
-    """A version that can be brought up to this one. Raises FileFormatError for a newer one, or none."""
-    if version > VERSION:
-        raise FileFormatError(f"{place} is of version {version}, this veil knows {VERSION}; update veil")
-    if version < min(STEPS):
-        raise FileFormatError(f"{place} does not say its version; restore it from a backup")
-    return version
-
-
-def upgrade(found: Statements, version: int) -> None:
-    """Bring the tables of an older version up to this one, step by step, within the transaction of `found`."""
-    for number in range(version, VERSION):
-        _run(found, STEPS[number])
-    found.run("UPDATE facts SET value = :version WHERE name = 'version'", version=str(VERSION))
-
-
-def _run(found: Statements, text: str) -> None:
-    for statement in text.split(";"):
-        if statement.strip():
-            found.run(statement)
+    if row is None or not str(row["value"]).isdecimal():
+        raise FileFormatError(f"{place} does not say its version", remedy=Remedy("restore", "backup"))
+    if int(row["value"]) != VERSION:
+        raise FileFormatError(
+            f"{place} has tables of version {row['value']}, and this veil reads version {VERSION} alone",
+            facts={"version": int(row["value"]), "reads": VERSION},
+            remedy=Remedy("install", "the veil that wrote it"),
+        )
