@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from veil.errors import InputError, ReleaseRefused, Remedy
-from veil.files.ledger_file import connected, has_table, open_or_make
+from veil.files.ledger_file import connected, open_or_make
 from veil.files.secret import MadeUnder, read_or_make
 from veil.ldp.budget import UNITS, Budget, BudgetUnit, Charge
 from veil.ldp.mechanism import SubsetMechanism
@@ -23,13 +23,12 @@ from veil.randomness import Secret
 
 LEDGER, SECRET = "ledger.sqlite", "secret"
 _RELEASES = "image_digest, released_as, name, parameters, features, message_digest, fresh, released_at"
-_ALONE = f"SELECT {_RELEASES}, NULL, NULL, NULL, NULL FROM releases r"
 _WITH_SPENDING = f"""
 SELECT {", ".join(f"r.{column}" for column in _RELEASES.split(", "))}, s.words, s.epsilon, s.m, s.features FROM releases r
 LEFT JOIN spending s ON s.image_digest = r.image_digest AND s.message_digest = r.message_digest
 """
 _OF_IMAGE, _BY_AGE = " WHERE r.image_digest = ?", " ORDER BY r.released_at, r.rowid"
-# The secret's fingerprint as earlier versions noted it, among the parameters of each release.
+# The secret's fingerprint among the parameters of a release.
 _NOTED_SECRET = re.compile(r"\bsecret=([0-9a-f]{8})\b")
 # Names that a message may have: a name from the ledger becomes a path.
 _ALIAS = re.compile(r"[0-9a-f][0-9a-f-]*")
@@ -127,8 +126,7 @@ class Ledger:
         """Record that releases are made under `secret` from here on.
 
         Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
-        that they cannot be repeated. Releases of earlier versions that do not name their secret are taken for those of the
-        present one.
+        that they cannot be repeated. Releases that do not name their secret are taken for those of the present one.
         """
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -215,9 +213,8 @@ def read_budgets(path: Path) -> list[BudgetChange]:
 
 def _entries(connection: sqlite3.Connection, image_digest: str | None = None) -> list[Entry]:
     """All releases, or those of one image, which an index finds: a release must not read through all earlier ones."""
-    query = _WITH_SPENDING if has_table(connection, "spending") else _ALONE
     where, values = ("", ()) if image_digest is None else (_OF_IMAGE, (image_digest,))
-    return [_entry(row) for row in connection.execute(f"{query}{where}{_BY_AGE}", values).fetchall()]
+    return [_entry(row) for row in connection.execute(f"{_WITH_SPENDING}{where}{_BY_AGE}", values).fetchall()]
 
 
 def _entry(row: Sequence) -> Entry:
@@ -240,13 +237,12 @@ def _entry(row: Sequence) -> Entry:
 
 
 def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
-    """Fingerprints noted in the ledger and in releases of earlier versions; [None] if there are none, [] without releases."""
+    """Fingerprints noted in releases and beside them; [None] if there are none, [] without releases."""
     entries = _entries(connection)
     if not entries:
         return []
     named = [found.group(1) for entry in entries if (found := _NOTED_SECRET.search(entry.parameters))]
-    if has_table(connection, "secrets"):
-        named += [str(row[0]) for row in connection.execute("SELECT fingerprint FROM secrets ORDER BY since, rowid")]
+    named += [str(row[0]) for row in connection.execute("SELECT fingerprint FROM secrets ORDER BY since, rowid")]
     return [*dict.fromkeys(named)] or [None]
 
 
@@ -291,10 +287,6 @@ def _difference(entry: Entry, other: Entry) -> str:
     now, then = (
         {name: value for name, _, value in (part.partition("=") for part in one.parameters.split())} for one in (entry, other)
     )
-    if "camera" in now and "aligned" in then and "camera" not in then:
-        return ", by a veil that did not note the camera, so that nothing tells whether the lines are the same"
-    if "choices" in now and "choices" not in then:
-        return ", by a veil that did not note all of its choices, so that nothing tells whether the releases are the same"
     digests = ("draws", "choices")  # of all that the draws depend on
     changed = [name for name in now if name in then and now[name] != then[name] and name not in digests]
     told = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
@@ -308,8 +300,6 @@ def _difference(entry: Entry, other: Entry) -> str:
 
 
 def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:
-    if not has_table(connection, "budgets"):
-        return []
     rows = connection.execute("SELECT unit, epsilon, delta, set_at FROM budgets ORDER BY rowid").fetchall()
     changes = []
     for unit, epsilon, delta, set_at in rows:

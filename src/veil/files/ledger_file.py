@@ -11,32 +11,32 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from veil.errors import FileFormatError, InputError, ReleaseRefused, VeilError
+from veil.errors import FileFormatError, InputError, ReleaseRefused, Remedy, VeilError
 from veil.files.atomic import PART, clear_leftovers, writing
 from veil.files.private import make_private, require_own
 from veil.files.sqlite import PATIENCE_S, transaction, trouble
 
-# SQLite's user_version. Ledgers of earlier versions have 0 and lack younger tables, which they get when they are next written.
+# SQLite's user_version. No other layout is read.
 LAYOUT = 1
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS releases (
+CREATE TABLE releases (
     image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
     features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
 );
-CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
-CREATE TABLE IF NOT EXISTS spending (
+CREATE INDEX by_image ON releases (image_digest);
+CREATE TABLE spending (
     image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, words INTEGER NOT NULL, epsilon REAL NOT NULL,
     m INTEGER NOT NULL, features INTEGER NOT NULL, spent_at REAL NOT NULL, UNIQUE (image_digest, message_digest)
 );
-CREATE TABLE IF NOT EXISTS budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
+CREATE TABLE budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
+CREATE TABLE secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
 """
 
 
 def open_or_make(path: Path) -> bool:
-    """Create the ledger where there is none, and bring an older one up to date; returns whether it is new.
+    """Create the ledger where there is none; returns whether it is new.
 
-    Raises FileFormatError for a file that is no ledger, is empty, has a newer layout or belongs to another user; InputError
+    Raises FileFormatError for a file that is no ledger, is empty, has another layout or belongs to another user; InputError
     where none can be written.
     """
     with writing(path):
@@ -48,10 +48,8 @@ def open_or_make(path: Path) -> bool:
             require_own(path, path.stat(), private=False)
             make_private(path)
     if not new:
-        with connected(path) as connection:
-            layout = connection.execute("PRAGMA user_version").fetchone()[0]
-            if layout < LAYOUT:
-                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+        with connected(path):  # looks whether it is one
+            pass
     return new
 
 
@@ -100,7 +98,7 @@ def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlit
     """A transaction on the ledger, which turns SQLite's errors into veil's.
 
     Raises ReleaseRefused if another process holds the ledger, InputError if it cannot be written, FileFormatError if the file
-    is no ledger, is damaged, or has a newer layout.
+    is no ledger, is damaged, or has another layout.
     """
     try:
         with transaction(path, mode=mode, patience_s=PATIENCE_S) as connection:
@@ -112,18 +110,17 @@ def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlit
         raise FileFormatError(_damaged(path, error)) from None
 
 
-def has_table(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether the ledger has a table of this name; ledgers of earlier versions lack some."""
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
-    return found.fetchone() is not None
-
-
 def _require_ledger(path: Path, connection: sqlite3.Connection) -> None:
-    layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if layout > LAYOUT:
-        raise FileFormatError(f"the ledger {path} has layout {layout}, and this veil knows layouts up to {LAYOUT}; update veil")
-    if layout < 0 or not has_table(connection, "releases"):
+    named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'releases'"
+    if connection.execute(named).fetchone() is None:
         raise FileFormatError(_damaged(path, "it has no table of releases"))
+    layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if layout != LAYOUT:
+        raise FileFormatError(
+            f"the ledger {path} has layout {layout}, and this veil reads layout {LAYOUT} alone",
+            facts={"layout": layout, "reads": LAYOUT},
+            remedy=Remedy("install", "the veil that wrote it"),
+        )
 
 
 def _refusal(path: Path, error: sqlite3.OperationalError) -> VeilError:

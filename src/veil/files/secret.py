@@ -19,7 +19,7 @@ from veil.randomness import KEY_BYTES, Secret
 class MadeUnder:
     """Something that was made under a client's secret: `what` it is, for messages, and the secret's `Secret.fingerprint`.
 
-    `fingerprint` is None where it was not kept, as in files of earlier versions: then any existing secret fits.
+    `fingerprint` is None where something else compares it: then any existing secret fits.
     """
 
     what: str
