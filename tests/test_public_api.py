@@ -86,7 +86,9 @@ def test_the_door_is_light() -> None:
 
 def example(language: str) -> str:
     """The private pose of the README in a language, as it is printed there."""
-    section = (ROOT / "README.md").read_text().partition("\n## A pose without sending the photograph\n")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "README.md").read_text().partition("\n## A pose without sending the photograph\n")[2].partition("\n## ")[0]
+    )
     (code,) = re.findall(rf"```{language}\n(.*?)```", section, re.S)
     return code
 

@@ -19,7 +19,7 @@ from PIL import Image
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from veil.demo import demo_features, write_demo_map
 from veil.files.photographs.examples import HELD_OUT
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.browser import Browser, browsing, chromium

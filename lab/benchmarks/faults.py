@@ -49,11 +49,11 @@ from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture
 from veil.geometry.rigid import Rigid
 from veil.scene import Scene
+from veil.server.access.tokens import Quota, Token
 from veil.server.deletion import clear_map
-from veil.server.map_records import map_in, put_version
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.records import map_in, put_version
 from veil.server.service import Service
-from veil.server.tokens import Quota, Token
 from worlds.hostile_load import DOCUMENTED
 from worlds.releases import planted_map, taken
 from worlds.servers import MESSAGE_TYPE, messages_of

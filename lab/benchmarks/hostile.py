@@ -35,9 +35,9 @@ from serve import asked, resident, waited
 
 from veil.cli.common import quiet_colmap
 from veil.client.connection import Connection
-from veil.server.policy import MapPolicy
+from veil.server.access.tokens import Quota
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
-from veil.server.tokens import Quota
 from worlds.hostile_load import attacked
 from worlds.hostile_requests import Exchange, Target, exchanges
 from worlds.places import PLACE

@@ -27,9 +27,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from veil.server.blob_use import loosen
+from veil.server.deletion import sweep
 from veil.server.settings import ServerSettings
-from veil.server.sweeping import sweep
+from veil.server.store.blob_use import loosen
 from worlds import buckets, postgres
 from worlds.stores import StoreWorld, drop_note, fill, forgets, held
 

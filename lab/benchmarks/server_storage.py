@@ -23,13 +23,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
 from veil.geometry.earth import ecef_of_geodetic
-from veil.server.database import Database, SqliteDatabase
-from veil.server.geopose_protocol import GeoPoseQuery
-from veil.server.geopose_routes import maps_for
-from veil.server.map_records import MapRecord
-from veil.server.policy import MapPolicy
+from veil.server.access.tokens import Quota, Tokens
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.records import MapRecord
+from veil.server.routes.geopose import GeoPoseQuery, maps_for
 from veil.server.service import Service
-from veil.server.tokens import Quota, Tokens
+from veil.server.store.database import Database, SqliteDatabase
 from worlds import postgres
 
 
@@ -44,7 +43,7 @@ def main() -> int:
     if reason := postgres.missing():
         print(f"PostgreSQL: {reason}")
     else:
-        from veil.server.postgres_database import PostgresDatabase
+        from veil.server.store.postgres import PostgresDatabase
 
         with postgres.running_postgres() as server:
             transactions("PostgreSQL", PostgresDatabase(server.url()), arguments.seconds)

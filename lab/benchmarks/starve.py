@@ -36,8 +36,8 @@ import numpy as np
 from serve import asked, waited
 
 from veil.cli.common import quiet_colmap
+from veil.server.access.tokens import Quota
 from veil.server.service import Service
-from veil.server.tokens import Quota
 from worlds import proxies
 from worlds.certificates import write_certificate
 from worlds.ports import free_port

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 
 ROOT = Path(__file__).resolve().parents[2]

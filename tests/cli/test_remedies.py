@@ -13,7 +13,7 @@ import pytest
 
 import veil.cli
 import veil.client.connection
-import veil.server.problems
+import veil.server.http.problems
 from veil.cli.remedies import PHRASES, advised
 from veil.errors import InputError, Remedy, VeilError, remedies_of, sentence
 

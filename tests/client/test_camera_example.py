@@ -15,7 +15,7 @@ from veil.device.device import Device
 from veil.features import Features
 from veil.files.photographs.examples import lund_door, other_place
 from veil.geometry.camera import parse
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.servers import messages_of, running

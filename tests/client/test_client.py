@@ -22,8 +22,8 @@ from veil.features import Features
 from veil.geometry.rigid import rotation_angle_deg
 from veil.places.held_map import Map
 from veil.places.poses.answer import NoPose
-from veil.server.policy import MapPolicy, Refused
-from veil.server.problems import answer_to
+from veil.server.http.problems import answer_to
+from veil.server.maps.policy import MapPolicy, Refused
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.wire import decode

@@ -12,7 +12,7 @@ import pytest
 from veil.client import Client, Unreachable
 from veil.device.device import Device
 from veil.features import Features
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.recorders import Cutter, cutting

@@ -24,7 +24,7 @@ from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
 from veil.places.poses.answer import Localization
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.store_identity import TILES
+from veil.server.store.identity import TILES
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.exits import OneServer, Region, TwoServers
 from worlds.recorders import Recorder, recording

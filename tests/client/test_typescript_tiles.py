@@ -18,7 +18,7 @@ from veil.files.service.served_tiles import add_served
 from veil.files.tiles import write_tiles
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.store_identity import TILES
+from veil.server.store.identity import TILES
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import wanted_tiles
 from worlds.browser import browsing, chromium

@@ -58,7 +58,7 @@ def test_what_a_kill_left_of_bytes_goes_with_them(blobs: Blobs) -> None:
     data = b"planted" * 100
     name = blobs.put(data)
     if isinstance(blobs, FolderBlobs):
-        part = blobs.path(name).with_name(f".{name}.abcd1234.part")
+        part = blobs.path(name).with_name(f".{name}.abcd1234.veil.part")
         part.write_bytes(data)
         blobs.clear(older_than_s=3600.0)
         assert part.exists(), "somebody may be writing it"

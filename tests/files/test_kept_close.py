@@ -24,15 +24,6 @@ from worlds import codebook, features, generator
 from worlds.ledgers import ENTRY
 
 posix = pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX")
-# A ledger as veil 0.1 left it, by its own statements; the parameters name the secret.
-OLD = """
-CREATE TABLE releases (
-    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
-    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
-);
-CREATE INDEX by_image ON releases (image_digest);
-INSERT INTO releases VALUES ('aa', '0123456789abcdef', 'old.jpg', 'paper m=4 secret={0} positions', 7, 'cc', 0, 1.5);
-"""
 
 
 def mode(path: Path) -> int:
@@ -99,7 +90,7 @@ def test_a_lost_secret_can_be_given_up(tmp_path: Path) -> None:
 
 
 def test_what_needs_the_secret_keeps_a_new_one_from_being_made(tmp_path: Path) -> None:
-    """Templates of a store, say; files of earlier versions did not keep the fingerprint, and need some secret all the same."""
+    """Templates of a store, say; a store that compares its fingerprint itself needs some secret all the same."""
     for fingerprint in ("01234567", None):
         with pytest.raises(ReleaseRefused, match=r"is gone.*the store faces\.db"):
             load_secret(tmp_path / "home", needed_by=[MadeUnder(what="the store faces.db", fingerprint=fingerprint)])
@@ -111,14 +102,14 @@ def test_what_needs_the_secret_keeps_a_new_one_from_being_made(tmp_path: Path) -
         load_secret(tmp_path / "home", needed_by=[MadeUnder(what="the store", fingerprint="01234567")])
 
 
-def test_ledgers_of_earlier_versions_know_their_secret_too(tmp_path: Path) -> None:
+def test_a_ledger_without_its_secrets_knows_them_by_its_releases(tmp_path: Path) -> None:
+    """Releases name their secret among their parameters, also where the table of secrets lost its rows."""
     secret = load_secret(tmp_path)
-    execute(tmp_path / "ledger.sqlite", OLD.format(secret.fingerprint))
     ledger = Ledger(tmp_path)
+    ledger.record(replace(ENTRY, parameters=f"paper m=4 secret={secret.fingerprint} positions"))
     ledger.require_secret(secret)
     with pytest.raises(ReleaseRefused, match=secret.fingerprint):
         ledger.require_secret(Secret(b"2" * KEY_BYTES))
-    assert [entry.name for entry in ledger.entries()] == ["old.jpg"]
     (tmp_path / "secret").unlink()
     with pytest.raises(ReleaseRefused, match=secret.fingerprint):
         load_secret(tmp_path)
@@ -179,8 +170,8 @@ def test_the_ledger_is_for_its_owner_whatever_the_umask_and_the_folder(tmp_path:
 
 
 @posix
-def test_an_older_ledger_is_closed_to_others_when_it_is_next_written(tmp_path: Path) -> None:
-    execute(tmp_path / "ledger.sqlite", OLD)
+def test_a_ledger_that_others_may_read_is_closed_to_them_when_it_is_next_opened(tmp_path: Path) -> None:
+    Ledger(tmp_path)
     (tmp_path / "ledger.sqlite").chmod(0o644)
     read_ledger(tmp_path / "ledger.sqlite")
     assert mode(tmp_path / "ledger.sqlite") == 0o644  # a look changes nothing
@@ -240,7 +231,7 @@ def test_one_ledger_where_there_are_no_hard_links(tmp_path: Path, monkeypatch: p
 
 
 def test_the_layout_of_a_ledger_has_a_version(tmp_path: Path) -> None:
-    """A newer one is refused with the right remedy, an older one brought up to date, a column more is no damage."""
+    """Any other one is refused with its remedy, a column more is no damage."""
     ledger = Ledger(tmp_path)
     ledger.record(ENTRY)
     with closing(sqlite3.connect(ledger.path)) as connection:
@@ -248,10 +239,13 @@ def test_the_layout_of_a_ledger_has_a_version(tmp_path: Path) -> None:
     execute(ledger.path, "ALTER TABLE releases ADD COLUMN more TEXT; ALTER TABLE spending ADD COLUMN more TEXT;")
     assert Ledger(tmp_path).record(replace(ENTRY, message_digest="ee" * 32))
     assert len(Ledger(tmp_path).entries()) == 2
-    execute(ledger.path, "PRAGMA user_version = 99;")
-    for use in (lambda: Ledger(tmp_path), lambda: read_ledger(ledger.path)):
-        with pytest.raises(FileFormatError, match=r"layout 99.*update veil"):
-            use()
+    for layout in (99, 0):
+        execute(ledger.path, f"PRAGMA user_version = {layout};")
+        before = ledger.path.read_bytes()
+        for use in (lambda: Ledger(tmp_path), lambda: read_ledger(ledger.path)):
+            with pytest.raises(FileFormatError, match=rf"layout {layout}, .*install the veil that wrote it"):
+                use()
+        assert ledger.path.read_bytes() == before
 
 
 @pytest.mark.parametrize("when", ["a new ledger", "an entry"])

@@ -1,4 +1,4 @@
-"""The ledger of epsilon: no overspending among processes, nothing lost or doubled by a kill, old ledgers still open."""
+"""The ledger of epsilon: no overspending among processes, nothing lost or doubled by a kill."""
 
 from __future__ import annotations
 
@@ -27,15 +27,6 @@ from worlds.edges import flipped, outcome, truncated
 LAW = SubsetMechanism(dictionary_size=8000, epsilon=4.0, m=2)
 IMAGE = Budget(unit="image", epsilon=50.0, delta=1e-6)
 SESSION = Budget(unit="session", epsilon=60.0, delta=1e-6)
-# What veil 0.1 made before words could be released.
-OLD_SCHEMA = """
-CREATE TABLE IF NOT EXISTS releases (
-    image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
-    features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
-);
-CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
-INSERT INTO releases VALUES ('aa', 'b', 'old.jpg', 'paper m=4', 7, 'cc', 0, 1.5);
-"""
 
 
 def words(image: int, features: int, *, mechanism: SubsetMechanism | None = LAW, choice: str = "words") -> Entry:
@@ -54,12 +45,6 @@ def words(image: int, features: int, *, mechanism: SubsetMechanism | None = LAW,
 
 def spent(ledger: Ledger) -> float:
     return SESSION.spent([entry.charge for entry in ledger.entries() if entry.charge])
-
-
-def old_ledger(folder: Path) -> Path:
-    with closing(sqlite3.connect(folder / "ledger.sqlite")) as connection:
-        connection.executescript(OLD_SCHEMA)
-    return folder / "ledger.sqlite"
 
 
 def test_charges_come_back_as_they_were_entered(tmp_path: Path) -> None:
@@ -275,26 +260,6 @@ def test_kill_9_neither_loses_nor_doubles(tmp_path: Path) -> None:
     assert left >= {(0, 0, False), (1, 1, False)}  # kills on either side of the entry
     assert left <= {(0, 0, False), (1, 1, False), (1, 1, True)}
     assert all(after == [1, 1, True] and visible == ["bb.veil"] for _, _, after, visible in found)
-
-
-def test_ledgers_of_earlier_versions_open(tmp_path: Path) -> None:
-    """Reading leaves one as it is; the first release or budget adds what it lacks."""
-    path = old_ledger(tmp_path)
-    before = path.read_bytes()
-    (old,) = read_ledger(path)
-    assert (old.name, old.features, old.mechanism, old.released_at) == ("old.jpg", 7, None, 1.5)
-    assert read_budgets(path) == []
-    assert path.read_bytes() == before
-    ledger = Ledger(tmp_path)
-    ledger.set_budget("image", IMAGE)
-    assert ledger.record(words(1, 20))
-    assert [entry.mechanism for entry in ledger.entries()] == [None, LAW]
-    with pytest.raises(ReleaseRefused, match="already released"):
-        ledger.record(replace(words(1, 20), image_digest="aa"))
-    # An earlier version can still enter its own releases.
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("INSERT INTO releases VALUES ('dd', 'b', 'c', 'paper m=4', 1, 'e', 0, 3e9)")
-    assert [entry.mechanism for entry in ledger.entries()] == [None, LAW, None]
 
 
 @pytest.mark.slow

@@ -17,10 +17,10 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.files.photographs.examples import HELD_OUT
 from veil.geometry.earth import EarthFrame
-from veil.server.policy import MapPolicy
+from veil.server.access.tokens import SCOPES, Quota
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import SCOPES, Quota
 from worlds.places import PLACE
 from worlds.servers import MESSAGE_TYPE, Running, geopose_request, messages_of, running
 

@@ -17,17 +17,16 @@ import pytest
 
 from veil.errors import FileFormatError, InputError
 from veil.server import backups
-from veil.server.backup_rows import TABLES
-from veil.server.backups import forget_backup, known_backups, update_backups, write_backup
-from veil.server.blob_use import blobs_in, loosen
-from veil.server.contributions import Contribution, add_contribution, set_state
+from veil.server.backups import TABLES, forget_backup, known_backups, update_backups, write_backup
 from veil.server.deletion import clear_map
-from veil.server.map_records import map_in, put_version
-from veil.server.policy import MapPolicy
-from veil.server.receipts import deletion_receipt
+from veil.server.maps.contributions import Contribution, add_contribution, set_state
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.receipts import deletion_receipt
+from veil.server.maps.records import map_in, put_version
 from veil.server.restoring import restore
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
+from veil.server.store.blob_use import blobs_in, loosen
 from worlds.servers import running
 
 PLANTED = b"planted bytes of a message " * 20

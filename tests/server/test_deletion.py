@@ -9,13 +9,13 @@ import numpy as np
 from veil.matching.neighbors import Matches
 from veil.places.pairs.blocks import KIND
 from veil.places.pairs.store import MatchStore
-from veil.server.blob_use import sweep_loose
-from veil.server.contributions import Contribution, add_contribution, set_state
+from veil.server.access.tokens import Token
 from veil.server.deletion import erase
-from veil.server.map_records import put_version
-from veil.server.policy import MapPolicy
+from veil.server.maps.contributions import Contribution, add_contribution, set_state
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.records import put_version
 from veil.server.service import Service
-from veil.server.tokens import Token
+from veil.server.store.blob_use import sweep_loose
 
 
 def given(service: Service, token: Token, map_id: str, message: bytes) -> Contribution:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from veil.cli import _parser
-from veil.server.metrics import Metrics
+from veil.server.routes.health import Metrics
 from veil.server.settings import PREFIX, ServerSettings, read_settings
 from worlds.certificates import write_certificate
 
@@ -190,8 +190,8 @@ def test_nginx_accepts_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["Caddyfile", "nginx.conf"])
 def test_what_stands_before_the_server_lets_whole_messages_pass_and_hides_its_numbers(name: str) -> None:
     """Oracle: the server's own limits; what is longer is refused by the server anyway, with a reason."""
-    from veil.server.bodies import MOST_GEOPOSE, MOST_MESSAGE
-    from veil.server.policy import MapPolicy
+    from veil.server.http.bodies import MOST_GEOPOSE, MOST_MESSAGE
+    from veil.server.maps.policy import MapPolicy
 
     text = (DEPLOY / name).read_text()
     ((number, unit),) = re.findall(r"(?:max_size |client_max_body_size )(\d+)(MB|m)", text)
@@ -202,8 +202,8 @@ def test_what_stands_before_the_server_lets_whole_messages_pass_and_hides_its_nu
 
 def test_what_stands_before_the_server_has_its_times_and_lets_a_hundred_phones_pass() -> None:
     """Oracle: the server's own times and shares. A hundred phones behind one address fit, and less than the server's pools."""
-    from veil.server.connections import HEAD_S, MOST_OF_ADDRESSES
-    from veil.server.entrance import HEALTH
+    from veil.server.http.connections import HEAD_S, MOST_OF_ADDRESSES
+    from veil.server.http.entrance import HEALTH
 
     nginx, caddy = ((DEPLOY / name).read_text() for name in ("nginx.conf", "Caddyfile"))
     assert f"client_header_timeout {HEAD_S:g}s;" in nginx and f"read_header {HEAD_S:g}s" in caddy

@@ -18,16 +18,16 @@ from veil.features import Features
 from veil.files.maps.format import write_map
 from veil.processes import WorkerDied
 from veil.server import runner as background
-from veil.server.database import MOST_IDLE, SqliteDatabase
-from veil.server.geopose_protocol import query_of
-from veil.server.jobs import LEASE_S, Jobs, queue_job
-from veil.server.map_records import MapRecords, put_version
-from veil.server.policy import MapPolicy
-from veil.server.processes import WorkerPool
+from veil.server.deletion import sweep
+from veil.server.jobs.processes import WorkerPool
+from veil.server.jobs.queue import LEASE_S, Jobs, queue_job
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.records import MapRecords, put_version
+from veil.server.routes.geopose import query_of
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.sweeping import sweep
+from veil.server.store.database import MOST_IDLE, SqliteDatabase
 from worlds import server_tasks as tasks
 from worlds.releases import planted_map
 from worlds.servers import messages_of, running
@@ -178,7 +178,7 @@ def background_of(found: object, record: object, message: bytes) -> None:
     """A contribution as the service enters it."""
     import hashlib
 
-    from veil.server.contributions import add_contribution
+    from veil.server.maps.contributions import add_contribution
 
     digest = hashlib.sha256(message).hexdigest()
     facts = {"form": "subspaces", "features": 1, "kind": "subspaces"}

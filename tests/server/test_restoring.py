@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -17,12 +16,11 @@ from veil.files.service.backup_file import BackupFile
 from veil.files.service.blobs import FolderBlobs, blob_name
 from veil.server import restoring
 from veil.server.backups import write_backup
-from veil.server.contributions import Contribution, add_contribution, set_state
-from veil.server.map_records import MapRecord, map_in, put_version
-from veil.server.policy import MapPolicy
-from veil.server.receipts import deletion_receipt
+from veil.server.maps.contributions import Contribution, add_contribution, set_state
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.receipts import deletion_receipt
+from veil.server.maps.records import MapRecord, map_in, put_version
 from veil.server.restoring import restore
-from veil.server.schema import VERSION
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.buckets import Buckets
@@ -260,27 +258,14 @@ def test_a_damaged_backup_is_refused_before_anything_is_written(
     assert not (tmp_path / "again").exists() and beside(tmp_path / "again") == []
 
 
-def test_a_backup_of_version_1_is_brought_up(tmp_path: Path) -> None:
-    """Golden: the frozen dump of a database of version 1. Its rows are in the tables of today; its backup stays as it was."""
-    path = tmp_path / "old.backup"
-    path.touch()
-    file = BackupFile.make(path)
-    file.connection.executescript(Path(__file__).with_name("version_1.sql").read_text())
-    file.connection.execute("UPDATE contributions SET digest = ?", [blob_name(b"message")])
-    file.connection.execute("UPDATE maps SET files = ?", [json.dumps({"a": blob_name(b"file")})])
-    for data in (b"message", b"file"):
-        file.add(blob_name(data), data)
-    file.close()
-    before = path.read_bytes()
-    assert restore(path, tmp_path / "again") == {"maps": 1, "contributions": 1, "tokens": 1}
-    assert dict(rows(tmp_path / "again" / "veil.sqlite")["facts"])["version"] == str(VERSION)
-    (made,) = rows(tmp_path / "again" / "veil.sqlite")["maps"]
-    assert json.loads(made[5]) == {"a": blob_name(b"file")} and path.read_bytes() == before
-    file = BackupFile.open(path)
+def test_a_backup_of_another_version_is_refused_and_left_alone(backup: Path, tmp_path: Path) -> None:
+    file = BackupFile.open(backup)
     file.connection.execute("UPDATE facts SET value = '99' WHERE name = 'version'")
     file.close()
-    with pytest.raises(FileFormatError, match="update veil"):
-        restore(path, tmp_path / "newer")
+    before = backup.read_bytes()
+    with pytest.raises(FileFormatError, match="tables of version 99"):
+        restore(backup, tmp_path / "again")
+    assert not (tmp_path / "again").exists() and backup.read_bytes() == before
 
 
 def test_of_a_later_state_only_deletions_come(service: Service, backup: Path, tmp_path: Path) -> None:

@@ -14,13 +14,12 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.maps.folders import model_folders
 from veil.files.maps.format import read_map
-from veil.server.deletion import expire
-from veil.server.policy import MapPolicy
+from veil.server.access.tokens import Token
+from veil.server.deletion import expire, sweep
+from veil.server.maps.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import NotFound, Service
 from veil.server.settings import ServerSettings
-from veil.server.sweeping import sweep
-from veil.server.tokens import Token
 from worlds.servers import NOTES, everything, messages_of, work
 from worlds.traces import traces_of
 

@@ -36,8 +36,8 @@ from veil.files.photographs.examples import lund_door
 from veil.files.photographs.gravity import write_gravity
 from veil.geometry.gravity import Gravity
 from veil.mechanisms import HideInLines, hardened, paper
-from veil.server.policy import MapPolicy
-from veil.server.receipts import add_receipt
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.receipts import add_receipt
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.wire.receipts import receipt_of

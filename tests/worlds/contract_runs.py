@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from veil.files.codebooks import bundled_codebook
+from veil.server.access.tokens import Quota
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.tokens import Quota
 from worlds.places import PLACE
 from worlds.served_streets import EXITS, serve_street
 from worlds.servers import Running, running

@@ -9,7 +9,7 @@ from typing import Any
 
 from veil.files.maps.folders import model_folders
 from veil.files.maps.format import read_map
-from veil.server.blob_use import blobs_in
+from veil.server.store.blob_use import blobs_in
 from worlds.kill_servers import Place, Server
 from worlds.planted_bytes import digest, held_in, of_maps, of_matches, places_of, told_apart
 from worlds.servers import NOTES

@@ -25,7 +25,7 @@ from pathlib import Path
 from veil.files.service import blobs
 from veil.files.tiles import write_tiles
 from veil.server import deletion
-from veil.server.map_records import MapRecords
+from veil.server.maps.records import MapRecords
 from veil.server.service import Service
 from veil.tiles.cutting import CutOptions, cut
 from worlds.kill_checks import finished, needles

@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from veil.files.service.served_tiles import add_served, remove_served, served_names
-from veil.server import blob_use
 from veil.server.backups import update_backups, write_backup
-from veil.server.policy import MapPolicy
+from veil.server.deletion import sweep
+from veil.server.maps.policy import MapPolicy
 from veil.server.restoring import restore
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
-from veil.server.store_identity import TILES, adopt
-from veil.server.sweeping import sweep
+from veil.server.store import blob_use
+from veil.server.store.identity import TILES, adopt
 from worlds.planted_bytes import Objects, digest
 from worlds.postgres import Postgres
 

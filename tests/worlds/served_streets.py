@@ -7,9 +7,9 @@ from pathlib import Path
 
 from veil.files.service.served_tiles import add_served
 from veil.files.tiles import write_tiles
+from veil.server.routes.tiles import ServedExit, ServedTiles
 from veil.server.service import Service
-from veil.server.store_identity import TILES
-from veil.server.tile_answers import ServedExit, ServedTiles
+from veil.server.store.identity import TILES
 from veil.tiles.cutting import CutOptions, cut
 from worlds.tile_streets import street
 

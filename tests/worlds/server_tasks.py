@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.errors import InputError, WireError
-from veil.server.processes import Tell
+from veil.server.jobs.processes import Tell
 
 
 def double(value: Any, tell: Tell) -> Any:

@@ -23,7 +23,7 @@ from veil.device.device import Device
 from veil.device.protection import HideInWords, Protection
 from veil.features import Features
 from veil.server.app import create_app
-from veil.server.connections import connection_options
+from veil.server.http.connections import connection_options
 from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.wire import decode

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from veil.server.bodies import TILE_QUERIES_TYPE
+from veil.server.http.bodies import TILE_QUERIES_TYPE
 from worlds.servers import MESSAGE_TYPE
 
 # Between two connections, or two requests, of one place: what is attacked is the server, and not the machine of this program.

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from veil.server.database import Database, SqliteDatabase
 from veil.server.settings import ServerSettings
+from veil.server.store.database import Database, SqliteDatabase
 from worlds import buckets as s3
 from worlds import postgres as pg
 from worlds.buckets import Buckets, running_buckets
@@ -71,7 +71,7 @@ def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databa
 
         yield DatabaseUnderTest(open=kept(lambda: SqliteDatabase(folder / "veil.sqlite")), held=held)
     else:
-        from veil.server.postgres_database import PostgresDatabase
+        from veil.server.store.postgres import PostgresDatabase
 
         server: Postgres = request.getfixturevalue("postgres")
         url = server.url()

@@ -8,12 +8,12 @@ from typing import Any
 
 from veil.errors import FileFormatError
 from veil.files.service.blobs import OWNER, FolderBlobs
-from veil.server.contributions import add_contribution
-from veil.server.policy import MapPolicy
+from veil.server.deletion import sweep
+from veil.server.maps.contributions import add_contribution
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_parts
-from veil.server.sweeping import sweep
 
 STARTS = 10
 

@@ -20,8 +20,7 @@ from veil.errors import CannotWrite, FileFormatError, InputError, NoRoom
 
 # How the name of what is being written goes on after that of the file; SQLite puts a journal beside it.
 PART = ".veil.part"
-# An earlier veil wrote ".part" alone, as others may, too: only where every file is veil's are these taken for leftovers.
-_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}(?P<mark>\.veil)?\.part([.-].*)?")
+_LEFTOVER = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.veil\.part([.-].*)?")
 # What the operating system says of a disk, or a user's share of it, that is full.
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # What nobody has written to for so long was left by a kill.
@@ -150,15 +149,12 @@ def remove(path: Path) -> None:
             shutil.rmtree(gone)
 
 
-def leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S, only_marked: bool = False) -> list[Path]:
-    """Unfinished files in a folder, of one file or folder (None: of any), without a change for some seconds.
-
-    `only_marked` leaves out names that something else than veil may have given.
-    """
+def leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S) -> list[Path]:
+    """Unfinished files in a folder, of one file or folder (None: of any), without a change for some seconds."""
     latest, found = time.time() - older_than_s, []
     for path in sorted(folder.glob(".*")):
         match = _LEFTOVER.fullmatch(path.name)
-        if match is not None and name in (None, match["name"]) and (match["mark"] or not only_marked):
+        if match is not None and name in (None, match["name"]):
             with suppress(FileNotFoundError):
                 if not older_than_s or path.lstat().st_mtime <= latest:
                     found.append(path)
@@ -169,16 +165,16 @@ def _clear_once(folder: Path) -> None:
     """Delete what was abandoned in a folder, the first time that this process writes there."""
     if folder not in _cleared:
         _cleared.add(folder)
-        clear_leftovers(folder, older_than_s=_ABANDONED_S, only_marked=True)
+        clear_leftovers(folder, older_than_s=_ABANDONED_S)
 
 
-def clear_leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S, only_marked: bool = False) -> int:
+def clear_leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S) -> int:
     """Delete what killed writers left in a folder, as `leftovers` finds it, and return its number.
 
     With `older_than_s` 0 nobody may be writing there, or must do it again if something of it goes. Raises InputError if
     something cannot be deleted.
     """
-    found = leftovers(folder, name=name, older_than_s=older_than_s, only_marked=only_marked)
+    found = leftovers(folder, name=name, older_than_s=older_than_s)
     for path in found:
         remove(path)
     return len(found)

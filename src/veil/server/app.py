@@ -12,31 +12,28 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BeforeValidator, Field
 
-from veil.server.addresses import Addresses, networks_of
-from veil.server.admission import Administrating, Contributing, Known, Localizing, Services, identified
-from veil.server.bodies import MESSAGE_TYPE, BoundedBodies, read_message, said_length
-from veil.server.conditional import add_heads
-from veil.server.contract import add_contract, says
-from veil.server.demo_routes import add_demo_page, add_dictionaries
-from veil.server.entrance import Entrance
-from veil.server.geopose_routes import add_geopose
-from veil.server.health_routes import add_health
-from veil.server.identities import IdentityProvider
-from veil.server.map_names import map_ids
-from veil.server.metrics import Measured, Metrics
-from veil.server.policy import MapPolicy, whole
-from veil.server.problems import add_problems
-from veil.server.readiness import Readiness
+from veil.server.access.addresses import Addresses, networks_of
+from veil.server.access.shares import Seats
+from veil.server.access.tokens import Quota, Scope
+from veil.server.http.admission import Administrating, Contributing, Known, Localizing, Services, identified
+from veil.server.http.bodies import MESSAGE_TYPE, BoundedBodies, read_message, said_length
+from veil.server.http.conditional import add_heads
+from veil.server.http.contract import add_contract, says
+from veil.server.http.entrance import Entrance
+from veil.server.http.identities import IdentityProvider
+from veil.server.http.problems import add_problems
+from veil.server.http.strictness import Strict, StrictRoute
+from veil.server.maps.policy import MapPolicy, whole
+from veil.server.maps.records import map_ids
+from veil.server.maps.suspects import suspects_record
+from veil.server.routes.demo import add_demo_page, add_dictionaries
+from veil.server.routes.geopose import add_geopose
+from veil.server.routes.health import Measured, Metrics, Readiness, add_health
+from veil.server.routes.tiles import ServedTiles, add_tiles
 from veil.server.runner import Runner
 from veil.server.schema_check import require_valid
 from veil.server.service import NotFound, Service
-from veil.server.shares import Seats
-from veil.server.store_identity import TILES
-from veil.server.strictness import Strict, StrictRoute
-from veil.server.suspects import suspects_record
-from veil.server.tile_answers import ServedTiles
-from veil.server.tile_routes import add_tiles
-from veil.server.tokens import Quota, Scope
+from veil.server.store.identity import TILES
 from veil.version import __version__
 
 MESSAGE = {MESSAGE_TYPE: None}

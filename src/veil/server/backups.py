@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +15,81 @@ from typing import TYPE_CHECKING
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.atomic import leftovers, remove, replacing
 from veil.files.service.backup_file import BackupFile, being_written, flush, is_being_written
-from veil.server.backup_rows import ID, follow, insert, last_receipt, write_rows
-from veil.server.blob_use import blobs_in, needed_in
-from veil.server.database import SqliteStatements
-from veil.server.schema import VERSION, require_known, upgrade, version_in
+from veil.server.store.blob_use import blobs_in, needed_in
+from veil.server.store.database import SqliteStatements
+from veil.server.store.schema import Row, Statements, make_tables, require_version
 
 if TYPE_CHECKING:
     from veil.server.service import Service
 
+# The tables of a backup with the columns that name a row, and how many rows are read at a time.
+TABLES: Mapping[str, tuple[str, ...]] = {
+    "tokens": ("id",),
+    "usage": ("token", "period"),
+    "maps": ("id",),
+    "contributions": ("id",),
+    "jobs": ("id",),
+    "receipts": ("number",),
+    "backups": ("id",),
+}
+ROWS = 1000
+# The name of a backup's own id among its facts.
+ID = "backup"
 log = logging.getLogger("veil.server")
 # The number of receipts that a backup follows which is being written, and how long a killed one is remembered.
 UNFINISHED, UNFINISHED_S = -1, 3600.0
 # How often what changed while it was copied is copied again.
 ROUNDS = 20
+
+
+def write_rows(target: Statements, source: Statements, backup: str) -> None:
+    """Write all rows of a server's database into a backup."""
+    make_tables(target)
+    target.run("INSERT INTO facts (name, value) VALUES (:name, :value)", name=ID, value=backup)
+    for table in TABLES:
+        copy_rows(target, source, table)
+
+
+def last_receipt(found: Statements) -> int:
+    row = found.one("SELECT number FROM receipts ORDER BY number DESC")
+    return 0 if row is None else int(row["number"])
+
+
+def follow(held: Statements, newer: Statements, since: int) -> None:
+    """Replace the maps from which something was deleted since a receipt by those of a newer state; tokens and receipts, too."""
+    _replace(held, newer, "tokens", "", {})
+    held.run("DELETE FROM receipts WHERE number > :since", since=since)
+    _replace(held, newer, "receipts", "number > :since", {"since": since})
+    rows = held.all("SELECT content FROM receipts WHERE number > :since", since=since)
+    for map_id in {json.loads(row["content"])["map"] for row in rows}:
+        _replace(held, newer, "maps", "id = :map", {"map": map_id})
+        _replace(held, newer, "contributions", "map = :map", {"map": map_id})
+        _replace(held, newer, "jobs", "map = :map", {"map": map_id})
+
+
+def _replace(target: Statements, source: Statements, table: str, where: str, values: Mapping[str, object]) -> None:
+    """Have those rows of a table that fulfil a condition be the ones of another database."""
+    target.run(f"DELETE FROM {table} WHERE {where or '1 = 1'}", **values)
+    copy_rows(target, source, table, where, values)
+
+
+def copy_rows(
+    target: Statements, source: Statements, table: str, where: str = "1 = 1", values: Mapping[str, object] | None = None
+) -> None:
+    """Copy the rows of a table that fulfil a condition, in portions that fit in memory."""
+    keys = TABLES[table]
+    order, given = ", ".join(keys), dict(values or {})
+    after = ""
+    while rows := source.all(f"SELECT * FROM {table} WHERE {where or '1 = 1'} {after} ORDER BY {order} LIMIT {ROWS}", **given):
+        for row in rows:
+            insert(target, table, row)
+        given |= {f"after_{key}": rows[-1][key] for key in keys}
+        after = f"AND ({order}) > ({', '.join(f':after_{key}' for key in keys)})"
+
+
+def insert(found: Statements, table: str, row: Row) -> None:
+    columns = list(row)
+    found.run(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})", **row)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,8 +220,7 @@ def _update(service: Service, backup: Backup) -> None:
             own = held.one("SELECT value FROM facts WHERE name = :name", name=ID)
             if own is None or own["value"] != backup.id:
                 raise FileFormatError(f"{backup.path} is another file now", remedy=Remedy("leave out", "backup", backup.id))
-            if (version := require_known(version_in(held), str(backup.path))) < VERSION:
-                upgrade(held, version)
+            require_version(held, str(backup.path))
             since = last_receipt(held)
             for _ in range(ROUNDS):
                 with service.database.transaction() as found:

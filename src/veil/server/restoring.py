@@ -11,15 +11,14 @@ from pathlib import Path
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import leftovers, remove, replacing_folder, writing
 from veil.files.service.backup_file import BackupFile
-from veil.server.backup_rows import TABLES, copy_rows, follow, last_receipt
-from veil.server.blob_use import blobs_in, fasten, loosen
-from veil.server.database import SqliteStatements
-from veil.server.jobs import queue_job
-from veil.server.schema import VERSION, require_known, upgrade, version_in
+from veil.server.backups import TABLES, copy_rows, follow, last_receipt
+from veil.server.jobs.queue import queue_job
 from veil.server.settings import ServerSettings
-from veil.server.statements import Statements
 from veil.server.storage import DATABASE, open_parts
-from veil.server.store_identity import FACT, StoreParts
+from veil.server.store.blob_use import blobs_in, fasten, loosen
+from veil.server.store.database import SqliteStatements
+from veil.server.store.identity import FACT, StoreParts
+from veil.server.store.schema import Statements, require_version
 
 
 def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *, newer: Path | None = None) -> dict[str, int]:
@@ -40,8 +39,7 @@ def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *,
         file.check()
         with file.transaction(keep=False) as connection:
             found = SqliteStatements(connection)
-            if (version := require_known(version_in(found), str(path))) < VERSION:
-                upgrade(found, version)
+            require_version(found, str(path))
             if newer is not None:
                 _follow_file(found, newer, path)
             _leave_out_missing(found, file.names())

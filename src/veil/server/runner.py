@@ -1,4 +1,4 @@
-"""Background work of servers: jobs on maps, and deletion of data whose time is over."""
+"""Background work of servers: jobs on maps, those of them that wait for room, and deletion of data whose time is over."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import secrets
 import shutil
 import threading
 import time
+from collections.abc import Set
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from veil.errors import CannotWrite, InputError, NoRoom, StorageTrouble, VeilError, told_as_json
 from veil.files.atomic import remove
+from veil.files.service.reserve import LEAST, let_go
 from veil.processes import DeadlineExceeded, WorkerDied
 from veil.server.backups import update_backups
-from veil.server.contributions import Contribution, add_facts, contributions_in, set_state
-from veil.server.deletion import MATCHES, REMOVED, WORK, clear_map, clear_work, erase
-from veil.server.earth_answers import PLACE
-from veil.server.jobs import Job, end_job, is_held, note_result, noted_result, queue_job
-from veil.server.map_records import MapRecord, map_in, put_version
-from veil.server.processes import Worker as Process
+from veil.server.deletion import MATCHES, REMOVED, WORK, clear_map, clear_work, erase, sweep
+from veil.server.jobs.processes import Worker as Process
+from veil.server.jobs.queue import Job, end_job, is_held, note_result, noted_result, queue_job
+from veil.server.jobs.tasks import MapOutcome, MapWork, change_map
+from veil.server.maps.contributions import Contribution, add_facts, contributions_in, set_state
+from veil.server.maps.earth import PLACE
+from veil.server.maps.records import MapRecord, map_in, put_version
+from veil.server.maps.suspects import doubted
 from veil.server.service import Service
-from veil.server.statements import Statements
-from veil.server.suspects import doubted
-from veil.server.sweeping import sweep
-from veil.server.tasks import MapOutcome, MapWork, change_map
-from veil.server.waiting_jobs import WaitingJobs
+from veil.server.store.schema import Statements
 
 log = logging.getLogger("veil.server")
 # How often the queue of jobs is looked at, and what is over is looked for.
@@ -37,6 +37,38 @@ LOOK_S, SWEEP_S = 0.5, 600.0
 PAUSE_S = 5.0
 # Nothing expires in the sweep after one during which the clock was set by more than this: it may be wrong, and set right again.
 CLOCK_S = 60.0
+
+
+class WaitingJobs:
+    """The jobs of a server's queue that wait for room: those that add to maps, and those that met a full disk.
+
+    A job that adds to a map begins where the map's messages would fit once more: so large are its matches and the map, twice
+    while it is made, about. A removal may use what is kept free, and begins whatever is left; if that was not enough, the
+    reserve is given up for it, then the matches of its map, which can be made again. Then it waits until there is more.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        # Bytes that were free when a job met a full disk, by its id.
+        self._not_enough: dict[str, int] = {}
+
+    def ids(self) -> Set[str]:
+        """Ids of the jobs that wait for room now."""
+        room, jobs = self._service.room, self._service.jobs.open()
+        free, left = room.free(), room.left()
+        self._not_enough = {job.id: self._not_enough[job.id] for job in jobs if job.id in self._not_enough}
+        return {
+            job.id
+            for job in jobs
+            if free < self._not_enough.get(job.id, -LEAST) + LEAST
+            or (job.kind != "remove" and left < self._service.records.bytes_of(map_id=job.map_id))
+        }
+
+    def met_full_disk(self, job: Job, free: int) -> None:
+        """Note that a job needs more than was free when it began, and make room for a removal."""
+        self._not_enough[job.id] = free
+        if job.kind == "remove" and not let_go(self._service.room.reserve):
+            remove(self._service.folder / MATCHES / job.map_id)
 
 
 class Runner:

@@ -14,24 +14,22 @@ from veil.files.atomic import remove, writing
 from veil.files.maps.folders import model_folders
 from veil.files.maps.format import read_map
 from veil.processes import DeadlineExceeded, WorkerDied
-from veil.server.answerable import require_form
-from veil.server.contributions import Contribution, add_contribution, contributions_in
+from veil.server.access.tokens import Token, Tokens
 from veil.server.deletion import CACHE, delete_map, leave
-from veil.server.earth_answers import PLACE, on_earth, put_place
-from veil.server.jobs import Job, Jobs, Kind, queue_job
-from veil.server.map_facts import facts_of
-from veil.server.map_names import require_free
-from veil.server.map_records import MapRecord, MapRecords, add_map, map_in, put_version
-from veil.server.policy import MapPolicy
-from veil.server.processes import Busy, WorkerPool
-from veil.server.receipts import Receipts
-from veil.server.room import REFUSED, Room
+from veil.server.jobs.processes import Busy, WorkerPool
+from veil.server.jobs.queue import Job, Jobs, Kind, queue_job
+from veil.server.jobs.tasks import examine, localize_query, ready
+from veil.server.maps.answerable import facts_of, require_form
+from veil.server.maps.contributions import Contribution, add_contribution, contributions_in
+from veil.server.maps.earth import PLACE, on_earth, put_place
+from veil.server.maps.policy import MapPolicy
+from veil.server.maps.receipts import Receipts
+from veil.server.maps.records import MapRecord, MapRecords, add_map, map_in, put_version, require_free
+from veil.server.maps.suspects import require_share
 from veil.server.settings import ServerSettings
 from veil.server.storage import open_parts
-from veil.server.store_identity import StoreParts
-from veil.server.suspects import require_share
-from veil.server.tasks import examine, localize_query, ready
-from veil.server.tokens import Token, Tokens
+from veil.server.store.identity import StoreParts
+from veil.server.store.room import REFUSED, Room
 from veil.wire.receipts import Receipt
 
 # How often a query begins again because its map was replaced meanwhile.

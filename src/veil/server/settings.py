@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 from veil.engine import check_engine
 from veil.errors import FileFormatError, InputError, RangeError
 from veil.files.atomic import read_bytes
-from veil.server.addresses import networks_of
-from veil.server.tokens import SCOPES, Scope
+from veil.server.access.addresses import networks_of
+from veil.server.access.tokens import SCOPES, Scope
 from veil.wire.names import require_known
 
 if sys.version_info >= (3, 11):

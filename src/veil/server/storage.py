@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.service.blobs import Blobs, FolderBlobs
-from veil.server.database import Database, SqliteDatabase
 from veil.server.settings import ServerSettings
-from veil.server.store_identity import REMEDY, StoreParts, noted_kinds
+from veil.server.store.database import Database, SqliteDatabase
+from veil.server.store.identity import REMEDY, StoreParts, noted_kinds
 
 DATABASE, BLOBS = "veil.sqlite", "blobs"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -31,7 +31,7 @@ def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False, ow
     }
     noted = noted_kinds(folder)
     if noted is None and (folder / DATABASE).is_file():
-        # Of an earlier veil, or a first start that was killed before its note: that one has no blobs in the folder.
+        # A first start that was killed before its note: blobs may lie in the folder already, or in none.
         noted = {"database": "folder", "blobs": "folder" if (folder / BLOBS).is_dir() else kinds["blobs"]}
     if noted is not None and noted != kinds:
         told = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))
@@ -53,7 +53,7 @@ def _open_database(folder: Path, address: str) -> Database:
     if not address:
         return SqliteDatabase(folder / DATABASE)
     try:
-        from veil.server.postgres_database import PostgresDatabase
+        from veil.server.store.postgres import PostgresDatabase
     except ImportError as error:
         raise InputError(f"a database of PostgreSQL needs {error.name}; run `pip install 'veil[grown]'`") from None
     return PostgresDatabase(address)

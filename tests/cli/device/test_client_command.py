@@ -14,7 +14,7 @@ from veil.cli import _parser, main
 from veil.features import Features
 from veil.files.features import write_features
 from veil.forms import Subspaces
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.wire import decode

@@ -177,22 +177,3 @@ def test_the_intersection_of_two_calibrations_finds_nothing(tmp_path: Path, firs
     rc, twin = privatize(tmp_path, changed, down, "twin", "--allow-second-release")
     once, anywhere = recovered([next((tmp_path / "one").glob("*.veil")).read_bytes(), twin], image)
     assert rc == 0 and anywhere > 0.4 * COUNT and once > 0.05 * COUNT
-
-
-def test_a_line_of_an_earlier_version_is_not_taken_for_the_same(tmp_path: Path, capsys) -> None:
-    """A ledger that did not note the camera: lines are refused with the reason; positions can be released again as before."""
-    assert privatize(tmp_path, IMAGE, DOWN, "lines")[0] == 0
-    other = replace(IMAGE, image_digest=b"2" * 32)
-    assert privatize(tmp_path, other, None, "positions", lines=False)[0] == 0
-    with closing(sqlite3.connect(home() / "ledger.sqlite")) as connection, connection:
-        old = "gravity=0.05,0.99,0.12"  # as veil 0.1 wrote: the share, then gravity, and no more
-        connection.execute(
-            "UPDATE releases SET message_digest = 'old', "
-            f"parameters = substr(parameters, 1, instr(parameters, 'lines ') - 1) || 'lines aligned=0.5 {old}' "
-            "WHERE parameters LIKE '%lines%'"
-        )
-        connection.execute("UPDATE releases SET message_digest = 'older' WHERE parameters NOT LIKE '%lines%'")
-    capsys.readouterr()
-    assert privatize(tmp_path, IMAGE, DOWN, "again") == (1, b"")
-    assert "did not note the camera" in capsys.readouterr().err
-    assert privatize(tmp_path, other, None, "positions again", lines=False)[0] == 0

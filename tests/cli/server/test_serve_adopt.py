@@ -9,7 +9,7 @@ import pytest
 
 from veil.cli import main
 from veil.errors import FileFormatError
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from worlds.schemas import validate
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.server.policy import MapPolicy
+from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from veil.cli import main
 from veil.errors import InputError
-from veil.server.listening import address_of, bound, notify, serve
+from veil.server.http.listening import address_of, bound, notify, serve
 from veil.server.settings import ServerSettings
 
 LINE = r"^veil serves (\S+) at (http://\S+) \(Ctrl-C ends it\)$"

@@ -157,7 +157,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     asked, settings = _maps_asked(arguments), settings_of(arguments)
     from veil.server.app import create_app
-    from veil.server.listening import address_of, bound, serve
+    from veil.server.http.listening import address_of, bound, serve
     from veil.server.runner import Runner
     from veil.server.service import Service
 
@@ -252,8 +252,8 @@ def _token(arguments: argparse.Namespace) -> int:
 
 def _make_token(arguments: argparse.Namespace, service: Any) -> None:
     """Make a token, and tell its secret once."""
-    from veil.server.map_names import map_ids
-    from veil.server.tokens import Quota
+    from veil.server.access.tokens import Quota
+    from veil.server.maps.records import map_ids
 
     quota = Quota(requests_per_minute=arguments.requests_per_minute, bytes_per_day=arguments.bytes_per_day)
     maps = None if arguments.maps is None else map_ids(service.records.all(), arguments.maps)

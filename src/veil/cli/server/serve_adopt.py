@@ -42,7 +42,7 @@ def _adopt(arguments: argparse.Namespace) -> int:
     if not arguments.folder.is_dir():
         raise InputError(f"{arguments.folder} is no folder of a server; `veil serve` makes one")
     from veil.server.storage import open_parts
-    from veil.server.store_identity import adopt
+    from veil.server.store.identity import adopt
 
     parts = open_parts(arguments.folder, settings, anew=arguments.write)
     try:

@@ -53,7 +53,7 @@ def tell_demo(arguments: argparse.Namespace, service: Any, url: str) -> None:
 def _contribute(service: Any, features: Any, path: Path) -> None:
     """Queue the demo's map of hardened messages, and keep the secret of a token for it in a file."""
     from veil.demo import demo_messages
-    from veil.server.policy import MapPolicy
+    from veil.server.maps.policy import MapPolicy
 
     record = service.records.make(DEMO, MapPolicy())
     with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as home:
@@ -67,7 +67,7 @@ def _contribute(service: Any, features: Any, path: Path) -> None:
 def _import_public(service: Any, features: Any) -> None:
     """Take a public map of the same photographs into the server, for queries in words."""
     from veil.demo import rehearse_words, write_demo_map
-    from veil.server.policy import MapPolicy
+    from veil.server.maps.policy import MapPolicy
 
     with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as folder:
         made = write_demo_map(features, Path(folder) / "map", steps=Bar)

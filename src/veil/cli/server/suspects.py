@@ -38,7 +38,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 def _suspects(arguments: argparse.Namespace) -> int:
     service = service_of(arguments)
     try:
-        from veil.server.suspects import shares_of, suspects_of, suspects_record
+        from veil.server.maps.suspects import shares_of, suspects_of, suspects_record
 
         record = chosen(service.records.all(), arguments.map)
         items = service.records.contributions(record.id)

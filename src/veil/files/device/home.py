@@ -41,6 +41,6 @@ def require_own(path: Path, facts: os.stat_result, *, private: bool = True) -> N
 
 
 def make_private(path: Path) -> None:
-    """Set mode 0600 where others have rights to a file of one's own, as on files of earlier versions. Raises OSError."""
+    """Set mode 0600 where others have rights to a file of one's own. Raises OSError."""
     if os.name == "posix" and stat.S_IMODE(path.stat().st_mode) & 0o077:
         path.chmod(0o600)

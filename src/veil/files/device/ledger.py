@@ -29,20 +29,20 @@ from veil.randomness import Secret
 LEDGER = "ledger.sqlite"
 
 
-# SQLite's user_version. Ledgers of earlier versions have 0 and lack younger tables, which they get when they are next written.
+# SQLite's user_version. No other layout is read.
 LAYOUT = 1
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS releases (
+CREATE TABLE releases (
     image_digest TEXT NOT NULL, released_as TEXT NOT NULL, name TEXT NOT NULL, parameters TEXT NOT NULL,
     features INTEGER NOT NULL, message_digest TEXT NOT NULL, fresh INTEGER NOT NULL, released_at REAL NOT NULL
 );
-CREATE INDEX IF NOT EXISTS by_image ON releases (image_digest);
-CREATE TABLE IF NOT EXISTS spending (
+CREATE INDEX by_image ON releases (image_digest);
+CREATE TABLE spending (
     image_digest TEXT NOT NULL, message_digest TEXT NOT NULL, words INTEGER NOT NULL, epsilon REAL NOT NULL,
     m INTEGER NOT NULL, features INTEGER NOT NULL, spent_at REAL NOT NULL, UNIQUE (image_digest, message_digest)
 );
-CREATE TABLE IF NOT EXISTS budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
+CREATE TABLE budgets (unit TEXT NOT NULL, epsilon REAL, delta REAL, set_at REAL NOT NULL);
+CREATE TABLE secrets (fingerprint TEXT NOT NULL, since REAL NOT NULL);
 """
 
 
@@ -61,10 +61,8 @@ def open_or_make(path: Path) -> bool:
             require_own(path, path.stat(), private=False)
             make_private(path)
     if not new:
-        with connected(path) as connection:
-            layout = connection.execute("PRAGMA user_version").fetchone()[0]
-            if layout < LAYOUT:
-                connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {LAYOUT}; COMMIT;")
+        with connected(path):  # looks whether it is one
+            pass
     return new
 
 
@@ -113,7 +111,7 @@ def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlit
     """A transaction on the ledger, which turns SQLite's errors into veil's.
 
     Raises ReleaseRefused if another process holds the ledger, InputError if it cannot be written, FileFormatError if the file
-    is no ledger, is damaged, or has a newer layout.
+    is no ledger, is damaged, or has another layout.
     """
     try:
         with transaction(path, mode=mode, patience_s=PATIENCE_S) as connection:
@@ -125,18 +123,17 @@ def connected(path: Path, *, mode: Literal["rw", "ro"] = "rw") -> Iterator[sqlit
         raise FileFormatError(_damaged(path, error)) from None
 
 
-def has_table(connection: sqlite3.Connection, table: str) -> bool:
-    """Whether the ledger has a table of this name; ledgers of earlier versions lack some."""
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,))
-    return found.fetchone() is not None
-
-
 def _require_ledger(path: Path, connection: sqlite3.Connection) -> None:
-    layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if layout > LAYOUT:
-        raise FileFormatError(f"the ledger {path} has layout {layout}, and this veil knows layouts up to {LAYOUT}; update veil")
-    if layout < 0 or not has_table(connection, "releases"):
+    named = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'releases'"
+    if connection.execute(named).fetchone() is None:
         raise FileFormatError(_damaged(path, "it has no table of releases"))
+    layout = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if layout != LAYOUT:
+        raise FileFormatError(
+            f"the ledger {path} has layout {layout}, and this veil reads layout {LAYOUT} alone",
+            facts={"layout": layout, "reads": LAYOUT},
+            remedy=Remedy("install", "the veil that wrote it"),
+        )
 
 
 def _refusal(path: Path, error: sqlite3.OperationalError) -> VeilError:
@@ -159,13 +156,12 @@ def _damaged(path: Path, error: object) -> str:
 
 
 _RELEASES = "image_digest, released_as, name, parameters, features, message_digest, fresh, released_at"
-_ALONE = f"SELECT {_RELEASES}, NULL, NULL, NULL, NULL FROM releases r"
 _WITH_SPENDING = f"""
 SELECT {", ".join(f"r.{column}" for column in _RELEASES.split(", "))}, s.words, s.epsilon, s.m, s.features FROM releases r
 LEFT JOIN spending s ON s.image_digest = r.image_digest AND s.message_digest = r.message_digest
 """
 _OF_IMAGE, _BY_AGE = " WHERE r.image_digest = ?", " ORDER BY r.released_at, r.rowid"
-# The secret's fingerprint as earlier versions noted it, among the parameters of each release.
+# The secret's fingerprint among the parameters of a release.
 _NOTED_SECRET = re.compile(r"\bsecret=([0-9a-f]{8})\b")
 # Names that a message may have: a name from the ledger becomes a path.
 _ALIAS = re.compile(r"[0-9a-f][0-9a-f-]*")
@@ -233,8 +229,7 @@ class Ledger:
         """Record that releases are made under `secret` from here on.
 
         Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
-        that they cannot be repeated. Releases of earlier versions that do not name their secret are taken for those of the
-        present one.
+        that they cannot be repeated. Releases that do not name their secret are taken for those of the present one.
         """
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
@@ -321,9 +316,8 @@ def read_budgets(path: Path) -> list[BudgetChange]:
 
 def _entries(connection: sqlite3.Connection, image_digest: str | None = None) -> list[Entry]:
     """All releases, or those of one image, which an index finds: a release must not read through all earlier ones."""
-    query = _WITH_SPENDING if has_table(connection, "spending") else _ALONE
     where, values = ("", ()) if image_digest is None else (_OF_IMAGE, (image_digest,))
-    return [_entry(row) for row in connection.execute(f"{query}{where}{_BY_AGE}", values).fetchall()]
+    return [_entry(row) for row in connection.execute(f"{_WITH_SPENDING}{where}{_BY_AGE}", values).fetchall()]
 
 
 def _entry(row: Sequence) -> Entry:
@@ -346,13 +340,12 @@ def _entry(row: Sequence) -> Entry:
 
 
 def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
-    """Fingerprints noted in the ledger and in releases of earlier versions; [None] if there are none, [] without releases."""
+    """Fingerprints noted in releases and beside them; [None] if there are none, [] without releases."""
     entries = _entries(connection)
     if not entries:
         return []
     named = [found.group(1) for entry in entries if (found := _NOTED_SECRET.search(entry.parameters))]
-    if has_table(connection, "secrets"):
-        named += [str(row[0]) for row in connection.execute("SELECT fingerprint FROM secrets ORDER BY since, rowid")]
+    named += [str(row[0]) for row in connection.execute("SELECT fingerprint FROM secrets ORDER BY since, rowid")]
     return [*dict.fromkeys(named)] or [None]
 
 
@@ -397,10 +390,6 @@ def _difference(entry: Entry, other: Entry) -> str:
     now, then = (
         {name: value for name, _, value in (part.partition("=") for part in one.parameters.split())} for one in (entry, other)
     )
-    if "camera" in now and "aligned" in then and "camera" not in then:
-        return ", by a veil that did not note the camera, so that nothing tells whether the lines are the same"
-    if "choices" in now and "choices" not in then:
-        return ", by a veil that did not note all of its choices, so that nothing tells whether the releases are the same"
     digests = ("draws", "choices")  # of all that the draws depend on
     changed = [name for name in now if name in then and now[name] != then[name] and name not in digests]
     told = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
@@ -414,8 +403,6 @@ def _difference(entry: Entry, other: Entry) -> str:
 
 
 def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:
-    if not has_table(connection, "budgets"):
-        return []
     rows = connection.execute("SELECT unit, epsilon, delta, set_at FROM budgets ORDER BY rowid").fetchall()
     changes = []
     for unit, epsilon, delta, set_at in rows:

@@ -22,7 +22,7 @@ SECRET = "secret"
 class MadeUnder:
     """Something that was made under a client's secret: `what` it is, for messages, and the secret's `Secret.fingerprint`.
 
-    `fingerprint` is None where it was not kept, as in files of earlier versions: then any existing secret fits.
+    `fingerprint` is None where something else compares it: then any existing secret fits.
     """
 
     what: str

@@ -1,0 +1,276 @@
+"""The OpenAPI document as a contract: complete, with examples that run, kept under schemathesis, and enough for a client."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from veil.device.device import Device
+from veil.features import Features
+from veil.files.service.shipped import service_schemas
+from veil.server.access.tokens import SCOPES
+from veil.server.http.problems import KINDS, TITLES
+from veil.server.schema_check import SCHEMAS, components
+from worlds.contract_runs import prey, run, serving
+from worlds.documents import REFERENCE
+from worlds.places import PLACE
+from worlds.promises import PROBLEM, Promises
+from worlds.servers import Running, geopose_request, messages_of, words_of
+
+_numbers = count()
+
+
+@pytest.fixture(scope="module")
+def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """Messages of a map, and last a query."""
+    return list(messages_of(door, Device(tmp_path_factory.mktemp("device")), most=300).values())
+
+
+@pytest.fixture(scope="module")
+def served(messages: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str]]:
+    """A server with a map on Earth, which does no further work on maps."""
+    with serving(tmp_path_factory.mktemp("server") / "store", messages[:-1]) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def promises(served: tuple[Running, str]) -> Promises:
+    return Promises(served[0].ask("GET", "/openapi.json", token="").value)
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def parts(value: object) -> Iterator[dict[str, Any]]:
+    """All objects within a JSON value."""
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from parts(item)
+
+
+@pytest.mark.slow
+def test_every_operation_says_who_may_ask_and_what_can_come_back(promises: Promises) -> None:
+    """Oracle: the kinds of problems and scopes of the code, and the page of the service for which routes there are."""
+    document = promises.document
+    schema = document["components"]["schemas"]["Problem"]
+    assert (
+        set(schema["properties"]["type"]["enum"])
+        == {f"urn:veil:{kind}" for kind in TITLES}
+        >= {f"urn:veil:{kind}" for _, _, kind in KINDS}
+    )
+    page, ids = (REFERENCE / "service.md").read_text(), []
+    for _, path, operation in operations(document):
+        ids.append(operation["operationId"])
+        statuses = {int(status) for status in operation["responses"]}
+        assert statuses & {200, 201, 202} and {411, 413, 500, 503} <= statuses
+        assert ({401, 403, 429} <= statuses) is bool(operation["security"]) and "summary" in operation
+        for each in operation["security"]:
+            assert list(each) == ["token"] and set(each["token"]) <= set(SCOPES)
+        named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
+        assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+        assert (404 in statuses) or not named
+        for status, answer in operation["responses"].items():
+            kinds = set(promises.resolved(answer).get("content", {}))
+            assert (int(status) < 400) is (PROBLEM not in kinds), (path, status)
+    assert len(ids) == len(set(ids)) > 35
+    for path in ("/v1/policy", "/v1/maps", "/v1/receipts", "/v1/me/usage", "/geopose", "/v1/tiles", "/healthz", "/metrics"):
+        assert path in document["paths"] and path in page
+    deletion = document["paths"]["/v1/contributions/{contribution_id}"]["delete"]["responses"]
+    assert {"200", "202"} <= set(deletion) and deletion["200"] != deletion["202"]
+    assert document["paths"]["/v1/policy"]["get"]["security"] == []
+    assert "422" not in document["paths"]["/healthz"]["get"]["responses"]
+    for part in parts(document):
+        if "$ref" in part and isinstance(part["$ref"], str):
+            assert promises.resolved(part)
+
+
+def test_schemas_are_valid_strict_and_used() -> None:
+    """Every schema is one of the draft, strict where it is the server's own, used in the document, and true of its examples."""
+    text = json.dumps(components())
+    open_ones = {"GeoPoseRequest", "SensorReadings", "CameraReading", "Sensor", "Privacy", "AccelerometerReading"}
+    for name, schema in service_schemas().items():
+        Draft202012Validator.check_schema(schema)
+        checked = Draft202012Validator({"$ref": f"{SCHEMAS}/{name}", "components": {"schemas": components()}})
+        for example in schema.get("examples", []):
+            checked.validate(example)
+        if name[0].isupper() and name not in open_ones | {"GeolocationReading"}:
+            for part in parts(schema):
+                assert part.get("additionalProperties") is False or "properties" not in part, name
+                assert set(part.get("required", ())) <= set(part.get("properties", ()))
+    assert text.count("additionalProperties") > 40
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_document_are_answered(
+    served: tuple[Running, str], promises: Promises, messages: list[bytes]
+) -> None:
+    """Each example of a body and of a parameter is sent as it stands, but for ids, which are of what was just made.
+
+    Oracle: what the document promises, which `Running.ask` compares each answer with; only what is not there (tiles, a
+    receipt) is 404.
+    """
+    server, door = served
+    absent = {"dictionary", "describe_tiles", "tile_file", "answer_tiles", "photograph", "view", "describe_receipt"}
+    sent = 0
+    for method, path, operation in operations(promises.document):
+        ids = made_for(server, door, operation, messages[0])
+        given = {each["name"]: ids.get(each["name"], each.get("example", "x")) for each in operation["parameters"]}
+        query = [name for name in given if f"{{{name}}}" not in path and name not in ids]
+        url = path.format(**given) + "?" + "&".join(f"{name}={json.dumps(given[name])}" for name in query)
+        for kind, body in bodies_of(promises, operation, messages[-1]) or [("", b"")]:
+            answer = server.ask(method, url, body=body if kind or method == "POST" else None, kind=kind or None)
+            assert answer.status < 300 or (answer.status == 404 and operation["operationId"] in absent), (url, answer.data)
+            sent += 1
+        for secret in ("veil_nobody", "") if operation["security"] else ():
+            refused = server.ask(method, url, token=secret, body=b"" if method in ("POST", "PUT") else None)
+            assert refused.status == 401 and refused.headers["www-authenticate"] == "Bearer"
+    assert sent > 38
+
+
+def bodies_of(promises: Promises, operation: dict[str, Any], message: bytes) -> list[tuple[str, bytes]]:
+    """The examples of an operation's body; a message where the body is one, or holds one, which nobody could read."""
+    found = []
+    for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+        if kind != "application/json":
+            found.append((kind, message))
+            continue
+        for example in promises.resolved(content["schema"]).get("examples", [geopose_request(message)]):
+            found.append((kind, json.dumps(example).encode()))
+    return found
+
+
+def made_for(server: Running, door: str, operation: dict[str, Any], message: bytes) -> dict[str, str]:
+    """Ids of what an operation is about, made for it where it deletes."""
+    made = server.ask("POST", "/v1/maps", value={"name": f"made {next(_numbers)}"}).value["map"]
+    given = server.ask("POST", f"/v1/maps/{made}/contributions", body=message).value
+    token = server.ask("POST", "/v1/tokens", value={"name": "made", "scopes": ["localize"]}).value["token"]
+    deletes = operation["operationId"] == "delete_map"
+    return {
+        "map_id": made if deletes else door,
+        "contribution_id": given["contribution"],
+        "job_id": given["job"],
+        "token_id": token,
+    }
+
+
+@pytest.mark.slow
+def test_a_value_of_another_type_is_refused_and_a_whole_number_is_whole(served: tuple[Running, str]) -> None:
+    """Oracle: JSON Schema, for which 60.0 is an integer, and "60", true and 2.5 are none. What is refused makes nothing."""
+    server, door = served
+    before = len(server.ask("GET", "/v1/maps").value["maps"]), len(server.ask("GET", "/v1/tokens").value["tokens"])
+    for policy in (
+        {"max_features": "60"}, {"max_contributions_of_token": True}, {"max_contributions_of_token": 2.5},
+        {"max_share_of_token": True}, {"forms": {"words": 1}}, {"forms": "words"}, {"keep_days": "3"}, {"polcy": 1},
+    ):  # fmt: skip
+        assert server.ask("POST", "/v1/maps", value={"name": "x", "policy": policy}).status == 422, policy
+    token = {"name": "x", "scopes": ["localize"]}
+    for more in (
+        {"requests_per_minute": "60"},
+        {"bytes_per_day": True},
+        {"maps": [1]},
+        {"maps": ["m" * 201]},
+        {"scope": "admin"},
+    ):
+        assert server.ask("POST", "/v1/tokens", value={**token, **more}).status == 422, more
+    place = {**PLACE, "enu_from_map": {**PLACE["enu_from_map"], "scale": "10"}}
+    for given in (place, {**PLACE, "uses_gravity": 0}, {**PLACE, "more": 1}, {"place": 1}):
+        assert server.ask("PUT", f"/v1/maps/{door}/place", value=given).status == 422
+    for query in ("receipts?after=-1", "receipts?after=x", f"receipts?after={1 << 54}", "contributions?map_id=x"):
+        assert server.ask("GET", f"/v1/{query}").status == 422
+    assert before == (len(server.ask("GET", "/v1/maps").value["maps"]), len(server.ask("GET", "/v1/tokens").value["tokens"]))
+    policy = server.ask("POST", "/v1/maps", value={"name": "x", "policy": {"max_features": 60.0, "keep_days": 3}}).value[
+        "policy"
+    ]
+    assert json.dumps([policy["max_features"], policy["keep_days"]]) == "[60, 3]"
+    assert server.ask("POST", "/v1/tokens", value={**token, "requests_per_minute": 60.0}).value["requests_per_minute"] == 60
+
+
+@pytest.mark.slow
+def test_schemathesis_finds_nothing(messages: list[bytes], door: dict[str, Features], tmp_path: Path) -> None:
+    """All phases and all checks of schemathesis, as an administrator, who also deletes: on a server of its own.
+
+    Broken twin: a document that does not promise what is answered, with the same server behind it.
+    """
+    words = words_of(next(iter(door.values())), Device(tmp_path / "device"), epsilon=8.0, most=100)
+    with serving(tmp_path / "store", messages[:-1]) as (server, made):
+        told = prey(server, [messages[-1], words], made)
+        found = run(server, told, tmp_path / "run", examples=10, seed=1)
+        assert found.failures == 0, found.told
+        assert found.requests > 1500
+        lies = json.loads(json.dumps(server.promises.document))
+        lies["paths"] = {path: {"get": lies["paths"][path]["get"]} for path in ("/healthz", "/v1/receipts", "/v1/tokens")}
+        lies["paths"]["/healthz"]["get"]["security"] = [{"token": []}]
+        lies["paths"]["/v1/receipts"]["get"]["parameters"][0]["schema"]["maximum"] = 9
+        lies["components"]["schemas"]["Token"]["required"].append("owner")
+        twin = run(server, told, tmp_path / "twin", examples=2, seed=1, document=lies)
+        assert twin.failures >= 3
+
+
+@pytest.mark.slow
+def test_a_client_generated_from_the_document_localizes(
+    served: tuple[Running, str], messages: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """openapi-python-client makes the client from the served document alone. Oracle: the answer to a plain request."""
+    server, door = served
+    assert server.ask("PUT", f"/v1/maps/{door}/place", value=PLACE).status == 200
+    generate(server, tmp_path, "generated_client")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    client = importlib.import_module("generated_client").AuthenticatedClient(base_url=server.url, token=server.admin)
+    types = importlib.import_module("generated_client.types")
+    answer = call("queries.localize")(door, client=client, body=types.File(payload=io.BytesIO(messages[-1]))).to_dict()
+    plain = server.ask("POST", f"/v1/maps/{door}/localize", body=messages[-1]).value
+    assert answer.pop("seconds") > 0 and plain.pop("seconds") > 0
+    assert answer == plain and answer["status"] == "localized" and "geopose" in answer
+    request = models("GeoPoseRequest").from_dict(geopose_request(messages[-1]))
+    posed = call("geopose.geopose_on_map")(door, client=client, body=request).to_dict()
+    assert posed["geopose"] == plain["geopose"] and posed["timestamp"] == request.timestamp
+    made = call("maps.make_map")(client=client, body=models("NewMap").from_dict({"name": "of a generated client"}))
+    given = call("contributions.contribute")(made.map_, client=client, body=types.File(payload=io.BytesIO(messages[0])))
+    gone = call("contributions.delete_contribution")(given.contribution, client=client)
+    assert gone.receipt.content.message_sha256 == given.message_sha256 == hashlib.sha256(messages[0]).hexdigest()
+    refused = call("maps.describe_map")("m" + "0" * 16, client=client)
+    assert type(refused) is models("Problem") and refused.status == 404 and refused.type_.value == "urn:veil:not-found"
+
+
+def generate(server: Running, folder: Path, name: str) -> None:
+    """Generate a client of a served document below a folder; nothing of it is left out."""
+    (folder / "openapi.json").write_bytes(server.ask("GET", "/openapi.json", token="").data)
+    kinds = ["application/vnd.veil.message", "application/vnd.veil.tile-queries", "application/vnd.veil.codebook"]
+    binary = dict.fromkeys([*kinds, "image/jpeg", "image/svg+xml"], "application/octet-stream")
+    overrides = {**binary, "application/vnd.oscp+json": "application/json"}
+    (folder / "config.json").write_text(json.dumps({"post_hooks": [], "content_type_overrides": overrides}))
+    command = [str(Path(sys.executable).parent / "openapi-python-client"), "generate", "--meta", "none", "--fail-on-warning"]
+    command += [
+        "--path",
+        str(folder / "openapi.json"),
+        "--config",
+        str(folder / "config.json"),
+        "--output-path",
+        str(folder / name),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def call(name: str) -> Any:
+    """A call of the generated client, such as `queries.localize`."""
+    return importlib.import_module(f"generated_client.api.{name}").sync
+
+
+def models(name: str) -> Any:
+    return getattr(importlib.import_module("generated_client.models"), name)
