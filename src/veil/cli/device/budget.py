@@ -55,7 +55,10 @@ class SetBudget(Record):
     (the session). A release of words that would exceed it is refused. Subspaces are outside of it: they have no epsilon.
     """
 
-    unit: BudgetUnit = positional("what has the limit: each image, a point that every photograph in the ledger shows, or all")
+    unit: BudgetUnit = positional(
+        "what has the limit: each image, a point that every photograph in the ledger shows, or the session",
+        metavar="unit",
+    )
     epsilon: float | None = positional("the most that may be spent, or none to remove the budget", parse=_limit)
     delta: float = option("delta at which epsilons are told (default %(default)g)", default=DELTA)
     json: Path | None = json_file()
