@@ -35,12 +35,6 @@ REASONS = {
     "--map": "the map that is meant: here it is a folder, on a server it has an id and a name",
 }
 MEANINGS = (
-    Meaning(
-        "--aligned-share",
-        "number",
-        "share of random lines that lie along gravity",
-        "privatize, evaluate reconstruction",
-    ),
     Meaning("--asked", "count", "tiles that a device asks for at every localization", "tiles cut, tiles plan, evaluate tiles"),
     Meaning(
         "--attacked-features",
@@ -85,7 +79,7 @@ MEANINGS = (
         "--delta",
         "number",
         "delta of an image's epsilon",
-        "privatize, client contribute, client localize, budget show, budget set, budget plan, evaluate plans",
+        "budget show, budget set, budget plan, evaluate plans",
     ),
     Meaning(
         "--descriptor",
@@ -182,12 +176,6 @@ MEANINGS = (
         "way of lifting to subspaces",
         "faces create, evaluate identification, evaluate faces, evaluate histories, evaluate protection",
     ),
-    Meaning(
-        "--line-rule",
-        "choice",
-        "rule by which lines are drawn",
-        "privatize, evaluate reconstruction",
-    ),
     Meaning("--list", "flag", "what is there is printed", "serve token, serve backup, serve tiles"),
     Meaning(
         "--m",
@@ -259,13 +247,12 @@ MEANINGS = (
         "scenes of one place, which are no strangers to each other",
         "evaluate queries, evaluate localization, evaluate tiles",
     ),
-    Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, lab quality"),
     Meaning("--seconds", "number", "seconds of a measurement", "plan map, tiles plan, doctor"),
     Meaning(
         "--seed",
         "count",
         "seed of what is drawn at random",
-        "codebook build, lab quality, map, audit, lab train attacks, lab train inversion, "
+        "codebook build, lab quality, map, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate "
         "attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
     ),
@@ -288,7 +275,7 @@ MEANINGS = (
         "--threads",
         "count",
         "threads of one process",
-        "index, serve tiles, audit, evaluate attacks, evaluate retrieval, evaluate forms, evaluate defenses, doctor",
+        "index, serve tiles, evaluate attacks, evaluate retrieval, evaluate forms, evaluate defenses, doctor",
     ),
     Meaning(
         "--word-count",

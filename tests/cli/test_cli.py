@@ -45,8 +45,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
             assert run("extract", photographs, "-o", folder / f"{place}.h5", "--max-features", 800) == 0
             assert run("privatize", folder / f"{place}.h5", "-o", folder / f"{place}-up") == 0
         assert run("map", folder / "mapped-up", "-o", folder / "map") == 0
-        build = ("codebook", "build", folder / "mapped", "--word-count", 64, "--slices", 2)
-        assert run(*build, "-o", folder / "book.npz", "--iterations", 2) == 0
+        build = ("codebook", "build", folder / "mapped", "--word-count", 64)
+        assert run(*build, "-o", folder / "book.npz") == 0
         assert run(*build, "-o", folder / "pool.npz", "--decoy-pool") == 0
     return folder
 
@@ -300,13 +300,12 @@ def test_inspecting_another_programs_database(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     "wrong",
     [
-        ["codebook", "build", "photos", "-o", "b.npz", "--iterations", "0"],
+        ["codebook", "build", "photos", "-o", "b.npz", "--workers", "0"],
         ["codebook", "build", "photos", "-o", "b.npz", "--word-count", "1"],
         ["codebook", "build", "photos", "-o", "b.npz", "--seed", "-1"],
-        ["codebook", "build", "photos", "-o", "b.npz", "--slices", "two"],
         ["map", "up", "-o", "map", "--workers", "0"],
         ["map", "up", "-o", "map", "--seed", "-1"],
-        ["privatize", "f.h5", "-o", "up", "--profile", "safe"],
+        ["privatize", "f.h5", "-o", "up", "--features", "none"],
         ["privatize", "f.h5"],
         ["frobnicate"],
     ],
@@ -330,12 +329,7 @@ def test_wrong_usage_is_exit_code_2(wrong: list[str], capsys: pytest.CaptureFixt
         (["localize", "{work}/map", "{query}", "--ratio", "nan"], r"--ratio takes none, auto or a number in \(0, 1\]"),
         (["privatize", "{work}/query.h5", "-o", "{tmp}/o", "--codebook", "{work}/pool.npz"], "veil codebook build"),
         (["privatize", "{work}/query.h5", "-o", "{tmp}/o", "--decoys", "{work}/book.npz"], "needs decoys of kind"),
-        (["privatize", "{work}/query.h5", "-o", "{tmp}/o", "--profile", "paper", "--m", "128"], "use m < 128"),
         (["codebook", "build", "{work}/query", "-o", "{tmp}/b.npz", "--word-count", "1000000"], "ask for fewer"),
-        (
-            ["codebook", "build", "{work}/query", "-o", "{tmp}/b.npz", "--word-count", "70", "--slices", "50"],
-            "between 1 and half",
-        ),
         (["inspect", "{work}/mapped/DSC_0002.jpg"], "not a veil message"),
         (["map", "{work}/nowhere", "-o", "{tmp}/m"], "cannot read"),
     ],

@@ -53,8 +53,8 @@ CASES = [
     (["tiles", "cut", "--by"], {"--bytes"}, {"--mbit"}),
     (["client", "map", "list", "--tok"], {"--token-file"}, {"--accepts"}),
     (["budget", ""], {"plan", "set", "show"}, {"extract"}),
-    (["budget", "set", "--cl"], {"--clear"}, {"--camera"}),
-    (["privatize", "--profile", "h"], {"hardened"}, {"paper"}),
+    (["budget", "set", "--de"], {"--delta"}, {"--camera"}),
+    (["gravity", "--from", "ex"], {"exif"}, {"colmap"}),
     (["no-such", "--m"], set(), {"--m", "--map"}),
 ]
 

@@ -123,12 +123,12 @@ def test_another_place_gets_no_pose_and_exit_code_3(work: Path, tmp_path: Path, 
 
 @pytest.mark.slow
 def test_repeating_repeats_and_second_choices_are_refused(work: Path, tmp_path: Path, monkeypatch, capsys) -> None:
-    """The repeated release has identical bytes; a fresh draw or another profile is refused, and nothing is written."""
+    """The repeated release has identical bytes; a fresh draw or another choice is refused, and nothing is written."""
     monkeypatch.setenv("VEIL_HOME", str(work / "home"))
     name = query(work).name
     assert run("privatize", work / "query.h5", "-o", tmp_path / "again") == 0
     assert (tmp_path / "again" / name).read_bytes() == query(work).read_bytes()
-    for choice in (["--fresh"], ["--profile", "paper", "--m", "2"]):
+    for choice in (["--fresh"], ["--features", "100"]):
         assert run("privatize", work / "query.h5", "-o", tmp_path / "second", *choice) == 1
         assert "--allow-second-release" in capsys.readouterr().err
         assert not (tmp_path / "second").exists()
@@ -171,13 +171,13 @@ def test_match_counts_neighbors(work: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, capsys) -> None:
     book, pool = tmp_path / "book.npz", tmp_path / "pool.npz"
-    sizes = ["--word-count", 200, "--slices", 2]
-    assert run("codebook", "build", work / "mapped", "-o", book, *sizes, "--iterations", 2, "--license", "CC0") == 0
+    sizes = ["--word-count", 200]
+    assert run("codebook", "build", work / "mapped", "-o", book, *sizes, "--license", "CC0") == 0
     assert run("codebook", "build", "--decoy-pool", work / "mapped", "-o", pool, "--word-count", 2400) == 0
     assert run("codebook", "info", book, "--json", tmp_path / "info.json") == 0
     info = json.loads((tmp_path / "info.json").read_text())
     validate("codebook-info", info)
-    assert (info["kind"], info["words"], info["slices"], info["pca_dim"], info["license"]) == ("centroids", 200, 2, 48, "CC0")
+    assert (info["kind"], info["words"], info["slices"], info["pca_dim"], info["license"]) == ("centroids", 200, 16, 48, "CC0")
     # The pool was made from photographs of the map: they refuse, the query does not.
     capsys.readouterr()
     books = ["--decoys", pool, "--codebook", book]
@@ -234,8 +234,7 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
         (["extract", tmp_path / "x.db", "-o", tmp_path / "o.h5", "--normalization", "L2"], "not a COLMAP database"),
         (["extract", work / "query", "-o", tmp_path / "o.h5", "--camera", "PINHOLE,1"], "takes 4 parameters"),
         (["privatize", tmp_path / "bad.h5", "-o", tmp_path / "o"], "not an HDF5"),
-        (["privatize", work / "query.h5", "-o", tmp_path / "o", "--profile", "paper", "--m", "1"], "m >= 2"),
-        (["privatize", work / "query.h5", "-o", tmp_path / "o", "--m", "8"], "--profile paper"),
+        (["privatize", work / "query.h5", "-o", tmp_path / "o", "--m", "8"], "belong to --words"),
         (["privatize", work / "query.h5", "-o", tmp_path / "o", "--decoys", tmp_path / "bad.npz"], "not a veil codebook"),
         (["map", tmp_path / "empty", "-o", tmp_path / "m"], "no .veil messages"),
         (["map", query(work), "-o", tmp_path / "m"], "at least two images"),

@@ -17,7 +17,7 @@ from veil.cli import demo, doctor
 from veil.cli.codebook import quality
 from veil.cli.device import budget, privatize
 from veil.cli.device import plan as budget_plan
-from veil.cli.privacy import audit_table
+from veil.cli.privacy import audit as audit_command
 from veil.cli.server import plan, serve, suspects, tile_plan
 from veil.distances.measure import Rate
 from veil.ldp.planning import plan_release
@@ -111,7 +111,7 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
         "share_table": lambda: suspects.share_table([("t" * 24, "robot 7", "1234", "98.7", "1234", "12")]),
         "spread_table": lambda: quality.spread_table(record),
         "sent_table": sent,
-        "attack_table": lambda: audit_table.attack_table(audit()),
+        "attack_table": lambda: audit_command.attack_table(audit()),
     }
 
 

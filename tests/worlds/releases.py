@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
+from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, Protection
 from veil.features import Features
+from veil.files.atomic import write_bytes
 from veil.files.codebooks import bundled_codebook, bundled_decoys
+from veil.files.features import read_features
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.ldp.mechanism import SubsetMechanism
@@ -41,6 +46,14 @@ def released(features: Features, profile: Profile | None, *, lines: bool = False
     decoys: Codebook = bundled_decoys() if profile.decoys == "descriptors" else book
     lifted = privatize(features, profile=profile, compression=book.compression, decoys=decoys, randomness=CHANCE, lines=hide)
     return decode(encode(lifted.upload)), lifted.order
+
+
+def as_published(file: Path, folder: Path, *, m: int = 4, allow_second: bool = False) -> None:
+    """The messages of a file of features, by the paper's profile; otherwise as `veil privatize` writes them."""
+    device, descriptors = Device(), HideInSubspaces(profile=paper(m))
+    for name, features in read_features(file):
+        made = device.release(features, Protection(descriptors=descriptors), name=name, allow_second=allow_second)
+        write_bytes(folder / f"{made.released_as}.veil", made.message)
 
 
 def planted_map(features: Features, *, public: bool) -> Scene:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
+from veil.device.descriptor_books import build_codebook
 from veil.files.codebooks import write_codebook
 from veil.files.features import read_features, write_features
 from worlds import codebook, generator
@@ -37,10 +38,7 @@ def test_quality_knows_the_books_own_photographs(reference: Path, tmp_path: Path
     images = [item for _, item in read_features(reference)][:2]
     for name, items in (("own", images), ("strange", [made_up(generator("stranger"), 60, name="stranger")])):
         write_features(tmp_path / f"{name}.h5", [(str(i), item) for i, item in enumerate(items)])
-    assert (
-        run("codebook", "build", tmp_path / "own.h5", "-o", tmp_path / "b.npz", "--word-count", 120, "--method", "hierarchical")
-        == 0
-    )
+    write_codebook(tmp_path / "b.npz", build_codebook(images, 120, method="hierarchical"))
     capsys.readouterr()
     records = {}
     for name in ("own", "strange"):

@@ -201,7 +201,7 @@ def assembled(
         descriptor=space.descriptor,
         normalization=space.normalization,
         stored=np.ascontiguousarray(stored),
-        slices=slices,
+        slices=min(slices, max(len(stored) // 2, 1)),
         pca=pca,
         dither_steps=HARDENED_DITHER_STEPS if pca is not None and sample.dtype == np.uint8 else 0.0,
         provenance=Provenance(

@@ -84,7 +84,7 @@ def read_messages(path: Path | str) -> dict[str, Message]:
     return decoded(Path(path), strict=True)[0]
 
 
-def further_messages(paths: list[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
+def further_messages(paths: Sequence[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
     """The messages of several folders or files by name, with the folder where names repeat; adds the unusable to `skipped`."""
     found: dict[str, Message] = {}
     for path in paths:

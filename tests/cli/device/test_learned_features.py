@@ -69,7 +69,7 @@ def test_features_of_hloc_are_released_mapped_and_localized(
     assert (
         run("codebook", "build", "--decoy-pool", tmp_path / "pool.h5", "-o", tmp_path / "pool.npz", "--word-count", 6000) == 0
     )
-    assert run("codebook", "build", tmp_path / "pool.h5", "-o", tmp_path / "book.npz", "--word-count", 256, "--holdout", 0) == 0
+    assert run("codebook", "build", tmp_path / "pool.h5", "-o", tmp_path / "book.npz", "--word-count", 256) == 0
     protect = ["--decoys", tmp_path / "pool.npz", "--features", 300, "--min-distance", 0]
     for place in ("query", "mapped"):
         assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / place, *protect) == 0

@@ -13,10 +13,15 @@ import numpy as np
 import pytest
 
 from veil.cli import main
+from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, Protection
+from veil.errors import ReleaseRefused
 from veil.features import Features
 from veil.files.device.home import home
 from veil.files.features import write_features
 from veil.geometry.camera import Camera, as_colmap
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, LineRule, ParallelOptions
+from veil.mechanisms.release import HideInLines
 from veil.wire import decode
 from veil.wire.message import LineUpload
 from worlds import features, generator
@@ -64,6 +69,12 @@ def privatize(
     return rc, next((path.read_bytes() for path in (folder / name).glob("*.veil")), b"")
 
 
+def released_by(image: Features, rule: LineRule) -> bytes:
+    """The message of a device that hides positions by a rule of lines. Raises ReleaseRefused as it does."""
+    lines = HideInLines(gravity=np.array(DOWN), options=rule)
+    return Device().release(image, Protection(descriptors=HideInSubspaces(), lines=lines), name="photo.jpg").message
+
+
 def recovered(messages: list[bytes], image: Features) -> tuple[int, int]:
     """Number of features whose lines of two releases cross within 1 px of a keypoint, first of those that cross only once in
     the picture, then of all.
@@ -104,34 +115,36 @@ def released(tmp_path_factory) -> tuple[Path, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [*CHANGES, "gravity", "no gravity", "aligned share"])
+@pytest.mark.parametrize("change", [*CHANGES, "gravity", "no gravity"])
 def test_whatever_changes_a_line_is_refused(released, tmp_path: Path, monkeypatch, capsys, change: str) -> None:
     """The pixels are the same, so only the ledger can see it; what changed is named."""
     monkeypatch.setenv("VEIL_HOME", str(released[0] / "home"))
     other = CHANGES.get(change, lambda image: image)(IMAGE)
     down = {"gravity": (0.05, 0.99, 0.14), "no gravity": None}.get(change, DOWN)
-    more = ("--aligned-share", "0.5000001") if change == "aligned share" else ()
-    assert privatize(tmp_path, other, down, "second", *more) == (1, b"")
+    assert privatize(tmp_path, other, down, "second") == (1, b"")
     error = capsys.readouterr().err
     assert "photo.jpg was already released" in error and "--allow-second-release" in error
-    named = {"size": "size", "focal is known": "focal", "keypoints": "keypoints", "aligned share": "aligned"}
+    named = {"size": "size", "focal is known": "focal", "keypoints": "keypoints"}
     assert f"now {named.get(change, 'gravity' if 'gravity' in change else 'camera')} " in error
 
 
-@pytest.mark.parametrize("rule", ["convergent", "parallel"])
-def test_another_rule_is_another_release(released, tmp_path: Path, monkeypatch, capsys, rule: str) -> None:
+def test_another_share_of_aligned_lines_is_refused(released, monkeypatch) -> None:
+    """The command's lines have the usual share; the least change of it is another release, and is named."""
+    monkeypatch.setenv("VEIL_HOME", str(released[0] / "home"))
+    with pytest.raises(ReleaseRefused, match=r"photo\.jpg was already released.* now aligned "):
+        released_by(IMAGE, LineOptions(aligned_share=0.5000001))
+    assert released_by(IMAGE, LineOptions()) == released[1]
+
+
+@pytest.mark.parametrize("rule", [ConvergentOptions(), ParallelOptions()], ids=["convergent", "parallel"])
+def test_another_rule_is_another_release(released, tmp_path: Path, monkeypatch, rule: LineRule) -> None:
     """Two different lines through one keypoint meet in it: the second rule is refused, and a repeat of the first one is not."""
     monkeypatch.setenv("VEIL_HOME", str(released[0] / "home"))
-    assert privatize(tmp_path, IMAGE, DOWN, "second", "--line-rule", rule) == (1, b"")
-    assert "photo.jpg was already released" in capsys.readouterr().err
+    with pytest.raises(ReleaseRefused, match=r"photo\.jpg was already released"):
+        released_by(IMAGE, rule)
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
-    rc, message = privatize(tmp_path, IMAGE, DOWN, "a", "--line-rule", rule)
-    assert rc == 0 and message and privatize(tmp_path, IMAGE, DOWN, "b", "--line-rule", rule) == (0, message)
+    assert released_by(IMAGE, rule) == released_by(IMAGE, rule)
     assert privatize(tmp_path, IMAGE, DOWN, "c")[0] == 1
-    assert privatize(tmp_path, IMAGE, DOWN, "d", "--line-rule", rule, "--aligned-share", 0.5)[0] == 1
-    assert "belongs to random lines" in capsys.readouterr().err
-    assert privatize(tmp_path, IMAGE, None, "e", "--line-rule", rule, lines=False)[0] == 1
-    assert "--line-rule belongs to --lines" in capsys.readouterr().err
 
 
 def test_lines_that_another_version_draws_otherwise_are_refused(tmp_path: Path, capsys) -> None:

@@ -100,7 +100,7 @@ def test_repeating_costs_nothing_and_another_choice_is_refused(work: Path, capsy
     ):
         assert privatize(work, *choice) == 1
         assert words in capsys.readouterr().err
-    assert run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper") == 1
+    assert run("privatize", work / "f.h5", "-o", work / "up") == 1
     assert "where they intersect" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in (work / "up").iterdir()} == before
     assert privatize(work, "--fresh", "--allow-second-release") == 0
@@ -159,11 +159,12 @@ def test_the_bundled_dictionary(work: Path) -> None:
         (["--words", "book.npz", "--epsilon", "1e9"], "rounds to 1"),
         (["--words", "book.npz", "--epsilon", "3", "--m", "0"], "m must be between 1"),
         (["--words", "book.npz", "--epsilon", "3", "--m", "2048"], "m must be between 1"),
-        (["--words", "book.npz", "--epsilon", "3", "--delta", "0"], "delta must lie between"),
         (["--words", "book.npz", "--epsilon", "3", "--decoys", "book.npz"], "belong to subspaces"),
         (["--words", "none.npz", "--epsilon", "3"], "veil codebook build"),
         (["--words", "f.h5", "--epsilon", "3"], "not a veil codebook"),
         (["--epsilon", "3"], "belong to --words"),
+        (["--m", "8"], "belong to --words"),
+        (["--allow-private-dictionary"], "belongs to --words"),
         (["--words", "book.npz", "--epsilon", "3", "--min-distance", "5"], "belongs to subspaces"),
         (
             ["--words", "mine.npz", "--epsilon", "3"],
@@ -204,7 +205,7 @@ def test_without_entropy_nothing_is_released(
     def empty(count: int) -> bytes:
         raise NotImplementedError("no source of randomness")
 
-    assert run("budget", "set", "--image", 1000) == 0
+    assert run("budget", "set", "image", 1000) == 0
     monkeypatch.setattr(os, "urandom", empty)
     for choice in ([], ["--fresh"]):
         assert privatize(work, *choice) == 1
@@ -217,7 +218,7 @@ def test_an_exhausted_budget_stops_between_images_and_says_what_was_written(
 ) -> None:
     """The first image fits, the second does not; its advice does."""
     limit = composed_epsilon({LAW: 60 + 30}, 1e-6)
-    assert run("budget", "set", "--session", limit) == 0
+    assert run("budget", "set", "session", limit) == 0
     capsys.readouterr()
     assert privatize(work, "--json", work / "r.json") == 1
     said = capsys.readouterr()
@@ -229,10 +230,10 @@ def test_an_exhausted_budget_stops_between_images_and_says_what_was_written(
 
 
 def test_subspaces_are_outside_of_a_budget_and_say_so(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--codebook", work / "book.npz")
+    arguments = ("privatize", work / "f.h5", "-o", work / "up")
     assert run(*arguments) == 0
     assert "outside of the budget" not in capsys.readouterr().out
-    assert run("budget", "set", "--image", 1) == 0
+    assert run("budget", "set", "image", 1) == 0
     assert run(*arguments) == 0
     assert "subspaces have no epsilon: they are outside of the budget of the image" in capsys.readouterr().out
 
@@ -258,7 +259,7 @@ def test_killing_the_program_neither_loses_nor_doubles_an_entry(work: Path) -> N
     an image, within the budget that allows exactly both."""
     limit = composed_epsilon({LAW: 60 + 80}, 1e-6)
     choices = ["privatize", work / "f.h5", "-o", work / "up", "--words", work / "book.npz", "--epsilon", 4.5, "--m", 3]
-    assert run("budget", "set", "--session", limit) == 0
+    assert run("budget", "set", "session", limit) == 0
     chance = random.Random("kill the program")
     for _ in range(4):
         process = subprocess.Popen(

@@ -20,7 +20,7 @@ from veil.files.features import read_features, write_features
 from veil.files.maps.format import write_map
 from veil.files.photographs.examples import lund_door
 from worlds.recorded_steps import RecordedSteps
-from worlds.releases import planted_map
+from worlds.releases import as_published, planted_map
 from worlds.schemas import validate
 
 FEATURES = 120
@@ -33,7 +33,7 @@ def run(*arguments: object) -> int:
 def audit(work: Path, upload: str, *choices: object) -> tuple[int, dict, str]:
     """Exit code, record and page."""
     drawn = () if "--pictures" in choices else ("--pictures", 0)
-    code = run("audit", work / upload, "-o", work / "a.html", "--json", work / "a.json", "--threads", 1, *drawn, *choices)
+    code = run("audit", work / upload, "-o", work / "a.html", "--json", work / "a.json", *drawn, *choices)
     record = json.loads((work / "a.json").read_text())
     validate("audit", record)
     return code, record, (work / "a.html").read_text()
@@ -71,7 +71,7 @@ def work(tmp_path: Path, door: dict[str, Features]) -> Path:
 def test_the_paper_profile_is_broken(work: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     bars = {what: RecordedSteps() for what in ("recognizing", "attacking", "pictures")}
     monkeypatch.setattr("veil.cli.privacy.audit.StepBar", lambda what: bars[what].bar(what))
-    run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 4)
+    as_published(work / "f.h5", work / "up")
     with lund_door() as example:
         code, record, page = audit(
             work,
@@ -114,7 +114,7 @@ def test_the_paper_profile_is_broken(work: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_without_originals_only_certificates_count(work: Path) -> None:
-    run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 2)
+    as_published(work / "f.h5", work / "up", m=2)
     code, record, page = audit(work, "up", "--attacked-features", 40)
     assert code == 0
     lattice = attack(record, "lattice")
@@ -163,7 +163,7 @@ def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features
     (name, features), *_ = read_features(work / "f.h5")
     write_features(work / "one.h5", [(name, features)])
     write_map(work / "map", planted_map(features, public=True))
-    assert run("privatize", work / "one.h5", "-o", work / "up", "--profile", "paper") == 0
+    as_published(work / "one.h5", work / "up")
     _, record, _ = audit(work, "up", "--attacked-features", 60)
     assert "no map of the place was given" in attack(record, "inliers")["skipped"]
     choices = ("--map", work / "map", "--images", work / "one.h5", "--fail-on", "matches>10%")
@@ -198,18 +198,18 @@ def test_fresh_releases_of_words_add_up(work: Path, tmp_path: Path, monkeypatch:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_a_fresh_second_release_is_broken_by_the_first(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 8)
+    as_published(work / "f.h5", work / "up", m=8)
     memoized = audit(work, "up", "--images", work / "f.h5", "--against", work / "up", "--attacked-features", 30)[1]
     assert attack(memoized, "repeat")["within_0.1"] < 0.1  # the same again tells nothing
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "another"))
-    run("privatize", work / "f.h5", "-o", work / "again", "--profile", "paper", "--m", 8)
+    as_published(work / "f.h5", work / "again", m=8)
     fresh = audit(work, "up", "--images", work / "f.h5", "--against", work / "again", "--attacked-features", 30)[1]
     assert attack(fresh, "repeat")["exact"] > 0.95
 
 
 @pytest.mark.slow
 def test_one_attack_alone_says_that_others_were_not_run(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper", "--m", 2) == 0
+    as_published(work / "f.h5", work / "up", m=2)
     code, record, page = audit(work, "up", "--images", work / "f.h5", "--only", "lattice", "vertex")
     assert code == 0 and [item["attack"] for item in record["attacks"]] == ["lattice", "vertex"]
     said = [line for line in record["verdict"]["sentences"] if "were not asked for, and may recover more: " in line]
@@ -233,7 +233,7 @@ def test_bad_input_is_refused(
     work: Path, choices: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(work)
-    run("privatize", "f.h5", "-o", "up", "--profile", "paper")
+    as_published(work / "f.h5", work / "up")
     assert run("audit", "up", "-o", "a.html", *choices) == 1
     assert said in capsys.readouterr().err
     assert not (work / "a.html").exists()
@@ -251,7 +251,7 @@ def test_an_empty_folder_and_a_foreign_file(work: Path, capsys: pytest.CaptureFi
 @pytest.mark.skipif(not (shutil.which("chromium") or shutil.which("chromium-browser")), reason="needs a headless Chromium")
 def test_the_page_fits_a_phone(work: Path, tmp_path: Path) -> None:
     """In a frame of 390 px, as wide as a phone, nothing sticks out; in one of 150 px something would (the broken twin)."""
-    run("privatize", work / "f.h5", "-o", work / "up", "--profile", "paper")
+    as_published(work / "f.h5", work / "up")
     page = audit(work, "up", "--images", work / "f.h5", "--attacked-features", 10)[2]
     measure = (
         "<body><script>onload = () => { document.title = [...document.querySelectorAll('iframe')].map("

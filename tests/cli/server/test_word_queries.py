@@ -166,7 +166,7 @@ def test_positions_alone_are_localized_near_known_images(
         capsys.readouterr()
         assert run("privatize", work / "query.h5", "-o", tmp_path / "bare", *sent) == 0
         assert "nothing of the descriptors is sent" in capsys.readouterr().out
-        for wrong in (("--lines",), ("--words", "bundled"), ("--epsilon", 1), ("--profile", "paper"), ("--min-distance", 5)):
+        for wrong in (("--lines",), ("--words", "bundled"), ("--epsilon", 1), ("--min-distance", 5)):
             assert run("privatize", work / "query.h5", "-o", tmp_path / "no", *sent, *wrong) == 1
             assert "--no-descriptors sends positions alone" in capsys.readouterr().err
     query = message(tmp_path / "bare")
@@ -210,9 +210,7 @@ def test_lines_need_the_gravity_of_the_map(work: Path, tmp_path: Path, capsys: p
 def test_another_dictionary_is_named(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     book = tmp_path / "book.npz"
     with redirect_stdout(io.StringIO()):
-        assert (
-            run("codebook", "build", work / "mapped.h5", "-o", book, "--word-count", 64, "--slices", 1, "--iterations", 2) == 0
-        )
+        assert run("codebook", "build", work / "mapped.h5", "-o", book, "--word-count", 64) == 0
     assert run("localize", work / "map", message(work / "words"), "--dictionary", book) == 1
     assert "has no index for it" in capsys.readouterr().err
     # An index for another dictionary is no index for this one, and does not stand in its way.

@@ -18,6 +18,7 @@ from veil.inversion.quality import quality
 from veil.threads import cores
 from worlds.documents import documented, keys
 from worlds.edges import door_photographs
+from worlds.releases import as_published
 from worlds.schemas import validate
 
 
@@ -98,7 +99,7 @@ def test_messages_are_inverted_by_weights_for_subspaces(tmp_path: Path, capsys: 
     assert read_weights(out).training.dims == (2, 4)
     features, plain, hard = tmp_path / "f.h5", tmp_path / "plain", tmp_path / "hardened"
     assert run("extract", photographs, "-o", features, "--max-features", 200) == 0
-    assert run("privatize", features, "-o", plain, "--profile", "paper", "--m", 2) == 0
+    as_published(features, plain, m=2)
     assert run("invert", plain, "--inverter", out, "-o", tmp_path / "pictures") == 0
     assert [path.suffix for path in (tmp_path / "pictures").iterdir()] == [".png"]
     capsys.readouterr()

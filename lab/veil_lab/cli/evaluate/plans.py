@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from veil.cli.common import add_command, add_json, at_least, explain, quiet_colmap, say, say_table, write_json
-from veil.cli.device.plan import add_plan_arguments, law_cells, plans_of, plans_record
+from veil.cli.device.plan import AskedPlans, law_cells, plans_of, plans_record
+from veil.cli.records import add_record
 from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import ReleasePlan
@@ -38,7 +39,7 @@ def register(protocols: Any) -> None:
         EXAMPLES,
     )
     parser.add_argument("scene", type=Path, metavar="SCENE", help="folder with reference cameras")
-    add_plan_arguments(parser)
+    add_record(parser, AskedPlans)
     parser.add_argument(
         "--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation of gravity (default 0.5)"
     )
@@ -55,9 +56,9 @@ def register(protocols: Any) -> None:
 def _plans(arguments: argparse.Namespace) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
-    plans = plans_of(arguments, features=FEATURES, words=WORDS, subset_sizes=SUBSET_SIZES)
+    plans = plans_of(AskedPlans.of(arguments), features=FEATURES, words=WORDS, subset_sizes=SUBSET_SIZES)
     results = _tried(arguments, plans)
-    record = {**plans_record(arguments, plans), "tried": [result.as_json() for result in results]}
+    record = {**plans_record(AskedPlans.of(arguments), plans), "tried": [result.as_json() for result in results]}
     write_json(arguments.json, record, private=True)
     _say_tried(arguments, results)
     return 0

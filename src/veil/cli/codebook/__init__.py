@@ -1,1 +1,1 @@
-"""The commands of `veil codebook`: `build` and `quality`, with `collect` and `clustering`, which they share."""
+"""The commands of `veil codebook`: `build`, which `info` stands beside, with `collect` and `quality`, which it shares."""

@@ -2,55 +2,85 @@
 
 from __future__ import annotations
 
-import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from veil.cli.codebook import quality
-from veil.cli.codebook.clustering import (
-    SAMPLE,
-    SAMPLE_A_WORD,
-    ClusteringMethod,
-    add_clustering,
-    clustered,
-    clustering_method,
-    holdout,
-)
 from veil.cli.codebook.collect import Collection, Wanted, collect
-from veil.cli.common import (
-    Bar,
-    add_command,
-    add_json,
-    at_least,
-    quiet_colmap,
-    report,
-    say,
-    say_facts,
-    write_json,
-)
+from veil.cli.common import Bar, Commands, add_command, at_least, quiet_colmap, report, say, say_facts, write_json
+from veil.cli.engine_arguments import AskedEngine
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.eight_bits import EightBitWords
-from veil.codebooks.kmeans import FLAT_WORDS
+from veil.codebooks.kmeans import FLAT_WORDS, chosen_method, train_words
 from veil.codebooks.quantization import MEASURED, Quantization, measure
 from veil.codebooks.sampling import WordTraining
-from veil.device.descriptor_books import assembled
+from veil.codebooks.shards import train_sharded
+from veil.device.descriptor_books import SAMPLE, SAMPLE_A_WORD, SLICES, assembled
+from veil.engine import open_engine
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, full_name
-from veil.files.codebooks import read_codebook, write_codebook
+from veil.files.codebooks import read_codebook, saved_shards, write_codebook
 
-CENTROIDS, DECOYS = FLAT_WORDS, 262144
+ClusteringMethod = Literal["flat", "hierarchical", "sharded"]
+DECOYS = 262144
+# One photograph in ten is held out, to measure words with it; iterations of k-means; processes of an engine.
+HOLDOUT, ITERATIONS, WORKERS = 10, 15, 2
 
 BUILD_EXAMPLES = """\
   veil codebook build photos/ -o book.npz --word-count 16384 --source "my photographs" --license CC0-1.0
   veil codebook build reference.h5 -o book.npz --word-count 256000    a dictionary of a public map's reference images
-  veil codebook build photos/ -o book.npz --method sharded --engine dask:tcp://10.0.0.5:8786
+  veil codebook build photos/ -o book.npz --engine dask:tcp://10.0.0.5:8786
   veil codebook build --decoy-pool photos/ -o pool.npz       a decoy pool of real descriptors, kept by the client
 """
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
+@dataclass(frozen=True, kw_only=True)
+class BuildCodebook(AskedEngine):
+    """Extract SIFT from every photograph of a folder (or read features), keep a bounded uniform sample, cluster it, and
+    say how far descriptors lie from the words. The digests of the photographs are stored, so that releases of them
+    with this codebook can be refused: build it from public photographs, or from the reference images of a public map.
+    Never build a decoy pool from photographs that you will release: their descriptors would be decoys.
+    """
+
+    photos: tuple[Path, ...] = positional("photographs, folders of them (searched recursively), or features of `veil extract`")
+    output: Path = option("where to write (.npz)", required=True, short="-o", metavar="FILE")
+    decoy_pool: bool = option("keep real descriptors instead of centroids: a decoy pool", default=False)
+    word_count: int | None = option(
+        f"number of words (default {FLAT_WORDS}; for --decoy-pool {DECOYS} or as many as there are; the paper's 256k are "
+        "256000)",
+        parse=at_least(2),
+    )
+    eight_bits: bool = option("keep float words in 8 bits, dithered as they are read: a quarter of the bytes", default=False)
+    descriptor: str | None = option(
+        "kind of descriptor (default sift, or that of the features)", parse=full_name, choices=EXTRACTORS
+    )
+    normalization: Literal["L2", "L1_ROOT"] | None = option(
+        "normalization of SIFT descriptors (default L2, or that of the features)"
+    )
+    seed: int = option("seed of the sample and of k-means (default %(default)s)", default=0, parse=at_least(0))
+    workers: int | None = option(
+        f"cluster flat, in tasks for this many processes of --engine; the words are the same whatever --engine and "
+        f"--workers are (default: in this process, and in two levels above {FLAT_WORDS} words; with --engine {WORKERS})",
+        parse=at_least(1),
+    )
+    source: str = option("where the photographs come from; stored in the codebook", default="")
+    license: str = option("the photographs' license; stored in the codebook", default="")
+    json: Path | None = json_file()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TellCodebook(Record):
+    """Print what a codebook holds, where it came from, and its hash."""
+
+    codebook: Path = positional("a file that `veil codebook build` wrote")
+    json: Path | None = json_file()
+
+
+def register(commands: Commands) -> None:
     """Add `veil codebook` with its actions to the parser's commands."""
     parser = add_command(
         commands,
@@ -60,84 +90,22 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         BUILD_EXAMPLES,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    _register_build(actions)
-    info = add_command(
-        actions,
-        "info",
-        "describe one",
-        "Print what a codebook holds, where it came from, and its hash.",
-        "  veil codebook info book.npz\n",
-    )
-    info.add_argument("codebook", type=Path, help="a file that `veil codebook build` wrote")
-    add_json(info)
-    info.set_defaults(run=_info)
+    add_record_command(actions, "build", "build one from photographs", BUILD_EXAMPLES, BuildCodebook, _build)
+    add_record_command(actions, "info", "describe one", "  veil codebook info book.npz\n", TellCodebook, _info)
 
 
-def _register_build(actions) -> None:  # type: ignore[no-untyped-def]
-    build = add_command(
-        actions,
-        "build",
-        "build one from photographs",
-        "Extract SIFT from every photograph of a folder (or read features), keep a bounded uniform sample, cluster it, and\n"
-        "say how far descriptors lie from the words. The digests of the photographs are stored, so that releases of them\n"
-        "with this codebook can be refused: build it from public photographs, or from the reference images of a public map.\n"
-        "Never build a decoy pool from photographs that you will release: their descriptors would be decoys.",
-        BUILD_EXAMPLES,
-    )
-    build.add_argument(
-        "photos",
-        type=Path,
-        nargs="+",
-        help="photographs, folders of them (searched recursively), or features of `veil extract`",
-    )
-    build.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
-    build.add_argument("--decoy-pool", action="store_true", help="keep real descriptors instead of centroids: a decoy pool")
-    build.add_argument(
-        "--word-count",
-        type=at_least(2),
-        help=f"number of words (default {CENTROIDS}; for --decoy-pool {DECOYS} or as many as there are; the "
-        "paper's 256k are 256000)",
-    )
-    build.add_argument(
-        "--slices",
-        type=at_least(1),
-        default=16,
-        help="disjoint sub-databases, at most (default %(default)s); a small pool is used in fewer",
-    )
-    build.add_argument(
-        "--eight-bits",
-        action="store_true",
-        help="keep float words in 8 bits, dithered as they are read: a quarter of the bytes",
-    )
-    build.add_argument(
-        "--descriptor", type=full_name, choices=EXTRACTORS, help="kind of descriptor (default sift, or that of the features)"
-    )
-    build.add_argument(
-        "--normalization",
-        choices=("L2", "L1_ROOT"),
-        help="normalization of SIFT descriptors (default L2, or that of the features)",
-    )
-    add_clustering(build)
-    build.add_argument("--source", default="", help="where the photographs come from; stored in the codebook")
-    build.add_argument("--license", default="", help="the photographs' license; stored in the codebook")
-    add_json(build)
-    build.set_defaults(run=_build)
-
-
-def _build(arguments: argparse.Namespace) -> int:
+def _build(arguments: BuildCodebook) -> int:
     quiet_colmap()
-    words = arguments.word_count or (DECOYS if arguments.decoy_pool else CENTROIDS)
-    method = None if arguments.decoy_pool else clustering_method(arguments.method, words)
-    every = holdout(arguments, method)
+    words = arguments.word_count or (DECOYS if arguments.decoy_pool else FLAT_WORDS)
+    method = _method(arguments, words)
     # A pool loses its duplicates, so a little more than `words` is kept.
-    capacity = words + words // 16 if arguments.decoy_pool else _capacity(arguments, words)
+    capacity = words + words // 16 if arguments.decoy_pool else max(SAMPLE, SAMPLE_A_WORD * words)
     collection = Collection(
         training=WordTraining(capacity, seed=arguments.seed), held=WordTraining(MEASURED, seed=arguments.seed)
     )
-    collect(arguments.photos, Wanted.of(arguments), collection, every=every)
-    images = len(collection.training.image_digests)
-    if arguments.holdout and not collection.held.image_digests:
-        raise InputError(f"--holdout {every} needs {every} photographs with features, got {images}; give less, or 0")
+    wanted = Wanted(descriptor=arguments.descriptor, normalization=arguments.normalization)
+    # Books made flat, and pools, keep all photographs.
+    collect(arguments.photos, wanted, collection, every=0 if method in (None, "flat") else HOLDOUT)
     sample = collection.training.sample()
     book = _assemble(arguments, collection, sample, words, method)
     small = None
@@ -150,6 +118,38 @@ def _build(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _method(arguments: BuildCodebook, words: int) -> ClusteringMethod | None:
+    """The method of k-means for a number of words; None for a pool. Raises InputError for options that do not fit together."""
+    in_tasks = arguments.workers is not None or arguments.engine != "local"
+    if arguments.decoy_pool:
+        if in_tasks:
+            raise InputError("--workers and --engine make words; a decoy pool holds descriptors as they are")
+        return None
+    return "sharded" if in_tasks else chosen_method("auto", words)
+
+
+def _clustered(arguments: BuildCodebook, sample: np.ndarray, words: int, method: ClusteringMethod) -> np.ndarray:
+    """Words of a sample by the method that was chosen."""
+    if method == "sharded":
+        # Beside the result: workers on other machines must see the folder, as engine.md says.
+        with (
+            open_engine(arguments.engine, workers=arguments.workers or WORKERS) as engine,
+            saved_shards(arguments.output.parent, sample) as shards,
+            Bar("clustering") as clustering,
+        ):
+            return train_sharded(shards, words, iterations=ITERATIONS, engine=engine, on_words=clustering)
+    with Bar("clustering cells") as cells, Bar("clustering") as clustering:
+        return train_words(
+            sample,
+            words,
+            method=method,
+            iterations=ITERATIONS,
+            seed=arguments.seed,
+            on_cells=cells,
+            on_words=clustering,
+        )
+
+
 def _in_eight_bits(book: Codebook, seed: int) -> EightBitWords:
     """The words in 8 bits. Raises InputError for words that have no more anyway."""
     if book.stored.dtype == np.uint8:
@@ -157,13 +157,8 @@ def _in_eight_bits(book: Codebook, seed: int) -> EightBitWords:
     return EightBitWords.of(book.stored.astype(np.float32), seed)
 
 
-def _capacity(arguments: argparse.Namespace, words: int) -> int:
-    """Number of descriptors to sample for a number of words."""
-    return max(arguments.sample or max(SAMPLE, SAMPLE_A_WORD * words), words)
-
-
 def _assemble(
-    arguments: argparse.Namespace, collection: Collection, sample: np.ndarray, words: int, method: ClusteringMethod | None
+    arguments: BuildCodebook, collection: Collection, sample: np.ndarray, words: int, method: ClusteringMethod | None
 ) -> Codebook:
     """The codebook of a sample: clustered by `method`, or a pool of decoys if that is None."""
     assert collection.space is not None  # there is a sample
@@ -172,9 +167,9 @@ def _assemble(
         collection.training,
         collection.space,
         words,
-        None if method is None else lambda sample: clustered(arguments, sample, words, method),
+        None if method is None else lambda sample: _clustered(arguments, sample, words, method),
         is_flat=method == "flat",
-        slices=arguments.slices,
+        slices=SLICES,
         seed=arguments.seed,
         source=arguments.source,
         license=arguments.license,
@@ -182,7 +177,7 @@ def _assemble(
     )
 
 
-def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collection, sample: np.ndarray) -> Quantization:
+def _measured(arguments: BuildCodebook, book: Codebook, collection: Collection, sample: np.ndarray) -> Quantization:
     """Quantization of the held-out photographs by the book, or of its own photographs if none were held out."""
     held = collection.held
     images = len(held.image_digests) or len(collection.training.image_digests)
@@ -200,7 +195,7 @@ def _measured(arguments: argparse.Namespace, book: Codebook, collection: Collect
 
 
 def _tell(
-    arguments: argparse.Namespace,
+    arguments: BuildCodebook,
     book: Codebook,
     collection: Collection,
     method: ClusteringMethod | None,
@@ -234,7 +229,7 @@ def _tell(
     )
 
 
-def _info(arguments: argparse.Namespace) -> int:
+def _info(arguments: TellCodebook) -> int:
     book = read_codebook(arguments.codebook)
     facts = {
         "kind": book.kind,

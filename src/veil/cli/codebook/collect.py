@@ -1,8 +1,10 @@
-"""Collecting descriptors from photographs and files of features, to make words of and to measure them with."""
+"""Collecting descriptors from photographs and files of features, to make words of and to measure them with.
+
+A file of its own: `veil lab quality` and protocols of `veil evaluate` collect with it, too.
+"""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,11 +27,6 @@ class Wanted:
 
     descriptor: str | None = None
     normalization: Normalization | None = None
-
-    @staticmethod
-    def of(arguments: argparse.Namespace) -> Wanted:
-        """The kind that --descriptor and --normalization ask for."""
-        return Wanted(descriptor=arguments.descriptor, normalization=arguments.normalization)
 
     def require(self, features: Features, before: Space | None) -> None:
         """Raise InputError if `features` are of another kind than was asked for, or of another space than `before`."""

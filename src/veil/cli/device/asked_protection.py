@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from veil.cli.common import Arguments, at_least
+import numpy as np
+
+from veil.cli.common import at_least
 from veil.cli.records import Record, option
 from veil.device.device import Device
-from veil.device.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
+from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Protection, positions_alone, usual_profile
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
-from veil.mechanisms.lines import LineRule, rule_of
-from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.release import HideInLines
 from veil.mechanisms.selection import Selection, usual_selection
 
 
@@ -30,128 +31,111 @@ class AskedProtection(Record):
 
     m: int | None = option(f"with --words how many words a feature sends (default {SUBSET_SIZE})")
     codebook: Path | None = option(
-        "codebook with the words of the paper profile and the PCA of the hardened one (default: the bundled one)",
-        metavar="FILE",
+        "codebook with the PCA that descriptors are compressed by (default: the bundled one)", metavar="FILE"
     )
     decoys: Path | None = option("decoy pool of `veil codebook build` (default: the bundled, public one)", metavar="FILE")
     words: str | None = option("send words of this dictionary (.npz, or 'bundled'), not subspaces", metavar="FILE")
     no_descriptors: bool = option("send positions alone; random words take the place of descriptors", default=False)
     epsilon: float | None = option("with --words: epsilon of each feature ('inf': no privacy)", metavar="E")
     features_sent: int | Literal["all"] | None = option(
-        "send N features, or 'all': of subspaces those of largest scale or score (default 1000; paper profile all), of "
-        "words a random choice (default all; 1000 with --no-descriptors)",
+        "send N features, or 'all': of subspaces those of largest scale or score (default 1000), of words a "
+        "random choice (default all; 1000 with --no-descriptors)",
         name="--features",
         parse=_count,
         metavar="N",
     )
     min_distance: float | None = option(
-        "send no two features nearer to each other than this (default 10; paper profile 0; not with --words)", metavar="PX"
+        "send no two features nearer to each other than this (default 10; not with --words)", metavar="PX"
     )
-    delta: float = option("with --words: delta of the image's epsilon (default %(default)g)", default=DELTA)
     lines: bool = option("send a line through each keypoint, not its position", default=False)
     gravity: Path | None = option("also send gravity: image,x,y,z of down, as `veil gravity` writes", metavar="CSV")
     allow_second_release: bool = option("release an image again with other choices", default=False)
 
 
-# What `veil client` does not ask for stays as it usually is.
-USUAL = {"profile": None, "line_rule": None, "aligned_share": None, "allow_private_dictionary": False}
-
-
-def _chosen_profile(arguments: Arguments, usual: Profile) -> Profile:
-    """The profile that --profile and --m ask for, or the `usual` hardened one.
-
-    Raises InputError for options that do not fit together.
-    """
-    if arguments.profile == "paper":
-        return paper(arguments.m if arguments.m is not None else 4)
-    if arguments.m is not None:
-        raise InputError("--m belongs to --words, or to --profile paper of `veil privatize`; the hardened profile is fixed")
-    return usual
-
-
 def asked_descriptors(
-    arguments: Arguments, device: Device, images: Iterable[tuple[str, bytes]]
+    asked: AskedProtection,
+    device: Device,
+    images: Iterable[tuple[str, bytes]],
+    *,
+    allow_private_dictionary: bool = False,
 ) -> HideInSubspaces | HideInWords:
     """The protection of descriptors that the options ask for; `images` are names and digests of what will be released."""
-    if arguments.no_descriptors:
-        sent = arguments.features_sent
+    if asked.no_descriptors:
+        sent = asked.features_sent
         return positions_alone() if sent is None else positions_alone(None if sent == "all" else sent)
-    return _in_words(arguments, device, images) if arguments.words else _books(arguments)
+    if asked.words:
+        return _in_words(asked, device, images, allow_private_dictionary)
+    return HideInSubspaces(
+        codebook=read_codebook(asked.codebook) if asked.codebook else None,
+        decoys=read_codebook(asked.decoys) if asked.decoys else None,
+    )
 
 
-def _in_words(arguments: Arguments, device: Device, images: Iterable[tuple[str, bytes]]) -> HideInWords:
+def _in_words(
+    asked: AskedProtection, device: Device, images: Iterable[tuple[str, bytes]], allow_private_dictionary: bool
+) -> HideInWords:
     """The protection that --words and its options ask for.
 
     Raises InputError without --epsilon, ReleaseRefused for a dictionary made from the user's own photographs.
     """
-    if arguments.epsilon is None:
+    if asked.epsilon is None:
         raise InputError(
             "--words needs --epsilon; `veil budget plan` shows what an epsilon of the image allows for each feature"
         )
     words = HideInWords(
-        epsilon=arguments.epsilon,
-        m=SUBSET_SIZE if arguments.m is None else arguments.m,
-        dictionary=None if str(arguments.words) == "bundled" else read_codebook(Path(arguments.words)),
-        features_sent=None if arguments.features_sent == "all" else arguments.features_sent,
-        delta=arguments.delta,
-        allow_private_dictionary=arguments.allow_private_dictionary,
+        epsilon=asked.epsilon,
+        m=SUBSET_SIZE if asked.m is None else asked.m,
+        dictionary=None if str(asked.words) == "bundled" else read_codebook(Path(str(asked.words))),
+        features_sent=None if asked.features_sent == "all" else asked.features_sent,
+        allow_private_dictionary=allow_private_dictionary,
     )
-    words.image_epsilon(1)  # raises for an impossible delta, before anything is released
+    words.image_epsilon(1)  # raises for an impossible epsilon or m, before anything is released
     if words.book.provenance.image_digests:
         device.require_public(words, images)
     return words
 
 
-def _books(arguments: Arguments) -> HideInSubspaces:
-    """The protection in subspaces with the codebook and decoys that the options name; its profile depends on the image."""
-    return HideInSubspaces(
-        codebook=arguments.codebook and read_codebook(arguments.codebook),
-        decoys=arguments.decoys and read_codebook(arguments.decoys),
-    )
+def protection_of(
+    asked: AskedProtection,
+    descriptors: HideInSubspaces | HideInWords,
+    features: Features,
+    gravity: Mapping[str, np.ndarray],
+    name: str,
+) -> Protection:
+    """The protection of one image, with its gravity where `gravity` knows it by the image's name."""
+    protection = Protection(descriptors=_fitting(asked, descriptors, features))
+    if asked.lines:
+        return replace(protection, lines=HideInLines(gravity=gravity.get(name)))
+    return replace(protection, gravity=gravity[name]) if name in gravity else protection
 
 
-def fitting(
-    arguments: Arguments, descriptors: HideInSubspaces | HideInWords, features: Features
+def _fitting(
+    asked: AskedProtection, descriptors: HideInSubspaces | HideInWords, features: Features
 ) -> HideInSubspaces | HideInWords:
     """The protection for one image: the profile of subspaces depends on whether its descriptors have 8 bits."""
     if isinstance(descriptors, HideInWords):
         return descriptors
-    profile = _chosen_profile(arguments, usual_profile(descriptors.codebook, features))
-    usual = usual_selection(profile)
-    asked, apart = arguments.features_sent, arguments.min_distance
+    profile = usual_profile(descriptors.codebook, features)
+    usual, sent, apart = usual_selection(profile), asked.features_sent, asked.min_distance
     selection = Selection(
-        features=usual.features if asked is None else None if asked == "all" else asked,
+        features=usual.features if sent is None else None if sent == "all" else sent,
         min_distance_px=usual.min_distance_px if apart is None else apart,
     )
     return replace(descriptors, profile=profile, selection=selection)
 
 
-def asked_line_rule(arguments: Arguments) -> LineRule:
-    """The rule of lines that --line-rule and --aligned-share ask for. Raises RangeError for an impossible share."""
-    share = {} if arguments.aligned_share is None else {"aligned_share": arguments.aligned_share}
-    return rule_of(arguments.line_rule or "random", **share)
-
-
-def require_consistent(arguments: Arguments) -> None:
+def require_consistent(asked: AskedProtection) -> None:
     """Raise InputError for options that do not go together, before anything is drawn or entered."""
-    if arguments.line_rule and not arguments.lines:
-        raise InputError("--line-rule belongs to --lines: without lines, positions are sent")
-    if arguments.words and arguments.line_rule in ("convergent", "parallel"):
-        raise InputError("--line-rule convergent and parallel belong to subspaces: words with such lines are not localized")
-    if arguments.aligned_share is not None and arguments.line_rule in ("convergent", "parallel"):
-        raise InputError("--aligned-share belongs to random lines: those of two halves of the picture are not drawn")
-    subspaces = ("profile", "codebook", "decoys")
-    of_descriptors = (*subspaces, "m", "words", "epsilon", "min_distance")
-    if arguments.no_descriptors and (arguments.lines or any(getattr(arguments, name) is not None for name in of_descriptors)):
+    of_subspaces = asked.codebook or asked.decoys
+    of_descriptors = (asked.codebook, asked.decoys, asked.m, asked.words, asked.epsilon, asked.min_distance)
+    if asked.no_descriptors and (asked.lines or any(value is not None for value in of_descriptors)):
         raise InputError(
             "--no-descriptors sends positions alone; it goes with --features and --gravity, not with lines or options of "
             "descriptors"
         )
-    if arguments.words and any(getattr(arguments, name) is not None for name in subspaces):
-        raise InputError("--profile, --codebook and --decoys belong to subspaces; --words sends words instead")
-    if arguments.words and arguments.min_distance is not None:
+    if asked.words and of_subspaces is not None:
+        raise InputError("--codebook and --decoys belong to subspaces; --words sends words instead")
+    if asked.words and asked.min_distance is not None:
         raise InputError("--min-distance belongs to subspaces: words leave by a random choice (--features)")
-    if not arguments.words and (arguments.epsilon is not None or arguments.allow_private_dictionary):
-        raise InputError("--epsilon and --allow-private-dictionary belong to --words; subspaces have no epsilon")
-    if arguments.output.exists() and not arguments.output.is_dir():
-        raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
+    if not asked.words and (asked.epsilon is not None or asked.m is not None):
+        raise InputError("--epsilon and --m belong to --words; subspaces have no epsilon, and the hardened profile is fixed")

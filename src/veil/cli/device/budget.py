@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from veil.cli.common import add_command, add_json, at_least, say, say_table, write_json
+from veil.cli.common import Commands, add_command, at_least, say, say_table, write_json
 from veil.cli.device import plan
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.device.protection import DELTA
 from veil.files.device.home import home
 from veil.files.device.ledger import BudgetChange, Entry, Ledger, read_budgets, read_ledger
-from veil.ldp.budget import LIMITED, UNITS, Budget, BudgetUnit, Charge, inward, outward, total
+from veil.ldp.budget import LIMITED, Budget, BudgetUnit, Charge, inward, outward, total
 from veil.ldp.composition import basic_epsilon, composed_epsilon
 from veil.report.tables import Name, Remark, Row, Table, numbers
 
@@ -19,14 +22,50 @@ SHOW_EXAMPLES = """\
   veil budget show --object 20 --json -     an object of 20 features, for machines
 """
 SET_EXAMPLES = """\
-  veil budget set --image 100               no image may lose more than epsilon 100 at delta 1e-6
-  veil budget set --session 1000 --delta 1e-9
-  veil budget set --point 40                what one point may lose to a video of it, all photographs together
-  veil budget set --clear image
+  veil budget set image 100                 no image may lose more than epsilon 100 at delta 1e-6
+  veil budget set session 1000 --delta 1e-9
+  veil budget set point 40                  what one point may lose to a video of it, all photographs together
+  veil budget set image none                removes the budget of images
 """
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
+def _limit(text: str) -> float | None:
+    """The epsilon of a budget; None for "none" (an argparse type)."""
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number or none, got {text!r}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowBudget(Record):
+    """Epsilon at delta of everything in the ledger: for a feature, an object, each image and the session. The plain sum
+    over features holds with delta 0. Releases of subspaces have no epsilon and are listed as no proof.
+    """
+
+    delta: float = option("delta at which epsilons are told (default %(default)g)", default=DELTA)
+    object: int = option("features of an object (default 50)", default=50, parse=at_least(1), metavar="G")
+    json: Path | None = json_file()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetBudget(Record):
+    """A hard limit of epsilon for each image, for a point that all photographs show, or for all that the ledger holds
+    (the session). A release of words that would exceed it is refused. Subspaces are outside of it: they have no epsilon.
+    """
+
+    unit: BudgetUnit = positional(
+        "what has the limit: each image, a point that every photograph in the ledger shows, or the session",
+        metavar="unit",
+    )
+    epsilon: float | None = positional("the most that may be spent, or none to remove the budget", parse=_limit)
+    delta: float = option("delta at which epsilons are told (default %(default)g)", default=DELTA)
+    json: Path | None = json_file()
+
+
+def register(commands: Commands) -> None:
     """Add `veil budget` with its actions to the parser's commands."""
     parser = add_command(
         commands,
@@ -36,42 +75,12 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         SHOW_EXAMPLES + SET_EXAMPLES + plan.EXAMPLES,
     )
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    show = add_command(
-        actions,
-        "show",
-        "what was spent",
-        "Epsilon at delta of everything in the ledger: for a feature, an object, each image and the session. The plain sum\n"
-        "over features holds with delta 0. Releases of subspaces have no epsilon and are listed as no proof.",
-        SHOW_EXAMPLES,
-    )
-    show.add_argument("--delta", type=float, default=DELTA, help="delta at which epsilons are told (default %(default)g)")
-    show.add_argument("--object", type=at_least(1), default=50, metavar="G", help="features of an object (default 50)")
-    add_json(show)
-    show.set_defaults(run=_show)
-    _register_set(actions)
+    add_record_command(actions, "show", "what was spent", SHOW_EXAMPLES, ShowBudget, _show)
+    add_record_command(actions, "set", "set or remove a budget", SET_EXAMPLES, SetBudget, _set)
     plan.register(actions)
 
 
-def _register_set(actions) -> None:  # type: ignore[no-untyped-def]
-    parser = add_command(
-        actions,
-        "set",
-        "set or clear a budget",
-        "A hard limit of epsilon for each image, for a point that all photographs show, or for all that the ledger holds\n"
-        "(the session). A release of words that would exceed it is refused. Subspaces are outside of it: they have no epsilon.",
-        SET_EXAMPLES,
-    )
-    one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument("--image", type=float, metavar="EPS", help="limit for each image")
-    one.add_argument("--point", type=float, metavar="EPS", help="limit for a point that every photograph in the ledger shows")
-    one.add_argument("--session", type=float, metavar="EPS", help="limit for everything in the ledger")
-    one.add_argument("--clear", choices=UNITS, help="remove the budget of images, points or the session")
-    parser.add_argument("--delta", type=float, default=DELTA, help="delta at which epsilons are told (default %(default)g)")
-    add_json(parser)
-    parser.set_defaults(run=_set)
-
-
-def _show(arguments: argparse.Namespace) -> int:
+def _show(arguments: ShowBudget) -> int:
     path = home() / "ledger.sqlite"
     known = path.exists()  # a look must not make a ledger
     entries, changes = (read_ledger(path), read_budgets(path)) if known else ([], [])
@@ -97,7 +106,7 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _image_facts(arguments: argparse.Namespace, entries: list[Entry], budget: Budget | None) -> dict:
+def _image_facts(arguments: ShowBudget, entries: list[Entry], budget: Budget | None) -> dict:
     """The record of one image's releases, with its epsilons and what is left of its budget."""
     charges = _charges(entries)
     return {
@@ -162,7 +171,7 @@ def _in_force(changes: list[BudgetChange]) -> dict[BudgetUnit, Budget]:
     return {unit: budget for unit, budget in last.items() if budget is not None}
 
 
-def _tell(arguments: argparse.Namespace, facts: dict) -> None:
+def _tell(arguments: ShowBudget, facts: dict) -> None:
     if facts["images"]:
         say_table(arguments, image_table(facts["images"], facts["object_features"]))
     session = facts["session"]
@@ -213,18 +222,12 @@ def _spent(image: dict) -> list[str]:
     return [outward(value) for value in (*spent, image["image"]["basic"])]
 
 
-def _set(arguments: argparse.Namespace) -> int:
-    given: dict[BudgetUnit, float | None] = {unit: getattr(arguments, unit) for unit in UNITS}
-    asked = [Budget(unit=unit, epsilon=value, delta=arguments.delta) for unit, value in given.items() if value is not None]
-    budget = asked[0] if asked else None
-    unit: BudgetUnit = arguments.clear if budget is None else budget.unit
+def _set(arguments: SetBudget) -> int:
+    unit, epsilon = arguments.unit, arguments.epsilon
+    budget = None if epsilon is None else Budget(unit=unit, epsilon=epsilon, delta=arguments.delta)
     ledger = Ledger(home())
     before = ledger.set_budget(unit, budget)
-    write_json(
-        arguments.json,
-        {"unit": unit, "budget": _plain(budget), "before": _plain(before)},
-        private=True,
-    )
+    write_json(arguments.json, {"unit": unit, "budget": _plain(budget), "before": _plain(before)}, private=True)
     say(arguments, f"the budget of {LIMITED[unit]} is {_said(budget)}; it was {_said(before)}")
     if before is not None and (budget is None or budget.epsilon > before.epsilon or budget.delta > before.delta):
         say(arguments, f"warning: what was promised before, {_said(before)}, no longer holds")
@@ -233,7 +236,7 @@ def _set(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_exceeded(arguments: argparse.Namespace, budget: Budget, entries: list[Entry]) -> None:
+def _tell_exceeded(arguments: SetBudget, budget: Budget, entries: list[Entry]) -> None:
     """Print whether earlier releases exceed a new budget, and how many are outside of it."""
     groups = _by_image(entries) if budget.unit == "image" else [entries]
     spent = [(budget.spent(_charges(group)), group[-1].name) for group in groups if group]

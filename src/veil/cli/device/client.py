@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from veil.cli.common import (
@@ -13,6 +12,7 @@ from veil.cli.common import (
     EXIT_NO_POSE,
     EXIT_OK,
     Bar,
+    Commands,
     add_command,
     progress,
     quiet_colmap,
@@ -21,18 +21,11 @@ from veil.cli.common import (
     tell,
     write_json,
 )
-from veil.cli.device.asked_protection import (
-    USUAL,
-    AskedProtection,
-    asked_descriptors,
-    asked_line_rule,
-    fitting,
-    require_consistent,
-)
-from veil.cli.device.client_connection import add_action, add_connection, connected
+from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
+from veil.cli.device.client_connection import Connection, add_action, connected
 from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import Extractor, with_camera
-from veil.cli.records import add_record
+from veil.cli.records import Asked, Record, add_record, option, positional
 from veil.cli.remedies import advised
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
 from veil.device.device import Device
@@ -47,7 +40,6 @@ from veil.files.features import count_images, holds_features, read_features
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.mechanisms.release import HideInLines
 from veil.wire.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
@@ -68,48 +60,72 @@ EXAMPLES_OF = {
 }
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
+@dataclass(frozen=True, kw_only=True)
+class Given(Record):
+    """Options that say which photographs are sent, and to which map."""
+
+    input: tuple[Path, ...] = positional("photographs, folders of them, or a features file (.h5)")
+    map: str = option("id of a map, or its name", required=True, metavar="MAP")
+    camera: str | None = option("intrinsics of all photographs (default: K.txt beside them)", metavar="MODEL,P1,...")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contribute(Given, Extractor, AskedProtection, Connection):
+    """Extract, protect and send photographs to a map."""
+
+    wait: bool = option("wait until the messages are in the map or left out", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalizeThere(Given, Extractor, AskedProtection, Connection):
+    """Have photographs localized; exit code 3 if one has no pose."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Send(Connection):
+    """Send what waited for the server."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status(Connection):
+    """List the contributions of this token, or say how far a job is."""
+
+    job: str | None = positional("id of a job (default: list contributions)", optional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteContributions(Connection):
+    """Delete contributions, with verified receipts."""
+
+    contributions: tuple[str, ...] = positional("ids, as `veil client status` shows them", metavar="CONTRIBUTION")
+    receipt: Path | None = option("write the receipts here (JSON)", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyReceipts(Connection):
+    """Check receipts against the server's chain."""
+
+    receipts: tuple[Path, ...] = positional("files of receipts (JSON)")
+
+
+def register(commands: Commands) -> None:
     """Add `veil client` with all its actions to the parser's commands."""
-    parser = add_command(
-        commands,
-        "client",
-        "contribute, localize, delete on a server",
-        "Use a server. Photographs are extracted and privatized here, under the secret and the ledger in $VEIL_HOME; what\n"
-        "is sent is a message, and the same bytes if it is sent again. Messages wait here while the server is away.\n"
-        "VEIL_SERVER and VEIL_TOKEN name the server and the token; options of this group may stand before or after a command.",
-        EXAMPLES,
-    )
-    add_connection(parser)
+    summary = "contribute, localize, delete on a server"
+    parser = add_command(commands, "client", summary, Connection.description, EXAMPLES)
+    add_record(parser, Connection)
     share_options(parser)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     add_map_actions(actions)
-    for name, summary, run in (
-        ("contribute", "extract, protect and send photographs to a map", _contribute),
-        ("localize", "have photographs localized; exit code 3 if one has no pose", _localize),
-    ):
-        action = _add(actions, name, summary, run)
-        action.add_argument("input", type=Path, nargs="+", help="photographs, folders of them, or a features file (.h5)")
-        action.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
-        action.add_argument(
-            "--camera", metavar="MODEL,P1,...", help="intrinsics of all photographs (default: K.txt beside them)"
-        )
-        add_record(action, Extractor)
-        add_record(action, AskedProtection)
-        action.set_defaults(**USUAL, output=Path())
-        if name == "contribute":
-            action.add_argument("--wait", action="store_true", help="wait until the messages are in the map or left out")
-    _add(actions, "send", "send what waited for the server", _send)
-    action = _add(actions, "status", "list the contributions of this token, or say how far a job is", _status)
-    action.add_argument("job", nargs="?", help="id of a job (default: list contributions)")
-    action = _add(actions, "delete", "delete contributions, with verified receipts", _delete)
-    action.add_argument("contributions", nargs="+", metavar="CONTRIBUTION", help="ids, as `veil client status` shows them")
-    action.add_argument("--receipt", type=Path, metavar="FILE", help="write the receipts here (JSON)")
-    action = _add(actions, "verify", "check receipts against the server's chain", _verify)
-    action.add_argument("receipts", type=Path, nargs="+", help="files of receipts (JSON)")
+    _add(actions, "contribute", "extract, protect and send photographs to a map", Contribute, _contribute)
+    _add(actions, "localize", "have photographs localized; exit code 3 if one has no pose", LocalizeThere, _localize)
+    _add(actions, "send", "send what waited for the server", Send, _send)
+    _add(actions, "status", "list the contributions of this token, or say how far a job is", Status, _status)
+    _add(actions, "delete", "delete contributions, with verified receipts", DeleteContributions, _delete)
+    _add(actions, "verify", "check receipts against the server's chain", VerifyReceipts, _verify)
 
 
-def _add(actions, name: str, summary: str, run) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
-    return add_action(actions, name, summary, run, EXAMPLES_OF[name])
+def _add(actions: Commands, name: str, summary: str, record: type[Asked], run: Callable[[Asked], int]) -> None:
+    add_action(actions, name, summary, EXAMPLES_OF[name], record, run)
 
 
 def _map_id(client: Client, text: str) -> str:
@@ -117,7 +133,7 @@ def _map_id(client: Client, text: str) -> str:
     return text if MAP_ID.fullmatch(text) else client.map(text).id
 
 
-def _contribute(arguments: argparse.Namespace) -> int:
+def _contribute(arguments: Contribute) -> int:
     quiet_colmap()
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
@@ -143,7 +159,7 @@ def _contribute(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _localize(arguments: argparse.Namespace) -> int:
+def _localize(arguments: LocalizeThere) -> int:
     quiet_colmap()
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
@@ -173,7 +189,7 @@ def _localize(arguments: argparse.Namespace) -> int:
     return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
 
 
-def _send(arguments: argparse.Namespace) -> int:
+def _send(arguments: Send) -> int:
     with connected(arguments) as client:
         sent = client.send()
     write_json(
@@ -185,7 +201,7 @@ def _send(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _status(arguments: argparse.Namespace) -> int:
+def _status(arguments: Status) -> int:
     with connected(arguments) as client:
         if arguments.job:
             job = client.job(arguments.job)
@@ -210,7 +226,7 @@ def _status(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _delete(arguments: argparse.Namespace) -> int:
+def _delete(arguments: DeleteContributions) -> int:
     receipts = []
     with connected(arguments) as client:
         for name in progress(arguments.contributions, "deleting"):
@@ -222,7 +238,7 @@ def _delete(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _verify(arguments: argparse.Namespace) -> int:
+def _verify(arguments: VerifyReceipts) -> int:
     failed = 0
     with connected(arguments) as client:
         for path in arguments.receipts:
@@ -256,7 +272,7 @@ def _waited(client: Client, job: str) -> JobStatus:
             bar.__exit__()
 
 
-def _protected(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[str, Features, Protection]]:
+def _protected(arguments: Contribute | LocalizeThere, device: Device) -> Iterator[tuple[str, Features, Protection]]:
     """Names, features and protections of the images that the arguments name."""
     # Each image is compared with a dictionary's photographs when it is released.
     descriptors = asked_descriptors(arguments, device, ())
@@ -264,16 +280,10 @@ def _protected(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[
         tell(note)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     for name, features in _features(arguments):
-        protection = Protection(descriptors=fitting(arguments, descriptors, features))
-        if arguments.lines:
-            hidden = HideInLines(gravity=gravity.get(name), options=asked_line_rule(arguments))
-            protection = replace(protection, lines=hidden)
-        elif name in gravity:
-            protection = replace(protection, gravity=gravity[name])
-        yield name, features, protection
+        yield name, features, protection_of(arguments, descriptors, features, gravity, name)
 
 
-def _features(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
+def _features(arguments: Contribute | LocalizeThere) -> Iterator[tuple[str, Features]]:
     """Names and features of a features file, or of photographs."""
     if len(arguments.input) == 1 and arguments.input[0].is_file() and holds_features(arguments.input[0]):
         yield from progress(read_features(arguments.input[0]), "sending", count_images(arguments.input[0]))
@@ -281,7 +291,7 @@ def _features(arguments: argparse.Namespace) -> Iterator[tuple[str, Features]]:
     options: SiftOptions | DetectorOptions = SiftOptions(max_features=MAX_FEATURES, first_octave=None)
     if arguments.descriptor in DETECTORS:
         options = DetectorOptions(max_features=MAX_FEATURES)
-    network = load_network(arguments.descriptor, arguments.weights)
+    network = load_network(arguments.descriptor)
     for name, path in progress(named_pictures(arguments.input), "sending"):
         picture = with_camera(read_picture(path), arguments.camera, path)
         yield name, extract(picture, arguments.descriptor, options, network)

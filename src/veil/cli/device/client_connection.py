@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, tell
+from veil.cli.common import Commands, tell
+from veil.cli.records import Asked, Record, add_record_command, json_file, option
 from veil.client import Client
 from veil.device.device import Device
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 
 
-def add_connection(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name server and token, and --json, to `veil client`."""
-    parser.add_argument("--server", default=os.environ.get("VEIL_SERVER"), help="address of the server (default: $VEIL_SERVER)")
-    parser.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token (default: $VEIL_TOKEN)")
-    parser.add_argument("--plain", action="store_true", help="allow http to another machine; the token is then readable")
-    add_json(parser)
+@dataclass(frozen=True, kw_only=True)
+class Connection(Record):
+    """Use a server. Photographs are extracted and privatized here, under the secret and the ledger in $VEIL_HOME; what
+    is sent is a message, and the same bytes if it is sent again. Messages wait here while the server is away.
+    VEIL_SERVER and VEIL_TOKEN name the server and the token; options of this group may stand before or after a command.
+    """
+
+    server: str | None = option("address of the server (default: $VEIL_SERVER)")
+    token_file: Path | None = option("file that holds the token (default: $VEIL_TOKEN)", metavar="FILE")
+    plain: bool = option("allow http to another machine; the token is then readable", default=False)
+    json: Path | None = json_file()
 
 
-def add_action(actions, name: str, summary: str, run, examples: str) -> argparse.ArgumentParser:  # type: ignore[no-untyped-def]
-    """Add an action of `veil client`, and return its parser."""
-    told = f"{summary[0].upper()}{summary[1:]}. The options of `veil client` go with it, too."
-    action = add_command(actions, name, summary, told, examples)
-    action.set_defaults(run=run)
-    return action
+def add_action(
+    actions: Commands, name: str, summary: str, examples: str, record: type[Asked], run: Callable[[Asked], int]
+) -> None:
+    """Add an action of `veil client`, whose record inherits `Connection`."""
+    parser = add_record_command(actions, name, summary, examples, record, run, group=Connection)
+    parser.description = f"{record.description} The options of `veil client` go with it, too."
 
 
 @contextmanager
-def connected(arguments: argparse.Namespace) -> Iterator[Client]:
+def connected(arguments: Connection) -> Iterator[Client]:
     """The client that the arguments name. Raises InputError without a server or a token."""
-    if not arguments.server:
+    server, token = arguments.server or os.environ.get("VEIL_SERVER"), os.environ.get("VEIL_TOKEN", "")
+    if not server:
         raise InputError("no server is named; give --server URL, or set VEIL_SERVER")
-    token = os.environ.get("VEIL_TOKEN", "")
     if arguments.token_file:
         token = read_bytes(arguments.token_file).decode("utf-8", "replace").strip()
     if not token:
@@ -44,7 +50,7 @@ def connected(arguments: argparse.Namespace) -> Iterator[Client]:
     device = Device()
     for note in device.notes:
         tell(note)
-    with Client(arguments.server, token, device, allow_plain=arguments.plain) as client:
+    with Client(server, token, device, allow_plain=arguments.plain) as client:
         try:
             yield client
         finally:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from veil.cli.common import EXIT_OK, add_command, say, write_json
-from veil.cli.device.client_connection import add_action, connected
+from veil.cli.common import EXIT_OK, Commands, add_command, say, write_json
+from veil.cli.device.client_connection import Connection, add_action, connected
+from veil.cli.records import option, positional
 from veil.client import RemoteMap
 from veil.errors import FileFormatError
 from veil.files.atomic import read_bytes
@@ -26,7 +27,31 @@ EXAMPLES_OF = {
 }
 
 
-def add_map_actions(actions) -> None:  # type: ignore[no-untyped-def]
+@dataclass(frozen=True, kw_only=True)
+class CreateMap(Connection):
+    """Make an empty map, for contributions."""
+
+    name: str = positional("name of the map, which no other map of the server has")
+    accepts: Path | None = option(
+        "a policy of what the map accepts (JSON, docs/reference/service.md#what-a-map-accepts; default: the server's)",
+        metavar="FILE",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListMaps(Connection):
+    """List the maps that the token may use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteMap(Connection):
+    """Delete a map with all contributions to it, with verified receipts."""
+
+    map: str = positional("id of a map, or its name")
+    receipt: Path | None = option("write the receipts of its contributions here (JSON)", metavar="FILE")
+
+
+def add_map_actions(actions: Commands) -> None:
     """Add `veil client map` with its actions."""
     parser = add_command(
         actions,
@@ -36,23 +61,13 @@ def add_map_actions(actions) -> None:  # type: ignore[no-untyped-def]
         EXAMPLES,
     )
     maps = parser.add_subparsers(metavar="ACTION", required=True)
-    action = add_action(maps, "create", "make an empty map, for contributions", _create, EXAMPLES_OF["create"])
-    action.add_argument("name", help="name of the map, which no other map of the server has")
-    action.add_argument(
-        "--accepts",
-        type=Path,
-        metavar="FILE",
-        help="a policy of what the map accepts (JSON, docs/reference/service.md#what-a-map-accepts; default: the server's)",
-    )
-    add_action(maps, "list", "list the maps that the token may use", _list, EXAMPLES_OF["list"])
-    action = add_action(
-        maps, "delete", "delete a map with all contributions to it, with verified receipts", _delete, EXAMPLES_OF["delete"]
-    )
-    action.add_argument("map", help="id of a map, or its name")
-    action.add_argument("--receipt", type=Path, metavar="FILE", help="write the receipts of its contributions here (JSON)")
+    add_action(maps, "create", "make an empty map, for contributions", EXAMPLES_OF["create"], CreateMap, _create)
+    add_action(maps, "list", "list the maps that the token may use", EXAMPLES_OF["list"], ListMaps, _list)
+    summary = "delete a map with all contributions to it, with verified receipts"
+    add_action(maps, "delete", summary, EXAMPLES_OF["delete"], DeleteMap, _delete)
 
 
-def _create(arguments: argparse.Namespace) -> int:
+def _create(arguments: CreateMap) -> int:
     policy = None if arguments.accepts is None else _policy(arguments.accepts)
     with connected(arguments) as client:
         made = client.create_map(arguments.name, policy)
@@ -72,7 +87,7 @@ def _policy(path: Path) -> dict[str, Any]:
     return found
 
 
-def _list(arguments: argparse.Namespace) -> int:
+def _list(arguments: ListMaps) -> int:
     with connected(arguments) as client:
         found = client.maps()
     write_json(arguments.json, {"maps": [dict(item.facts) for item in found]}, private=True)
@@ -81,7 +96,7 @@ def _list(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _delete(arguments: argparse.Namespace) -> int:
+def _delete(arguments: DeleteMap) -> int:
     with connected(arguments) as client:
         gone = client.map(arguments.map)
         receipts = [receipt.as_json() for receipt in client.delete_map(gone.id)]
@@ -94,7 +109,7 @@ def _delete(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _say_map(arguments: argparse.Namespace, item: RemoteMap) -> None:
+def _say_map(arguments: Connection, item: RemoteMap) -> None:
     models = item.facts.get("models", [])
     images = ", ".join(f"{model['images']} images" for model in models) or "no images yet"
     say(arguments, f"{item.id}  {item.name}: {images}")

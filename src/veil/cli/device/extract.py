@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from veil.cli.common import OCTAVE, octave, progress, quiet_colmap, report, tell_skipped, write_json
+from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, tell_skipped, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.device.photographs import with_camera as with_camera
@@ -44,7 +44,6 @@ class Extractor(Record):
         parse=full_name,
         choices=EXTRACTORS,
     )
-    weights: Path | None = option("other weights of a learned descriptor's network (.npz, or PyTorch's .pth)", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +55,7 @@ class Extract(Extractor):
 
     input: tuple[Path, ...] = positional("photographs, folders of them, a COLMAP .db, or an hloc .h5")
     output: Path = option("features to write (.h5)", required=True, short="-o", metavar="FILE")
+    weights: Path | None = option("other weights of a learned descriptor's network (.npz, or PyTorch's .pth)", metavar="FILE")
     min_score: float | None = option(
         "least score of ALIKED's or XFeat's keypoints, 0 to 1 (default as published: 0.2 and 0.05)", metavar="S"
     )
@@ -72,7 +72,7 @@ class Extract(Extractor):
     json: Path | None = json_file()
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
+def register(commands: Commands) -> None:
     """Add `veil extract` to the parser's commands."""
     add_record_command(commands, "extract", "photographs -> raw features (stay on the device)", EXAMPLES, Extract, _extract)
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from veil.cli.common import (
     EXIT_NO_GRAVITY,
     EXIT_OK,
     Bar,
-    add_command,
-    add_json,
+    Commands,
     picture,
     quiet_colmap,
     report,
@@ -20,6 +20,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.extract import with_camera
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import advised
 from veil.device.gravity import GravityAnswer, measure_gravity
 from veil.errors import InputError
@@ -36,49 +37,41 @@ EXAMPLES = """\
   veil gravity photos/ -o gravity.csv --readings sensors.csv      a table image,acc_x,acc_y,acc_z; its axes by vertical edges
   veil gravity database.db -o gravity.csv --from colmap           measured pose priors of a COLMAP database
 """
-SOURCES = ("auto", "exif", "readings", "vanishing-point", "colmap")
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil gravity` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "gravity",
-        "photographs -> where down is in each (stays on the device)",
-        "Write image,x,y,z,sigma_deg: down as a unit vector in the camera frame x right, y down, z forward of the upright\n"
-        "photograph, and its standard deviation in degrees. A photograph without an answer is listed with the reason, the\n"
-        "others are written, and the exit code is 3. The database of COLMAP goes with features imported from it.",
-        EXAMPLES,
-    )
-    parser.add_argument("input", type=Path, nargs="+", help="photographs or folders of them, or a COLMAP .db")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="CSV", help="table to write")
-    parser.add_argument(
-        "--from",
-        dest="source",
-        choices=SOURCES,
-        default="auto",
-        help="where gravity comes from: one source alone, or auto (default): exif or --readings, checked "
+@dataclass(frozen=True, kw_only=True)
+class AskedGravity(Record):
+    """Write image,x,y,z,sigma_deg: down as a unit vector in the camera frame x right, y down, z forward of the upright
+    photograph, and its standard deviation in degrees. A photograph without an answer is listed with the reason, the
+    others are written, and the exit code is 3. The database of COLMAP goes with features imported from it.
+    """
+
+    input: tuple[Path, ...] = positional("photographs or folders of them, or a COLMAP .db")
+    output: Path = option("table to write", required=True, short="-o", metavar="CSV")
+    source: Literal["auto", "exif", "readings", "vanishing-point", "colmap"] = option(
+        "where gravity comes from: one source alone, or auto (default): exif or --readings, checked "
         "against vertical edges, which also serve where there is neither",
+        default="auto",
+        name="--from",
     )
-    parser.add_argument(
-        "--readings", type=Path, metavar="CSV", help="table of accelerometer readings of the photographs, or of gravity"
+    readings: Path | None = option("table of accelerometer readings of the photographs, or of gravity", metavar="CSV")
+    axes: str | None = option(
+        "axes of --readings: ios, android, or as +x-y-z (default: told by vertical edges)", metavar="AXES"
     )
-    parser.add_argument(
-        "--axes", metavar="AXES", help="axes of --readings: ios, android, or as +x-y-z (default: told by vertical edges)"
+    camera: str | None = option(
+        "intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)", metavar="MODEL,P1,..."
     )
-    parser.add_argument(
-        "--camera",
-        metavar="MODEL,P1,...",
-        help="intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)",
-    )
-    parser.add_argument(
-        "--figure", type=picture, metavar="FILE", help="draw the vertical edges of one photograph (.png or .svg)"
-    )
-    add_json(parser)
-    parser.set_defaults(run=_gravity)
+    figure: Path | None = option("draw the vertical edges of one photograph (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
 
 
-def _gravity(arguments: argparse.Namespace) -> int:
+def register(commands: Commands) -> None:
+    """Add `veil gravity` to the parser's commands."""
+    summary = "photographs -> where down is in each (stays on the device)"
+    add_record_command(commands, "gravity", summary, EXAMPLES, AskedGravity, _gravity)
+
+
+def _gravity(arguments: AskedGravity) -> int:
     quiet_colmap()
     answers = list(_from_database(arguments) if arguments.source == "colmap" else _from_photographs(arguments))
     readings = {answer.name: answer.found for answer in answers if isinstance(answer.found, Gravity)}
@@ -95,7 +88,7 @@ def _gravity(arguments: argparse.Namespace) -> int:
     return EXIT_OK if len(readings) == len(answers) else EXIT_NO_GRAVITY
 
 
-def _from_database(arguments: argparse.Namespace) -> Iterator[GravityAnswer]:
+def _from_database(arguments: AskedGravity) -> Iterator[GravityAnswer]:
     """Answers for all images of a COLMAP database."""
     if len(arguments.input) != 1 or arguments.camera or arguments.figure:
         raise InputError("--from colmap takes one database, and neither --camera nor --figure")
@@ -103,7 +96,7 @@ def _from_database(arguments: argparse.Namespace) -> Iterator[GravityAnswer]:
         yield GravityAnswer(name=name, source="colmap", found=found)
 
 
-def _from_photographs(arguments: argparse.Namespace) -> Iterator[GravityAnswer]:
+def _from_photographs(arguments: AskedGravity) -> Iterator[GravityAnswer]:
     """Answers for all photographs. Raises InputError for options that do not fit together."""
     pictures = dict(named_pictures(arguments.input))
     if arguments.figure and len(pictures) != 1:
@@ -125,18 +118,18 @@ def _from_photographs(arguments: argparse.Namespace) -> Iterator[GravityAnswer]:
     )
     for name, answer in found.items():
         if arguments.figure and not arguments.readings:
-            _draw(arguments, pictures[name], answer)
+            _draw(arguments.figure, arguments.camera, pictures[name], answer)
         yield answer
 
 
-def _draw(arguments: argparse.Namespace, path: Path, answer: GravityAnswer) -> None:
+def _draw(figure: Path, camera: str | None, path: Path, answer: GravityAnswer) -> None:
     if answer.vertical is None:
         raise InputError(f"{path} has no vertical edges to draw; --figure shows what vanishing-point found: {_told(answer)}")
     from veil.extraction.segments import detect_segments
     from veil.report.gravity import draw_vertical
 
-    picture = with_camera(read_picture(path), arguments.camera, path)
-    draw_vertical(arguments.figure, read_rgb(path), detect_segments(picture), picture.camera, answer.vertical)
+    picture = with_camera(read_picture(path), camera, path)
+    draw_vertical(figure, read_rgb(path), detect_segments(picture), picture.camera, answer.vertical)
 
 
 def _told(answer: GravityAnswer) -> str:

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from veil.cli.common import explain, progress, report, say, say_table, tell, write_json
-from veil.cli.device.asked_protection import (
-    AskedProtection,
-    asked_descriptors,
-    asked_line_rule,
-    fitting,
-    require_consistent,
-)
+from veil.cli.common import Commands, explain, progress, report, say, say_table, tell, write_json
+from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
 from veil.device.device import Device, DeviceRelease
-from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Protection
-from veil.errors import VeilError
+from veil.device.protection import HideInSubspaces, HideInWords
+from veil.errors import InputError, VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
-from veil.mechanisms.lines import RULE_NAMES
-from veil.mechanisms.release import HideInLines
 from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
-  veil privatize features.h5 -o upload/ --profile paper --m 4     what the paper describes; broken for SIFT
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
-  veil privatize features.h5 -o upload/ --lines --line-rule parallel   lines that neighbors' lines say nothing of
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
   veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
   veil privatize features.h5 -o upload/ --no-descriptors --gravity g.csv   positions alone; localized near known images
@@ -53,26 +42,13 @@ class Privatize(AskedProtection):
 
     features: Path = positional("a file that `veil extract` wrote")
     output: Path = option("folder for the .veil messages", required=True, short="-o", metavar="FOLDER")
-    profile: Literal["hardened", "paper"] | None = option(
-        "hardened (default); or paper, as published, for comparison: it is broken for SIFT"
-    )
-    m: int | None = option(
-        "dimension of the subspaces (paper profile only; default 4), or with --words how many words a "
-        f"feature sends (default {SUBSET_SIZE})"
-    )
-    line_rule: str | None = option(
-        "with --lines: random directions (default), or one rule for each half of the picture: convergent "
-        "in an anchor, or parallel",
-        choices=RULE_NAMES,
-    )
-    aligned_share: float | None = option("share of random lines that lie along gravity (default 0.5)", metavar="Q")
     fresh: bool = option("draw afresh instead of repeating the memoized release", default=False)
     new_secret: bool = option("go on with another secret though the ledger's is lost for good", default=False)
     allow_private_dictionary: bool = option("use a dictionary that was made from your own photographs", default=False)
     json: Path | None = json_file()
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
+def register(commands: Commands) -> None:
     """Add `veil privatize` to the parser's commands."""
     summary = "raw features -> uploads that may leave the device"
     add_record_command(commands, "privatize", summary, EXAMPLES, Privatize, _privatize)
@@ -80,28 +56,26 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 def _privatize(arguments: Privatize) -> int:
     require_consistent(arguments)
+    if arguments.allow_private_dictionary and not arguments.words:
+        raise InputError("--allow-private-dictionary belongs to --words; subspaces have no dictionary")
+    if arguments.output.exists() and not arguments.output.is_dir():
+        raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
     device = Device(replace_lost=arguments.new_secret)
     for note in device.notes:
         tell(note)
     images = ((name, item.image_digest) for name, item in read_features(arguments.features))
-    descriptors = asked_descriptors(arguments, device, images)
+    descriptors = asked_descriptors(arguments, device, images, allow_private_dictionary=arguments.allow_private_dictionary)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     rows: list[dict] = []
-    in_words = isinstance(descriptors, HideInWords)
-    notes = dict.fromkeys(descriptors.notes() if isinstance(descriptors, HideInWords) else _outside(device))
-    if in_words and not arguments.gravity and (arguments.lines or arguments.no_descriptors):
-        what = "words with lines" if arguments.lines else "positions alone"
-        notes[f"warning: {what} are localized upright only, and no gravity is sent; give it with --gravity"] = None
+    notes = _notes_before(arguments, device, descriptors)
     try:
         for name, features in progress(read_features(arguments.features), "privatizing", count_images(arguments.features)):
-            protection = Protection(descriptors=fitting(arguments, descriptors, features))
-            if arguments.lines:
-                hidden = HideInLines(gravity=gravity.get(name), options=asked_line_rule(arguments))
-                protection = replace(protection, lines=hidden)
-            elif name in gravity:
-                protection = replace(protection, gravity=gravity[name])
             made = device.release(
-                features, protection, name=name, fresh=arguments.fresh, allow_second=arguments.allow_second_release
+                features,
+                protection_of(arguments, descriptors, features, gravity, name),
+                name=name,
+                fresh=arguments.fresh,
+                allow_second=arguments.allow_second_release,
             )
             write_bytes(arguments.output / f"{made.released_as}.veil", made.message)
             rows.append(_row(name, made, descriptors))
@@ -119,6 +93,15 @@ def _privatize(arguments: Privatize) -> int:
     return 0
 
 
+def _notes_before(arguments: Privatize, device: Device, descriptors: HideInSubspaces | HideInWords) -> dict[str, None]:
+    """Sentences about the choices, before anything is released, in the order in which they are told."""
+    notes = dict.fromkeys(descriptors.notes() if isinstance(descriptors, HideInWords) else _outside(device))
+    if isinstance(descriptors, HideInWords) and not arguments.gravity and (arguments.lines or arguments.no_descriptors):
+        of_words = "words with lines" if arguments.lines else "positions alone"
+        notes[f"warning: {of_words} are localized upright only, and no gravity is sent; give it with --gravity"] = None
+    return notes
+
+
 def _point_note(device: Device, delta: float) -> str:
     """Sentence on what a point has lost that all photographs of the ledger show; empty for a single release."""
     charges = [entry.charge for entry in device.ledger.entries() if entry.charge is not None]
@@ -127,7 +110,7 @@ def _point_note(device: Device, delta: float) -> str:
     spent = composed_epsilon(total(charges, of_each=1), delta)
     return (
         f"note: a point that all {len(charges)} releases in words of this ledger show has lost epsilon {outward(spent)}: "
-        "each photograph draws anew, and a map tells which features see one point (`veil budget set --point` limits it)"
+        "each photograph draws anew, and a map tells which features see one point (`veil budget set point` limits it)"
     )
 
 
@@ -162,7 +145,7 @@ def _report(
 ) -> None:
     """Write and print the releases that were made, then the notes."""
     in_words = isinstance(descriptors, HideInWords)
-    facts = {"profile": "words" if in_words else arguments.profile or "hardened"}
+    facts: dict = {"profile": "words" if in_words else "hardened"}
     if isinstance(descriptors, HideInWords):
         facts |= word_facts(descriptors)
     write_json(arguments.json, {**facts, "releases": rows}, private=True)

@@ -2,38 +2,39 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
+from veil.audit.audit_result import Outcome
+from veil.audit.finding import Finding
 from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
 from veil.audit.run import Examined
 from veil.cli.common import (
     EXIT_OK,
     EXIT_POLICY,
+    Commands,
     StepBar,
-    add_command,
-    add_json,
-    add_strict,
     at_least,
+    explain,
     progress,
     quiet_colmap,
     report,
+    say_table,
     tell_skipped,
     write_json,
 )
-from veil.cli.engine_arguments import add_engine_arguments, opened_engine
-from veil.cli.privacy.audit_table import say_outcome
+from veil.cli.engine_arguments import AskedEngine, opened_engine
 from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
-from veil.cli.remedies import phrase
+from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
+from veil.cli.remedies import advised, phrase
 from veil.device.attacker import Attacker
 from veil.device.auditing import AuditOptions, load_inverters, run_audit
 from veil.errors import InputError
@@ -46,6 +47,7 @@ from veil.files.tiles import holds_tiles
 from veil.places.held_map import Map
 from veil.places.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
+from veil.report.tables import Name, Remark, Row, Table, interval, numbers, percent
 from veil.wire.message import Message
 
 EXAMPLES = """\
@@ -68,112 +70,74 @@ the features attacked. A rule that no attack could judge counts as broken. Exit 
 """
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil audit` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "audit",
-        "what the server can see: every known attack on your own upload",
-        "Attack a release with everything that is known, and tell in numbers and pictures what was recovered. With the\n"
-        "originals, every attack is measured; without them, only what an attack certifies by itself. A number is what known\n"
-        "attacks reach, a lower bound of what leaks: the audit can find a release broken, never safe.\n"
-        "Of a folder of tiles (`veil tiles cut`), which are public, it draws what they show of the place, beside photographs.",
-        EXAMPLES,
-    )
-    parser.add_argument("release", type=Path, help="a message (.veil) or a folder of them, or a folder of tiles")
-    parser.add_argument(
-        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="the originals: features.h5 and photographs"
-    )
-    _add_attacker(parser)
-    _add_effort(parser)
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="RULE",
-        help="exit with code 4 if this rule is broken (may be repeated; rules are below)",
-    )
-    parser.add_argument("--policy", type=Path, metavar="FILE", help="file of rules, one a line")
-    parser.add_argument(
-        "--ledger", type=Path, metavar="FOLDER", help="the client's ledger (default: $VEIL_HOME or its usual place)"
-    )
-    parser.add_argument(
-        "-o", "--output", type=Path, default=Path("audit.html"), metavar="FILE", help="page to write (default audit.html)"
-    )
-    add_strict(parser)
-    add_json(parser)
-    parser.set_defaults(run=_audit)
+@dataclass(frozen=True, kw_only=True)
+class AskedAttacker(Record):
+    """Options that say what the attacker has."""
+
+    against: tuple[Path, ...] = option("other releases that the server has seen", default=(), metavar="PATH")
+    place_photographs: tuple[Path, ...] = option("raw photographs of the place that the server has", default=(), metavar="PATH")
+    map: Path | None = option("a map of the place, for what its holder learns by matching", metavar="FOLDER")
+    codebook: Path | None = option("codebook or dictionary of the release (default: the bundled one)", metavar="FILE")
+    decoys: Path | None = option("pool that the decoys came from (default: the bundled one)", metavar="FILE")
+    secret_decoys: bool = option("the attacker does not have the decoys' pool", default=False)
+    database: Path | None = option("the attacker's own descriptors (a codebook)", metavar="FILE")
+    attack_model: Path | None = option("networks of `veil lab train attacks` (default: the bundled ones)", metavar="FILE")
+    attacker: tuple[Path, ...] = option("the attacker's own photographs", default=(), metavar="PATH")
 
 
-def _add_attacker(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what the attacker has, which `_attacker` reads."""
-    parser.add_argument(
-        "--against", type=Path, nargs="+", default=[], metavar="PATH", help="other releases that the server has seen"
-    )
-    parser.add_argument(
-        "--place-photographs",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="raw photographs of the place that the server has",
-    )
-    parser.add_argument("--map", type=Path, metavar="FOLDER", help="a map of the place, for what its holder learns by matching")
-    parser.add_argument(
-        "--codebook", type=Path, metavar="FILE", help="codebook or dictionary of the release (default: the bundled one)"
-    )
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool that the decoys came from (default: the bundled one)")
-    parser.add_argument("--secret-decoys", action="store_true", help="the attacker does not have the decoys' pool")
-    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's own descriptors (a codebook)")
-    parser.add_argument(
-        "--attack-model", type=Path, metavar="FILE", help="networks of `veil lab train attacks` (default: the bundled ones)"
-    )
-    parser.add_argument("--attacker", type=Path, nargs="+", default=[], metavar="PATH", help="the attacker's own photographs")
+@dataclass(frozen=True, kw_only=True)
+class AskedEffort(AskedEngine):
+    """Options that say how much is attacked, and for how long."""
 
-
-def _add_effort(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how much is attacked, and for how long."""
-    parser.add_argument(
-        "--only", nargs="+", metavar="ATTACK", help="run these attacks alone; the names are those that an audit prints"
+    only: tuple[str, ...] | None = option("run these attacks alone; the names are those that an audit prints", metavar="ATTACK")
+    attacked_features: int | None = option(
+        "features attacked at most, over all releases (default 400, or as many as the rules need)", parse=at_least(1)
     )
-    parser.add_argument(
-        "--attacked-features",
-        type=at_least(1),
-        help="features attacked at most, over all releases (default 400, or as many as the rules need)",
-    )
-    parser.add_argument(
-        "--max-seconds",
-        type=at_least(0),
+    max_seconds: int = option(
+        "processor time that the attacks share; what is cut short is said (default %(default)s; 0: no limit)",
         default=AUDIT_SECONDS,
-        help="processor time that the attacks share; what is cut short is said (default %(default)s; 0: no limit)",
+        parse=at_least(0),
     )
-    parser.add_argument(
-        "--seed", type=at_least(0), default=0, help="seed by which attacked features are chosen (default %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=at_least(1), default=2, help="threads of the structural attacks (default %(default)s)"
-    )
-    parser.add_argument(
-        "--workers",
-        type=at_least(1),
+    workers: int = option(
+        "releases that are attacked at a time, in processes, each with an equal part of the time (default 1)",
         default=1,
-        help="releases that are attacked at a time, in processes, each with an equal part of the time (default 1)",
+        parse=at_least(1),
     )
-    add_engine_arguments(parser)
-    parser.add_argument(
-        "--pictures", type=at_least(0), default=2, help="releases of which pictures are reconstructed (default %(default)s)"
-    )
-    parser.add_argument(
-        "--inverter",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="networks of `veil lab train inversion` beside the bundled one, which knows raw SIFT",
+    pictures: int = option("releases of which pictures are reconstructed (default %(default)s)", default=2, parse=at_least(0))
+    inverter: tuple[Path, ...] = option(
+        "networks of `veil lab train inversion` beside the bundled one, which knows raw SIFT", default=(), metavar="FILE"
     )
 
 
-def _audit(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class AskedAudit(AskedAttacker, AskedEffort):
+    """Attack a release with everything that is known, and tell in numbers and pictures what was recovered. With the
+    originals, every attack is measured; without them, only what an attack certifies by itself. A number is what known
+    attacks reach, a lower bound of what leaks: the audit can find a release broken, never safe.
+    Of a folder of tiles (`veil tiles cut`), which are public, it draws what they show of the place, beside photographs.
+    """
+
+    release: Path = positional("a message (.veil) or a folder of them, or a folder of tiles")
+    images: tuple[Path, ...] = option("the originals: features.h5 and photographs", default=(), metavar="PATH")
+    fail_on: tuple[str, ...] = option(
+        "exit with code 4 if this rule is broken (may be repeated; rules are below)",
+        default=(),
+        metavar="RULE",
+        repeated=True,
+    )
+    policy: Path | None = option("file of rules, one a line", metavar="FILE")
+    output: Path = option("page to write (default audit.html)", default=Path("audit.html"), short="-o", metavar="FILE")
+    strict: bool = strict_flag()
+    json: Path | None = json_file()
+
+
+def register(commands: Commands) -> None:
+    """Add `veil audit` to the parser's commands."""
+    summary = "what the server can see: every known attack on your own upload"
+    add_record_command(commands, "audit", summary, EXAMPLES, AskedAudit, _audit)
+
+
+def _audit(arguments: AskedAudit) -> int:
     quiet_colmap()
     if holds_tiles(arguments.release):
         return audited_tiles(arguments)
@@ -181,8 +145,6 @@ def _audit(arguments: argparse.Namespace) -> int:
     options = AuditOptions(
         features=arguments.attacked_features,
         seconds=float(arguments.max_seconds) or math.inf,
-        seed=arguments.seed,
-        threads=arguments.threads,
         pictured=arguments.pictures,
         rules=_rules(arguments),
         attacks=chosen(arguments.only) if arguments.only else ATTACKS,
@@ -201,7 +163,7 @@ def _audit(arguments: argparse.Namespace) -> int:
             options=options,
             networks=load_inverters(*arguments.inverter) if arguments.pictures else {},
             read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
-            ledger=arguments.ledger or home(),
+            ledger=home(),
             facts=_facts(releases, arguments.release),
             engine=None if arguments.engine == "local" and arguments.workers == 1 else engine,
             steps=StepBar,
@@ -213,34 +175,34 @@ def _audit(arguments: argparse.Namespace) -> int:
     write_text(arguments.output, made, private=private)
     write_json(arguments.json, outcome.as_json() | {"skipped": skipped}, private=private)
     if str(arguments.json) != "-":
-        say_outcome(arguments, outcome)
+        say_table(arguments, attack_table(outcome.findings))
+        explain(arguments, *_sentences(outcome))
     report(arguments, arguments.output, "the report")
     return EXIT_POLICY if outcome.breaches else EXIT_OK
 
 
-def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Mapping[str, Message]) -> Attacker:
+def _attacker(arguments: AskedAudit, releases: list[Message], others: Mapping[str, Message]) -> Attacker:
     """The attacker that the options describe."""
     return Attacker(
-        codebook=arguments.codebook and read_codebook(arguments.codebook),
-        decoys=arguments.decoys and read_codebook(arguments.decoys),
+        codebook=read_codebook(arguments.codebook) if arguments.codebook else None,
+        decoys=read_codebook(arguments.decoys) if arguments.decoys else None,
         has_pool=not arguments.secret_decoys,
-        database=arguments.database and read_codebook(arguments.database),
+        database=read_codebook(arguments.database) if arguments.database else None,
         photographs=read_attackers(arguments.attacker, releases[0].form.space) if arguments.attacker else (),
         others=others,
         place={str(number): item for number, item in enumerate(_read_place(arguments, releases))},
         where=Map.read(arguments.map) if arguments.map else None,
         model=read_learned_model(arguments.attack_model) if arguments.attack_model else None,
-        seed=arguments.seed,
     )
 
 
-def _read_place(arguments: argparse.Namespace, releases: list[Message]) -> list[Features]:
+def _read_place(arguments: AskedAudit, releases: list[Message]) -> list[Features]:
     """Raw features of the photographs that --place-photographs gives."""
     given = arguments.place_photographs
     return read_attackers(given, releases[0].form.space, option="--place-photographs") if given else []
 
 
-def _rules(arguments: argparse.Namespace) -> list[Rule]:
+def _rules(arguments: AskedAudit) -> list[Rule]:
     """The rules of --fail-on and --policy, parsed before any long work, so that a typing error costs no minutes."""
     rules = [parse_rule(text) for text in arguments.fail_on]
     if arguments.policy:
@@ -273,3 +235,48 @@ def _shown(
         mine = [picture for picture in reconstructed if picture.release == item.name]
         shown.append(replace(row, pictures=(*row.pictures, *reconstructed_pictures(mine))))
     return shown
+
+
+def attack_table(findings: Sequence[Finding]) -> Table:
+    """The table of attacks: shares of the features that each recovered, and the median error of its estimates."""
+    heads = "count", "recovered %", "95 % interval", "exact %", "certified %", "error", "time s"
+    return Table(columns=[Name("attack"), *numbers(*heads)], rows=[_row(finding) for finding in findings])
+
+
+def _row(finding: Finding) -> Row:
+    """The row of an attack; what it could not do is a remark."""
+    score, recovered = finding.score, finding.recovered
+    if finding.skipped:
+        return Remark(labels=(finding.attack,), text=f"not run: {advised(finding.skipped, finding.remedy)}")
+    if recovered is None:
+        return Remark(labels=(finding.attack,), text="; ".join(finding.notes))
+    exact = None if score is None or score.exact is None else score.exact.value
+    median = None if score is None else score.median_distance
+    return (
+        finding.attack,
+        str(finding.features),
+        percent(recovered.value),
+        interval(recovered.low, recovered.high),
+        percent(exact),
+        percent(None if finding.certified is None else finding.certified.value),
+        "" if median is None else f"{median:.{1 if median < 1e-3 else 2}g}",
+        f"{finding.seconds:.{1 if finding.seconds < 100 else 0}f}",
+    )
+
+
+def _sentences(outcome: Outcome) -> Iterator[str]:
+    """Findings beside the table, ending with the verdict."""
+    for picture in outcome.pictures:
+        if picture.quality is not None:
+            yield (
+                f"picture of {picture.release}, {picture.attack}: ssim {picture.quality.ssim:.3f}, "
+                f"psnr {picture.quality.psnr:.1f} dB, mae {picture.quality.mae:.3f}"
+            )
+    if outcome.measured is not None:
+        yield f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)"
+    for names, why in outcome.told_not_looked_at:
+        yield f"nothing to look at for {names}: {why}"
+    yield from outcome.told_time(phrase)[int(not any(finding.cut_short for finding in outcome.findings)) :]
+    for breach in outcome.breaches:
+        yield f"broken rule {breach.rule}: {breach.why}"
+    yield advised(str(outcome.verdict), outcome.verdict.remedy)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 
 import numpy as np
 
 from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
-from veil.cli.common import EXIT_OK, Bar, report, say, tell_skipped, write_json
+from veil.cli.common import EXIT_OK, Arguments, Bar, report, say, tell_skipped, write_json
 from veil.cli.privacy.originals import Originals, read_place_photographs
 from veil.cli.remedies import phrase
 from veil.device.tile_audit import audit_tiles
@@ -24,11 +23,11 @@ from veil.report.tile_audit import page
 # Options of an attacker on uploads, of which tiles need none: they are read as they are.
 FOR_UPLOADS = (
     *("against", "place_photographs", "map", "codebook", "decoys", "secret_decoys", "database", "attack_model", "attacker"),
-    *("only", "attacked_features", "fail_on", "policy", "ledger"),
+    *("only", "attacked_features", "fail_on", "policy"),
 )
 
 
-def audited_tiles(arguments: argparse.Namespace) -> int:
+def audited_tiles(arguments: Arguments) -> int:
     """Audit the folder of tiles that the arguments name; exit code 0."""
     start = time.perf_counter()
     if given := [name for name in FOR_UPLOADS if getattr(arguments, name)]:
@@ -61,7 +60,7 @@ def _photograph(originals: Originals | None, name: str):  # type: ignore[no-unty
     return originals.read_rgb(name) if originals is not None and name in originals.paths else None
 
 
-def _network(arguments: argparse.Namespace) -> Inverts | None:
+def _network(arguments: Arguments) -> Inverts | None:
     """The inversion network for raw SIFT: the last such one of --inverter, else the bundled one; None without pictures."""
     if not arguments.pictures:
         return None

@@ -10,7 +10,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from veil.audit.measured_forms import MeasuredForm
-from veil.cli.common import EXIT_ERROR, EXIT_OK, say, tell_skipped, write_json
+from veil.cli.common import EXIT_ERROR, EXIT_OK, Commands, say, tell_skipped, write_json
 from veil.cli.records import Record, add_record_command, json_file, positional
 from veil.cli.remedies import advised
 from veil.errors import FileFormatError, VeilError
@@ -85,7 +85,7 @@ class Inspect(Record):
     json: Path | None = json_file()
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
+def register(commands: Commands) -> None:
     """Add `veil inspect` to the parser's commands."""
     add_record_command(commands, "inspect", "what a file contains and does not protect", EXAMPLES, Inspect, _inspect)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import add_command, add_json, quiet_colmap, report, say, write_json
+from veil.cli.common import Commands, quiet_colmap, report, say, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, replacing
@@ -33,31 +34,28 @@ EXAMPLES = """\
 """
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
+@dataclass(frozen=True, kw_only=True)
+class Invert(Record):
+    """Reconstruct pictures of 256x256 px from what a server receives: NAME.png for each photograph, image of a features
+    file, or message, the central square as the network sees it. Of photographs the quality is printed, too.
+    `veil lab train inversion` trains networks for it.
+    """
+
+    input: tuple[Path, ...] = positional("photographs, features (.h5), messages (.veil), or folders of them")
+    inverter: Path | None = option(
+        "what `veil lab train inversion` wrote (default: the bundled network for raw descriptors)", metavar="FILE"
+    )
+    dictionary: Path | None = option("of the words (default: the bundled codebook)", metavar="FILE")
+    output: Path = option("folder for the pictures", required=True, short="-o", metavar="FOLDER")
+    json: Path | None = json_file()
+
+
+def register(commands: Commands) -> None:
     """Add `veil invert` to the parser's commands."""
-    invert = add_command(
-        commands,
-        "invert",
-        "pictures from features or messages",
-        "Reconstruct pictures of 256x256 px from what a server receives: NAME.png for each photograph, image of a features\n"
-        "file, or message, the central square as the network sees it. Of photographs the quality is printed, too.\n"
-        "`veil lab train inversion` trains networks for it.",
-        EXAMPLES,
-    )
-    invert.add_argument("input", type=Path, nargs="+", help="photographs, features (.h5), messages (.veil), or folders of them")
-    invert.add_argument(
-        "--inverter",
-        type=Path,
-        metavar="FILE",
-        help="what `veil lab train inversion` wrote (default: the bundled network for raw descriptors)",
-    )
-    invert.add_argument("--dictionary", type=Path, metavar="FILE", help="of the words (default: the bundled codebook)")
-    invert.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder for the pictures")
-    add_json(invert)
-    invert.set_defaults(run=_invert)
+    add_record_command(commands, "invert", "pictures from features or messages", EXAMPLES, Invert, _invert)
 
 
-def _invert(arguments: argparse.Namespace) -> int:
+def _invert(arguments: Invert) -> int:
     quiet_colmap()
     rows = []
     for name, record in inverted(arguments):
@@ -70,7 +68,7 @@ def _invert(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def inverted(arguments: argparse.Namespace) -> Iterator[tuple[str, dict]]:
+def inverted(arguments: Invert) -> Iterator[tuple[str, dict]]:
     """Write the inverted pictures one after another; yields the name of each and a record for machines.
 
     The record has the number of features, and the quality where the original is known.
@@ -100,7 +98,7 @@ def write_picture(path: Path, rgb: np.ndarray) -> None:
         Image.fromarray(rgb).save(temporary)
 
 
-def _inputs(arguments: argparse.Namespace) -> Iterator[tuple[str, SparseMap, np.ndarray | None]]:
+def _inputs(arguments: Invert) -> Iterator[tuple[str, SparseMap, np.ndarray | None]]:
     """Names, maps and, of photographs, the original pictures of all inputs."""
     for root in arguments.input:
         for path in _files(root):

@@ -22,7 +22,10 @@ from veil.places.maps import NoMap
 from veil.places.pairs.images import LoadedImage
 from veil.places.uploads import message_files
 
-LINES_HELP = "weak scenes: a larger `--aligned-share` where gravity is good, more features (`veil extract --first-octave -1`)"
+LINES_HELP = (
+    "weak scenes: more lines along gravity where it is good (`veil.LineOptions.aligned_share` of Python), more features "
+    "(`veil extract --first-octave -1`)"
+)
 
 
 def map_messages(

@@ -21,7 +21,8 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
-from veil.cli.device.tile_queries import add_tile_arguments, localize_in_fetched, map_or_tiles
+from veil.cli.device.tile_queries import InTiles, localize_in_fetched, map_or_tiles
+from veil.cli.records import add_record
 from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map import add_matching, matching_options
@@ -96,7 +97,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
         help="subspaces and raw features: match the images that the map's index names, or all (default index, "
         "where the map has one)",
     )
-    add_tile_arguments(parser)
+    add_record(parser, InTiles)
     add_strict(parser)
     add_matching(parser)
     add_json(parser)
