@@ -41,7 +41,6 @@ MEANINGS = (
         "share of random lines that lie along gravity",
         "privatize, evaluate reconstruction",
     ),
-    Meaning("--asked", "count", "tiles that a device asks for at every localization", "tiles cut, tiles plan, evaluate tiles"),
     Meaning(
         "--attacked-features",
         "count",
@@ -211,7 +210,7 @@ MEANINGS = (
         "count",
         "features that are extracted from an image at most",
         "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, "
-        "evaluate upright, evaluate tiles, demo, lab train attacks, evaluate retrieval, evaluate defenses, "
+        "evaluate upright, evaluate tiles, lab train attacks, evaluate retrieval, evaluate defenses, "
         "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate plans",
     ),
     Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
@@ -260,7 +259,6 @@ MEANINGS = (
         "evaluate queries, evaluate localization, evaluate tiles",
     ),
     Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, lab quality"),
-    Meaning("--seconds", "number", "seconds of a measurement", "plan map, tiles plan, doctor"),
     Meaning(
         "--seed",
         "count",
@@ -302,7 +300,7 @@ MEANINGS = (
         "--workers",
         "count",
         "processes, or pairs and releases that are worked on at a time",
-        "codebook build, match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
+        "codebook build, lab match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
         "audit, evaluate queries, evaluate localization, evaluate upright, evaluate plans",
     ),
 )

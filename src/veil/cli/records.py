@@ -1,7 +1,8 @@
 """Options of a command as a frozen record, of which its parser, help, completion, page and docstring are made.
 
 A field of such a record is an `option` or a `positional`. Its annotation says what is parsed: bool is a flag, a Literal is a
-choice, a tuple is one value or several, and None beside another type is what is not given.
+choice, a tuple is one value or several, and None beside another type is what is not given. A command's record inherits those of
+options that it shares with others; its own come first on the command's pages, and --json comes last.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Told:
 
     help: str
     names: tuple[str, ...]
-    metavar: str | None
+    metavar: str | tuple[str, ...] | None
     parse: Callable[[str], Any] | None
     choices: Sequence[str] | None
 
@@ -60,18 +61,24 @@ def option(
     required: bool = False,
     short: str | None = None,
     name: str | None = None,
-    metavar: str | None = None,
+    metavar: str | tuple[str, ...] | None = None,
     parse: Callable[[str], Any] | None = None,
     choices: Sequence[str] | None = None,
 ) -> Any:
-    """A field that is an option, by the field's name or another; `parse` and `choices` stand for what its annotation says."""
+    """A field that is an option, by the field's name or another, and by a `short` name, too.
+
+    `parse` and `choices` stand for what its annotation says.
+    """
     told = Told(help=help, names=(*([short] if short else []), name or "--"), metavar=metavar, parse=parse, choices=choices)
     return dataclasses.field(default=dataclasses.MISSING if required else default, metadata={"told": told})
 
 
-def positional(help: str, *, metavar: str | None = None) -> Any:
-    """A field that is a positional argument, which must be given."""
-    return dataclasses.field(metadata={"told": Told(help=help, names=(), metavar=metavar, parse=None, choices=None)})
+def positional(
+    help: str, *, metavar: str | None = None, parse: Callable[[str], Any] | None = None, optional: bool = False
+) -> Any:
+    """A field that is a positional argument, which must be given unless it is `optional`."""
+    told = Told(help=help, names=(), metavar=metavar, parse=parse, choices=None)
+    return dataclasses.field(default=None if optional else dataclasses.MISSING, metadata={"told": told})
 
 
 def json_file() -> Any:
@@ -87,7 +94,7 @@ def strict_flag(what: str = "upload") -> Any:
 def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
     """Add the arguments that the fields of a record stand for. Raises TypeError for a field without metadata."""
     hints = typing.get_type_hints(record)
-    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+    for field in _in_order(record):
         told = field.metadata.get("told")
         if told is None:
             raise TypeError(f"{record.__name__}.{field.name} is neither an option nor a positional argument")
@@ -95,6 +102,8 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
         if told.metavar is not None:
             given["metavar"] = told.metavar
         if not told.names:
+            if field.default is None:
+                given["nargs"] = "?"
             parser.add_argument(field.name, help=told.help, **given)
             continue
         usual = "--" + field.name.replace("_", "-")
@@ -106,6 +115,13 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
         parser.add_argument(*words, dest=field.name, help=told.help, **given)
 
 
+def _in_order(record: type[Record]) -> list[dataclasses.Field[Any]]:
+    """The fields of a record: its own, those of each record that it inherits, and --json."""
+    fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    names = dict.fromkeys(name for each in record.__mro__ for name in inspect.get_annotations(each) if name in fields)
+    return [fields[name] for name in sorted(names, key=lambda name: name == "json")]
+
+
 def _parsed(hint: Any, told: Told) -> dict[str, Any]:
     """Arguments of argparse that parse values of an annotation."""
     parts = typing.get_args(hint)
@@ -115,11 +131,12 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
     if hint is bool:
         return {"action": "store_true"}
     given: dict[str, Any] = {}
-    if typing.get_origin(hint) is Literal:
-        given["choices"] = parts
-    elif typing.get_origin(hint) is tuple:
-        given["nargs"] = "+"
+    if typing.get_origin(hint) is tuple:
+        given["nargs"] = "+" if parts[-1] is Ellipsis else len(parts)
         hint = parts[0]
+    if typing.get_origin(hint) is Literal:
+        given["choices"] = typing.get_args(hint)
+        hint = type(given["choices"][0])
     if told.choices is not None:
         given["choices"] = told.choices
     if told.parse is not None:

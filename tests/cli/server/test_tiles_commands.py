@@ -41,7 +41,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Rigid]:
     query, pose = place.query(4.4)
     write_features(folder / "query.h5", [("here.jpg", query)])
     write_features(folder / "other.h5", [("elsewhere.jpg", street("elsewhere", cameras=3).query(1.0)[0])])
-    words = ["--bytes", "30000", "--asked", "2", "--place", str(folder / "place.json"), "--json", str(folder / "cut.json")]
+    words = ["--bytes", "30000", "--place", str(folder / "place.json"), "--json", str(folder / "cut.json")]
     assert main(["tiles", "cut", str(folder / "map"), "-o", str(folder / "tiles"), *words]) == 0
     return folder, pose
 
@@ -118,7 +118,7 @@ def test_a_plan_compares_the_exits(
     costs = ServerCosts(xor_s=1e-9, product_s=1e-9, hint_s=1e-6)
     monkeypatch.setattr("veil.places.tiles.measured_server_costs", lambda *_, **__: costs)
     records = []
-    for words in ([str(folder / "tiles")], [str(folder / "map"), "--bytes", "30000", "--asked", "2"]):
+    for words in ([str(folder / "tiles")], [str(folder / "map"), "--bytes", "30000"]):
         out = tmp_path / "plan.json"
         assert main(["tiles", "plan", *words, "--queries-a-day", "3", "--days", "2", "--json", str(out)]) == 0
         validate("tiles-plan", record := json.loads(out.read_text()))

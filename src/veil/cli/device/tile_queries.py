@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 
-from veil.cli.common import EXIT_NO_POSE, EXIT_OK, quiet_colmap, say, tell, tell_skipped, write_json
+from veil.cli.common import EXIT_NO_POSE, EXIT_OK, Arguments, quiet_colmap, say, tell, tell_skipped, write_json
 from veil.cli.device.extract import with_camera
+from veil.cli.records import Record, option
 from veil.cli.remedies import advised
+from veil.cli.server.map_options import asked_ratio
 from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.client.tile_access import TileExit, open_tiles
 from veil.device.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
@@ -37,31 +38,21 @@ def map_or_tiles(text: str) -> Path | str:
     return text if text.startswith(PREFIX) else Path(text)
 
 
-def add_tile_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of localization in tiles."""
-    parser.add_argument(
-        "--camera", metavar="MODEL,P1,...", help="tiles: intrinsics of all photographs (default: K.txt beside them)"
+@dataclass(frozen=True, kw_only=True)
+class AskedTiles(Record):
+    """How photographs are localized in tiles."""
+
+    camera: str | None = option("tiles: intrinsics of all photographs (default: K.txt beside them)", metavar="MODEL,P1,...")
+    fix: tuple[float, float] | None = option("tiles: where the device is about on Earth (degrees)", metavar=("LAT", "LON"))
+    within: float = option("tiles: how far from --near or --fix, in the map's units", default=0.0, metavar="D")
+    exit: TileExit | None = option(
+        "tiles: how they are fetched (default: all at once up to 16 MiB; else from several addresses, or from one server)"
     )
-    parser.add_argument(
-        "--fix", type=float, nargs=2, metavar=("LAT", "LON"), help="tiles: where the device is about on Earth (degrees)"
-    )
-    parser.add_argument(
-        "--within",
-        type=float,
-        default=0.0,
-        metavar="D",
-        help="tiles: how far from --near or --fix, in the map's units",
-    )
-    parser.add_argument(
-        "--exit",
-        choices=get_args(TileExit),
-        help="tiles: how they are fetched (default: all at once up to 16 MiB; else from several addresses, or from one server)",
-    )
-    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="tiles: keep what is fetched there, for --offline")
-    parser.add_argument("--offline", action="store_true", help="tiles: send nothing, use what --cache holds")
+    cache: Path | None = option("tiles: keep what is fetched there, for --offline", metavar="FOLDER")
+    offline: bool = option("tiles: send nothing, use what --cache holds", default=False)
 
 
-def localize_in_fetched(arguments: argparse.Namespace) -> int:
+def localize_in_fetched(arguments: Arguments) -> int:
     """Localize the photographs of the arguments in tiles; exit code 3 if one has no pose."""
     quiet_colmap()
     if arguments.matcher != "nearest":
@@ -100,7 +91,7 @@ def localize_in_fetched(arguments: argparse.Namespace) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
-def _fetcher(arguments: argparse.Namespace, cache: FolderCache | None) -> TileFetcher:
+def _fetcher(arguments: Arguments, cache: FolderCache | None) -> TileFetcher:
     """The fetcher for tiles in a folder or at an address. Raises InputError for an address offline."""
     place = arguments.map.removeprefix(PREFIX)
     if not place.startswith(("http://", "https://")):
@@ -112,10 +103,10 @@ def _fetcher(arguments: argparse.Namespace, cache: FolderCache | None) -> TileFe
     return open_tiles(place.split(","), exit=arguments.exit, cache=cache)
 
 
-def _answer(arguments: argparse.Namespace, features: Features, fetcher: TileFetcher) -> TileAnswer:
+def _answer(arguments: Arguments, features: Features, fetcher: TileFetcher) -> TileAnswer:
     """The answer to one photograph, with the options of the arguments."""
-    ratio = arguments.ratio if arguments.ratio is not None else "none"
-    matching = MatchOptions(max_ratio=None if ratio in ("none", "auto") else float(ratio), threads=arguments.workers)
+    ratio = asked_ratio(arguments)
+    matching = MatchOptions(max_ratio=ratio if isinstance(ratio, float) else None, threads=arguments.workers)
     return localize_with_tiles(
         features,
         fetcher,
@@ -126,7 +117,7 @@ def _answer(arguments: argparse.Namespace, features: Features, fetcher: TileFetc
     )
 
 
-def _features(arguments: argparse.Namespace, space: Space, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
+def _features(arguments: Arguments, space: Space, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     """Names and raw features of all photographs, extracted as the map's were; why others have none is added to `skipped`."""
     alone = len(arguments.queries) == 1
     for given in arguments.queries:
