@@ -2,7 +2,8 @@
 
 A field of such a record is an `option` or a `positional`. Its annotation says what is parsed: bool is a flag, a Literal is a
 choice, a tuple is one value or several, and None beside another type is what is not given. A command's record inherits those of
-options that it shares with others; its own come first on the command's pages, and --json comes last.
+options that it shares with others; its own come first on the command's pages, and --json comes last. A command below a group
+inherits the group's record, too, whose options the group parses.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class Told:
     metavar: str | tuple[str, ...] | None
     parse: Callable[[str], Any] | None
     choices: Sequence[str] | None
+    repeated: bool = False
 
 
 Asked = TypeVar("Asked", bound="Record")
@@ -42,7 +44,10 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         cls.description = inspect.cleandoc(cls.__doc__ or "")
-        fields = {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
+        fields: dict[str, dataclasses.Field[Any]] = {}
+        for base in reversed(cls.__mro__[1:]):
+            fields |= vars(base).get("__dataclass_fields__", {})
+        fields |= {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
         lines = [f"- `{name}`: {value.metadata['told'].help}." for name, value in fields.items()]
         cls.__doc__ = "\n\n".join([cls.description, "\n".join(lines)])
 
@@ -64,12 +69,14 @@ def option(
     metavar: str | tuple[str, ...] | None = None,
     parse: Callable[[str], Any] | None = None,
     choices: Sequence[str] | None = None,
+    repeated: bool = False,
 ) -> Any:
     """A field that is an option, by the field's name or another, and by a `short` name, too.
 
-    `parse` and `choices` stand for what its annotation says.
+    `parse` and `choices` stand for what its annotation says. A tuple that is `repeated` has one value of each time.
     """
-    told = Told(help=help, names=(*([short] if short else []), name or "--"), metavar=metavar, parse=parse, choices=choices)
+    names = (*([short] if short else []), name or "--")
+    told = Told(help=help, names=names, metavar=metavar, parse=parse, choices=choices, repeated=repeated)
     return dataclasses.field(default=dataclasses.MISSING if required else default, metadata={"told": told})
 
 
@@ -91,10 +98,16 @@ def strict_flag(what: str = "upload") -> Any:
     return option(f"refuse all if one {what} cannot be used (default: skip and name it)", default=False)
 
 
-def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
-    """Add the arguments that the fields of a record stand for. Raises TypeError for a field without metadata."""
+def add_record(parser: argparse.ArgumentParser, record: type[Record], *, group: type[Record] | None = None) -> None:
+    """Add the arguments that the fields of a record stand for, without those of the record of its `group`.
+
+    Raises TypeError for a field without metadata.
+    """
     hints = typing.get_type_hints(record)
+    above = set() if group is None else {field.name for field in dataclasses.fields(group)}  # type: ignore[arg-type]
     for field in _in_order(record):
+        if field.name in above:
+            continue
         told = field.metadata.get("told")
         if told is None:
             raise TypeError(f"{record.__name__}.{field.name} is neither an option nor a positional argument")
@@ -111,7 +124,7 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
         if field.default is dataclasses.MISSING:
             given["required"] = True
         elif given.get("action") != "store_true":
-            given["default"] = field.default
+            given["default"] = list(field.default) if told.repeated else field.default
         parser.add_argument(*words, dest=field.name, help=told.help, **given)
 
 
@@ -132,7 +145,10 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
         return {"action": "store_true"}
     given: dict[str, Any] = {}
     if typing.get_origin(hint) is tuple:
-        given["nargs"] = "+" if parts[-1] is Ellipsis else len(parts)
+        if told.repeated:
+            given["action"] = "append"
+        else:
+            given["nargs"] = "+" if parts[-1] is Ellipsis else len(parts)
         hint = parts[0]
     if typing.get_origin(hint) is Literal:
         given["choices"] = typing.get_args(hint)
@@ -147,11 +163,21 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
 
 
 def add_record_command(
-    commands: Commands, name: str, summary: str, examples: str, record: type[Asked], run: Callable[[Asked], int]
+    commands: Commands,
+    name: str,
+    summary: str,
+    examples: str,
+    record: type[Asked],
+    run: Callable[[Asked], int],
+    *,
+    group: type[Record] | None = None,
 ) -> argparse.ArgumentParser:
-    """Add a command whose options are a record, which `run` is given, and return its parser."""
+    """Add a command whose options are a record, which `run` is given, and return its parser.
+
+    `group` is the record of options that the command's group parses.
+    """
     parser = add_command(commands, name, summary, record.description, examples)
-    add_record(parser, record)
+    add_record(parser, record, group=group)
 
     @functools.wraps(run)
     def asked(arguments: argparse.Namespace) -> int:

@@ -39,8 +39,8 @@ def map_or_tiles(text: str) -> Path | str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AskedTiles(Record):
-    """How photographs are localized in tiles."""
+class InTiles(Record):
+    """Options of localization in tiles."""
 
     camera: str | None = option("tiles: intrinsics of all photographs (default: K.txt beside them)", metavar="MODEL,P1,...")
     fix: tuple[float, float] | None = option("tiles: where the device is about on Earth (degrees)", metavar=("LAT", "LON"))
@@ -53,7 +53,7 @@ class AskedTiles(Record):
 
 
 def localize_in_fetched(arguments: Arguments) -> int:
-    """Localize the photographs of the arguments in tiles; exit code 3 if one has no pose."""
+    """Localize photographs in tiles, with the options of `veil localize`; exit code 3 if one has no pose."""
     quiet_colmap()
     if arguments.matcher != "nearest":
         raise InputError(

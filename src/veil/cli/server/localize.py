@@ -19,7 +19,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
-from veil.cli.device.tile_queries import AskedTiles, localize_in_fetched, map_or_tiles
+from veil.cli.device.tile_queries import InTiles, localize_in_fetched, map_or_tiles
 from veil.cli.records import add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
@@ -51,7 +51,7 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Localize(AskedTiles, AskedMatcher):
+class Localize(InTiles, AskedMatcher):
     """Estimate the pose of each query. A pose is returned only if chance cannot explain its inliers; otherwise the
     reason is printed and the exit code is 3. In tiles, photographs are localized on this device, and nothing of
     them leaves.
