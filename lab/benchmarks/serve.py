@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import quiet_colmap
-from veil.cli.server.serve_demo import DEMO
+from veil.cli.server.serve import DEMO
 from veil.client.connection import Connection
 from veil.demo import HELD_OUT
 from veil.device.device import Device

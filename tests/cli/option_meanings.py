@@ -35,7 +35,6 @@ REASONS = {
     "--map": "the map that is meant: here it is a folder, on a server it has an id and a name",
 }
 MEANINGS = (
-    Meaning("--asked", "count", "tiles that a device asks for at every localization", "tiles cut, tiles plan, evaluate tiles"),
     Meaning(
         "--attacked-features",
         "count",
@@ -199,7 +198,7 @@ MEANINGS = (
         "count",
         "features that are extracted from an image at most",
         "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, "
-        "evaluate upright, evaluate tiles, demo, lab train attacks, evaluate retrieval, evaluate defenses, "
+        "evaluate upright, evaluate tiles, lab train attacks, evaluate retrieval, evaluate defenses, "
         "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate plans",
     ),
     Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
@@ -247,7 +246,6 @@ MEANINGS = (
         "scenes of one place, which are no strangers to each other",
         "evaluate queries, evaluate localization, evaluate tiles",
     ),
-    Meaning("--seconds", "number", "seconds of a measurement", "plan map, tiles plan, doctor"),
     Meaning(
         "--seed",
         "count",
@@ -289,7 +287,7 @@ MEANINGS = (
         "--workers",
         "count",
         "processes, or pairs and releases that are worked on at a time",
-        "codebook build, match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
+        "codebook build, lab match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
         "audit, evaluate queries, evaluate localization, evaluate upright, evaluate plans",
     ),
 )

@@ -123,11 +123,10 @@ def test_json_on_standard_output_stands_alone_and_is_documented(
     at_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Broken twin: text for people in between would make the output no JSON."""
-    work, pair = at_home, sorted((at_home / "mapped-up").glob("*.veil"))[:2]
+    work = at_home
     commands: list[tuple[list, set[str]]] = [
         (["extract", work / "query", "-o", tmp_path / "f.h5", "--max-features", 50], {"images", "name", "features", "space"}),
         (["privatize", work / "query.h5", "-o", tmp_path / "up"], {"profile", "releases", "name", "file", "features", "bytes"}),
-        (["match", *pair], {"distance", "matches", "distances"}),
         (
             ["localize", work / "map", query(work)],
             {"queries", "name", "status", "cam_from_world", "log10_nfa", "covariance", "turn_deviation_deg"},
@@ -275,17 +274,6 @@ def test_two_photographs_of_one_name_are_not_one(at_home: Path, tmp_path: Path, 
     assert not features.exists()
     assert run("extract", days, "-o", features, "--max-features", 50, "--json", "-") == 0
     assert [image["name"] for image in printed_json(capsys)["images"]] == ["monday/same.jpg", "tuesday/same.jpg"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("side", [0, 1])
-def test_match_takes_one_image_a_side(at_home: Path, side: int, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder or features of several images: which one was meant?"""
-    for several in (at_home / "mapped.h5", at_home / "mapped-up"):
-        pair = [query(at_home), query(at_home)]
-        pair[side] = several
-        assert run("match", *pair) == 1
-        assert "holds 4 images" in capsys.readouterr().err
 
 
 def test_inspecting_another_programs_database(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

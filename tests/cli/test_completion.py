@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import _parser, main
-from veil.cli.completion import SHELLS, completed
+from veil.cli.completion import completed
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
+SHELLS = ("bash", "zsh", "fish")
 # What stands on the line, the last word being completed, and words that are offered and that are not.
 CASES = [
     (["ext"], {"extract"}, {"privatize"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.demo import DemoResult, run_demo
+from veil.demo import DemoOptions, DemoResult, run_demo
 from veil.files.features import read_features
 from worlds.schemas import validate
 from worlds.view_pages import read_page
@@ -25,12 +26,12 @@ def test_every_held_out_photograph_is_localized_and_the_other_place_refused(
     """Raw, hardened on public and private maps, paper p-to-s at every m: localized; the median error of m = 2 near raw."""
     called: list[DemoResult] = []
 
-    def kept(*arguments: Any, **options: Any) -> DemoResult:
-        called.append(run_demo(*arguments, **options))
+    def kept(*arguments: Any, options: DemoOptions, **further: Any) -> DemoResult:
+        called.append(run_demo(*arguments, options=replace(options, max_features=500), **further))
         return called[-1]
 
     monkeypatch.setattr("veil.cli.demo.run_demo", kept)
-    code = main(["demo", "-o", str(tmp_path), "--json", str(tmp_path / "demo.json"), "--max-features", "500"])
+    code = main(["demo", "-o", str(tmp_path), "--json", str(tmp_path / "demo.json")])
     assert code == 0
     result = json.loads((tmp_path / "demo.json").read_text())
     validate("demo", result)

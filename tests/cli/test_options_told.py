@@ -59,6 +59,6 @@ def test_messages_name_options_that_there_are() -> None:
 def test_an_option_of_another_command_is_seen() -> None:
     """Broken twins: an old name, an option of another command, and one on the next line of the same command."""
     assert list(unknown("`veil codebook build photos/ --words 64`")) == ["veil codebook build --words"]
-    text = "veil match a b --lines\nveil map up/ \\\n  --decoys pool.npz -o map/\n"
-    assert list(unknown(text)) == ["veil match --lines", "veil map --decoys"]
+    text = "veil doctor --lines\nveil map up/ \\\n  --decoys pool.npz -o map/\n"
+    assert list(unknown(text)) == ["veil doctor --lines", "veil map --decoys"]
     assert list(unknown("veil map up/ -o map/   # then `veil audit --images`")) == []

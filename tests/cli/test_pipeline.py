@@ -24,7 +24,6 @@ COMMANDS = [
     ["codebook"],
     ["codebook", "build"],
     ["codebook", "info"],
-    ["match"],
     ["map"],
     ["localize"],
     ["inspect"],
@@ -158,17 +157,6 @@ def test_inspect_says_what_is_not_protected(work: Path, capsys) -> None:
 
 
 @pytest.mark.slow
-def test_match_counts_neighbors(work: Path, tmp_path: Path) -> None:
-    pair = sorted((work / "mapped-up").glob("*.veil"))[:2]
-    for ratio in ("none", "auto", "0.8"):
-        assert run("match", *pair, "--ratio", ratio, "--json", tmp_path / f"{ratio}.json") == 0
-    found = {r: json.loads((tmp_path / f"{r}.json").read_text()) for r in ("none", "auto", "0.8")}
-    validate("match", found["auto"])
-    assert found["none"]["distance"] == "s2s"
-    assert len(found["none"]["matches"]) > len(found["auto"]["matches"]) > 0
-
-
-@pytest.mark.slow
 def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, capsys) -> None:
     book, pool = tmp_path / "book.npz", tmp_path / "pool.npz"
     sizes = ["--word-count", 200]
@@ -243,7 +231,8 @@ def test_what_is_wrong_is_said_with_a_remedy(work: Path, tmp_path: Path, capsys)
         (["localize", work / "private", tmp_path / "bad.veil"], "update veil"),
         (["localize", work / "private", tmp_path / "cut.veil"], "transfer it again"),
         (["localize", work / "private", work / "query.h5"], "different spaces"),
-        (["match", query(work), query(work), "--ratio", "much"], "--ratio takes"),
+        (["map", work / "mapped-up", "-o", tmp_path / "m", "--ratio", "much"], "--ratio takes"),
+        (["localize", work / "private", query(work), "--ratio", "much"], "--ratio takes"),
         (["inspect", tmp_path / "nothing"], "there is no"),
         (["codebook", "info", tmp_path / "nothing.npz"], "veil codebook build"),
     ]

@@ -18,7 +18,7 @@ from veil.cli.codebook import quality
 from veil.cli.device import budget, privatize
 from veil.cli.device import plan as budget_plan
 from veil.cli.privacy import audit as audit_command
-from veil.cli.server import plan, serve, suspects, tile_plan
+from veil.cli.server import plan, serve, suspects, tiles
 from veil.distances.measure import Rate
 from veil.ldp.planning import plan_release
 from veil.places.maps.plans import MapPlan
@@ -102,7 +102,7 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
         "extra_table": lambda: doctor.extra_table(missing),
         "rates_table": lambda: doctor.rates_table([planted(Rate)]),
         "plan.plan_table": lambda: plan.plan_table(planted(MapPlan, memory_bytes=10**14), "retrieval", 10_000),
-        "exit_table": lambda: tile_plan.exit_table([planted(ExitPlan, total_bytes=999_900_000)] * 2),
+        "exit_table": lambda: tiles.exit_table([planted(ExitPlan, total_bytes=999_900_000)] * 2),
         "budget_plan.plan_table": lambda: budget_plan.plan_table(plans),
         "image_table": lambda: budget.image_table(ledger(), 50),
         "release_table": lambda: privatize.release_table(releases),

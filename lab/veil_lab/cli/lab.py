@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veil.cli.common import add_command
-from veil_lab.cli import quality
+from veil_lab.cli import match, quality
 from veil_lab.cli.train import attacks, inversion
 
 
@@ -15,8 +15,8 @@ def register(commands: Any) -> None:
         commands,
         "lab",
         "train networks that attacks and audits use",
-        "The laboratory: train networks that attacks and audits use, and measure codebooks.",
-        attacks.EXAMPLES + inversion.EXAMPLES + quality.EXAMPLES,
+        "The laboratory: train networks that attacks and audits use, measure codebooks, and match uploads.",
+        attacks.EXAMPLES + inversion.EXAMPLES + quality.EXAMPLES + match.EXAMPLES,
     )
     groups = parser.add_subparsers(metavar="ACTION", required=True)
     train = add_command(
@@ -30,3 +30,4 @@ def register(commands: Any) -> None:
     attacks.register(networks)
     inversion.register(networks)
     quality.register(groups)
+    match.register(groups)

@@ -70,7 +70,6 @@ COMMANDS = {
     "budget": "what was spent of epsilon, and what may be",
     "gravity": "photographs -> where down is in each (stays on the device)",
     "codebook": "build or describe a codebook",
-    "match": "match two uploads",
     "map": "uploads or raw features -> a map",
     "map remove": "take images out of a map",
     "map align": "a map's place on Earth",
@@ -108,21 +107,20 @@ MODULES = {
     "budget": "device.budget",
     "gravity": "device.gravity",
     "codebook": "codebook.build",
-    "match": "server.map",
     "map": "server.map",
     "map remove": "server.removal",
     "map align": "server.align",
     "plan map": "server.plan",
     "tiles cut": "server.tiles",
-    "tiles plan": "server.tile_plan",
+    "tiles plan": "server.tiles",
     "index": "server.index",
     "localize": "server.localize",
     "serve": "server.serve",
     "serve place": "server.serve",
     "serve token": "server.serve",
-    "serve backup": "server.serve_backup",
-    "serve restore": "server.serve_backup",
-    "serve adopt": "server.serve_adopt",
+    "serve backup": "server.serve_store",
+    "serve restore": "server.serve_store",
+    "serve adopt": "server.serve_store",
     "serve suspects": "server.suspects",
     "serve tiles": "server.serve_tiles",
     "client": "device.client",
@@ -271,8 +269,8 @@ def _add_group(commands: Commands, group: str, *, in_full: bool) -> None:
     summary = GROUPS[group]
     parser = commands.add_parser(group, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     actions = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for word in _below(group):
-        import_module(f"veil.cli.{MODULES[f'{group} {word}']}").register(actions)
+    for module in dict.fromkeys(MODULES[f"{group} {word}"] for word in _below(group)):
+        import_module(f"veil.cli.{module}").register(actions)
 
 
 def _add_brought(commands: Commands, asked: str | None, *, all_of_them: bool) -> None:

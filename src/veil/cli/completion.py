@@ -6,15 +6,16 @@ import argparse
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
-from veil.cli.common import EXIT_OK, Commands, add_command
+from veil.cli.common import EXIT_OK, Commands
+from veil.cli.records import Record, add_record_command, positional
 
 COMPLETION_EXAMPLES = """\
   veil completion bash > ~/.local/share/bash-completion/completions/veil
   veil completion zsh > ~/.veil-completion && echo 'source ~/.veil-completion' >> ~/.zshrc
   veil completion fish > ~/.config/fish/completions/veil.fish
 """
-SHELLS = ("bash", "zsh", "fish")
 
 _BASH = """\
 # Completion of veil's commands, options and their values, as `veil completion` of version {version} wrote it.
@@ -73,21 +74,22 @@ class Completed:
     takes_input: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Completion(Record):
+    """Write what a shell needs to complete veil's commands, options and their values. The file is of this
+    version of veil: write it again after an upgrade.
+    """
+
+    shell: Literal["bash", "zsh", "fish"] = positional("which shell")
+
+
 def register(commands: Commands) -> None:
     """Add the command `completion`."""
-    parser = add_command(
-        commands,
-        "completion",
-        "complete commands and options in a shell",
-        "Write what a shell needs to complete veil's commands, options and their values. The file is of this\n"
-        "version of veil: write it again after an upgrade.",
-        COMPLETION_EXAMPLES,
-    )
-    parser.add_argument("shell", choices=SHELLS, help="which shell")
-    parser.set_defaults(run=run)
+    summary = "complete commands and options in a shell"
+    add_record_command(commands, "completion", summary, COMPLETION_EXAMPLES, Completion, run)
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(arguments: Completion) -> int:
     """Print the script of a shell."""
     from veil.cli import _parser
     from veil.version import __version__

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, explain, quiet_colmap, report, say, say_table, write_json
+from veil.cli.common import Bar, at_least, explain, quiet_colmap, report, say, say_table, write_json
+from veil.cli.records import Record, add_record_command, json_file, option
 from veil.demo import VIEW, DemoOptions, run_demo
 from veil.places.poses.answer import Localization
 from veil.report.tables import Name, Table, numbers
@@ -23,34 +24,28 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Demo(Record):
+    """Map nine photographs of a portal, hold three out, localize these raw and through private forms, and write a
+    page with the errors, the uploads, pictures of the matches and a plain statement of what is not protected.
+    """
+
+    output: Path = option(
+        "where to write the report (default veil-demo)", default=Path("veil-demo"), short="-o", metavar="FOLDER"
+    )
+    strangers: Path | None = option("photographs of another place, to be refused", metavar="FOLDER")
+    workers: int = option("image pairs at a time that are matched (default 2)", default=2, parse=at_least(1))
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil demo` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "demo",
-        "the whole path on bundled photographs",
-        "Map nine photographs of a portal, hold three out, localize these raw and through private forms, and write a\n"
-        "page with the errors, the uploads, pictures of the matches and a plain statement of what is not protected.",
-        EXAMPLES,
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        default=Path("veil-demo"),
-        metavar="FOLDER",
-        help="where to write the report (default veil-demo)",
-    )
-    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of another place, to be refused")
-    parser.add_argument("--max-features", type=int, default=1536, help="features per image at most (default %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
-    add_json(parser)
-    parser.set_defaults(run=_demo)
+    add_record_command(commands, "demo", "the whole path on bundled photographs", EXAMPLES, Demo, _demo)
 
 
-def _demo(arguments: argparse.Namespace) -> int:
+def _demo(arguments: Demo) -> int:
     quiet_colmap()
-    options = DemoOptions(max_features=arguments.max_features, strangers=arguments.strangers, workers=arguments.workers)
+    options = DemoOptions(strangers=arguments.strangers, workers=arguments.workers)
     result = run_demo(arguments.output, options=options, steps=Bar)
     write_json(arguments.json, result.as_json())
     if str(arguments.json) != "-":

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from threadpoolctl import threadpool_info
 
 from veil import distances
-from veil.cli.common import add_command, add_json, at_least, explain, progress, say, say_table, write_json
+from veil.cli.common import at_least, explain, progress, say, say_table, write_json
+from veil.cli.records import Record, add_record_command, json_file, option
 from veil.cli.remedies import advised
 from veil.distances.measure import Rate, measure, offers
 from veil.errors import VeilError
@@ -39,24 +41,24 @@ EXTRAS = {
 DIMENSIONS = (2, 4)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Doctor(Record):
+    """Say which backends compute distances here and which will serve, and which extras are installed, and measure the one
+    that serves for two seconds against the matrix product that distances contain: 100 % is as fast as that alone.
+    """
+
+    backend: distances.Backend = option("backend to measure (default auto)", default="auto")
+    threads: int | None = option("threads (default: as many as there are cores)", parse=at_least(1))
+    seconds: float = option("seconds of the measurement (default %(default)g; 0: none)", default=2.0)
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil doctor` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "doctor",
-        "what this machine offers",
-        "Say which backends compute distances here and which will serve, and which extras are installed, and measure the one\n"
-        "that serves for two seconds against the matrix product that distances contain: 100 % is as fast as that alone.",
-        EXAMPLES,
-    )
-    parser.add_argument("--backend", choices=distances.BACKENDS, default="auto", help="backend to measure (default auto)")
-    parser.add_argument("--threads", type=at_least(1), help="threads (default: as many as there are cores)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of the measurement (default %(default)g; 0: none)")
-    add_json(parser)
-    parser.set_defaults(run=_doctor)
+    add_record_command(commands, "doctor", "what this machine offers", EXAMPLES, Doctor, _doctor)
 
 
-def _doctor(arguments: argparse.Namespace) -> int:
+def _doctor(arguments: Doctor) -> int:
     offered, refusal, serving = offers(), "", ""
     threads = arguments.threads or os.cpu_count() or 1
     try:
@@ -101,7 +103,7 @@ def _machine() -> dict[str, object]:
     }
 
 
-def _say_offers(arguments: argparse.Namespace, facts: dict[str, Any]) -> None:
+def _say_offers(arguments: Doctor, facts: dict[str, Any]) -> None:
     """Print the machine, its backends and the installed extras."""
     machine = facts["machine"]
     explain(

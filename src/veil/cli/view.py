@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from veil.cli.common import (
     EXIT_OK,
     Bar,
-    add_command,
-    add_json,
     at_least,
     quiet_colmap,
     report,
@@ -19,6 +18,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
 from veil.device.viewing import ViewedMap, ViewOptions, told_further, view_audit, view_map
 from veil.errors import InputError
@@ -45,72 +45,45 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class ViewCommand(Record):
+    """Write one self-contained HTML page (WebGL2; nothing is fetched, and its policy forbids it): points, cameras,
+    queries, matches, lines and planes, with a switch between what the device knows, what the server sees and what an
+    attack gets back. The page holds what the server of the map sees, without any descriptor; photographs and true
+    keypoints enter with --images alone, pictures of attacks with --report or --invert, and the page says so.
+    """
+
+    map: Path = positional("a folder that `veil map` wrote, or an audit's page", metavar="MAP|REPORT")
+    output: Path | None = option(
+        "what to write (default view.html, or map.ply, map.glb, or a folder map-colmap)", short="-o", metavar="PATH"
+    )
+    queries: tuple[Path, ...] = option(
+        "messages (.veil, or folders of them), localized now, or JSON of `veil localize`", default=(), metavar="PATH"
+    )
+    images: tuple[Path, ...] = option("photographs and features.h5: they enter the page", default=(), metavar="PATH")
+    report: Path | None = option("page of `veil audit`, for the pictures that attacks drew", metavar="HTML")
+    invert: int = option(
+        "number of images of a public map to invert, which show what its raw descriptors give away",
+        default=0,
+        parse=at_least(0),
+        metavar="N",
+    )
+    export: Literal["ply", "gltf", "colmap"] | None = option("write this in place of a page; colors come with --images")
+    title: str | None = option("title of the page (default: the name of the map's folder)")
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil view` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "view",
-        "a map or an audit as one HTML page, or as PLY, glTF or a COLMAP model",
-        "Write one self-contained HTML page (WebGL2; nothing is fetched, and its policy forbids it): points, cameras,\n"
-        "queries, matches, lines and planes, with a switch between what the device knows, what the server sees and what an\n"
-        "attack gets back. The page holds what the server of the map sees, without any descriptor; photographs and true\n"
-        "keypoints enter with --images alone, pictures of attacks with --report or --invert, and the page says so.",
-        EXAMPLES,
-    )
-    parser.add_argument("map", type=Path, metavar="MAP|REPORT", help="a folder that `veil map` wrote, or an audit's page")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="PATH",
-        help="what to write (default view.html, or map.ply, map.glb, or a folder map-colmap)",
-    )
-    parser.add_argument(
-        "--queries",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="messages (.veil, or folders of them), localized now, or JSON of `veil localize`",
-    )
-    parser.add_argument(
-        "--images", type=Path, nargs="+", default=[], metavar="PATH", help="photographs and features.h5: they enter the page"
-    )
-    parser.add_argument("--report", type=Path, metavar="HTML", help="page of `veil audit`, for the pictures that attacks drew")
-    parser.add_argument(
-        "--invert",
-        type=at_least(0),
-        default=0,
-        metavar="N",
-        help="number of images of a public map to invert, which show what its raw descriptors give away",
-    )
-    parser.add_argument("--export", choices=tuple(DEFAULTS), help="write this in place of a page; colors come with --images")
-    parser.add_argument("--title", help="title of the page (default: the name of the map's folder)")
-    limits = ViewLimits()
-    parser.add_argument(
-        "--most-points",
-        type=at_least(1),
-        default=limits.points,
-        metavar="N",
-        help="points in the page at most (default %(default)s)",
-    )
-    parser.add_argument(
-        "--most-pictures",
-        type=at_least(1),
-        default=limits.pictures,
-        metavar="N",
-        help="pictures of each kind at most (default %(default)s)",
-    )
-    add_json(parser)
-    parser.set_defaults(run=_view)
+    summary = "a map or an audit as one HTML page, or as PLY, glTF or a COLMAP model"
+    add_record_command(commands, "view", summary, EXAMPLES, ViewCommand, _view)
 
 
-def _view(arguments: argparse.Namespace) -> int:
+def _view(arguments: ViewCommand) -> int:
     quiet_colmap()
-    limits = ViewLimits(points=arguments.most_points, pictures=arguments.most_pictures)
     if is_audit_page(arguments.map):
         _refuse_for_audits(arguments)
-        _write(arguments, page(view_audit(arguments.map), limits, say=phrase), None)
+        _write(arguments, page(view_audit(arguments.map), ViewLimits(), say=phrase), None)
         return EXIT_OK
     where = Map.read(arguments.map)
     further = model_folders(arguments.map)[1:]
@@ -120,7 +93,6 @@ def _view(arguments: argparse.Namespace) -> int:
         report=arguments.report,
         invert=arguments.invert,
         further=further,
-        limits=limits,
     )
     title = arguments.title or arguments.map.resolve().name
     viewed = view_map(where, title=title, options=options, steps=Bar)
@@ -133,11 +105,11 @@ def _view(arguments: argparse.Namespace) -> int:
     if arguments.export:
         _export(arguments, where, viewed.view)
     else:
-        _write(arguments, page(viewed.view, limits, say=phrase), viewed)
+        _write(arguments, page(viewed.view, ViewLimits(), say=phrase), viewed)
     return EXIT_OK
 
 
-def _refuse_for_audits(arguments: argparse.Namespace) -> None:
+def _refuse_for_audits(arguments: ViewCommand) -> None:
     """Raise InputError for options that need a map, where the input is the page of an audit."""
     for name in ("queries", "images", "report", "invert", "export"):
         if getattr(arguments, name):
@@ -146,7 +118,7 @@ def _refuse_for_audits(arguments: argparse.Namespace) -> None:
             )
 
 
-def _write(arguments: argparse.Namespace, made: Page, viewed: ViewedMap | None) -> None:
+def _write(arguments: ViewCommand, made: Page, viewed: ViewedMap | None) -> None:
     """Write the page, and tell what it holds; `viewed` is None for an audit."""
     output = arguments.output or Path("view.html")
     write_text(output, made.html, private=made.photographs > 0 or made.true_positions > 0)
@@ -179,8 +151,9 @@ def _write(arguments: argparse.Namespace, made: Page, viewed: ViewedMap | None) 
     report(arguments, output, f"a page of {size / 1e6:.1f} MB")
 
 
-def _export(arguments: argparse.Namespace, where: Map, view: View) -> None:
+def _export(arguments: ViewCommand, where: Map, view: View) -> None:
     """Write the map for other viewers, in the colors of the photographs where they were given."""
+    assert arguments.export is not None
     output = arguments.output or Path(DEFAULTS[arguments.export])
     colors = photograph_colors(view)
     gray = np.array(GRAY, dtype=np.uint8)

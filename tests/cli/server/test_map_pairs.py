@@ -65,22 +65,16 @@ def test_kept_matches_are_used_again_and_go_with_their_images(
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["list", "sequential", "retrieval"])
 def test_fewer_pairs_make_a_map(which: str, features: dict[str, Features], tmp_path: Path) -> None:
-    """Planted world: neighbors are enough. The pairs that were matched are written, and that list makes the same map."""
+    """Planted world: neighbors are enough, and fewer pairs than all are matched."""
     names = sorted(features)
     given = written(tmp_path / "f.h5", features, names)
     listed = tmp_path / "pairs.txt"
     listed.write_text("".join(f"{a} {b}\n" for i, a in enumerate(names) for b in names[i + 1 : i + 4]))
     asked = listed if which == "list" else which
     count = [] if which == "list" else ["--pair-count", 2]
-    told = tmp_path / "told.txt"
-    assert (
-        run("map", given, "-o", tmp_path / "map", "--pairs", asked, *count, "--write-pairs", told, "--json", tmp_path / "r")
-        == 0
-    )
+    assert run("map", given, "-o", tmp_path / "map", "--pairs", asked, *count, "--json", tmp_path / "r") == 0
     record = json.loads((tmp_path / "r").read_text())
-    assert record["pairs"]["chosen"] == len(told.read_text().splitlines()) and record["registered"] == 6
-    assert run("map", given, "-o", tmp_path / "map2", "--pairs", told, "--json", tmp_path / "r2") == 0
-    assert json.loads((tmp_path / "r2").read_text())["points"] == record["points"]
+    assert 0 < record["pairs"]["chosen"] < record["pairs"]["possible"] and record["registered"] == 6
 
 
 def test_pairs_that_cannot_be_are_refused(

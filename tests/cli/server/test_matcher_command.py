@@ -1,4 +1,4 @@
-"""`--matcher lightglue` of `veil match`, `map` and `localize`: raw features by a network that is given, and what it refuses."""
+"""`--matcher lightglue` of `veil map` and `veil localize`: raw features by a network that is given, and what it refuses."""
 
 from __future__ import annotations
 
@@ -38,17 +38,6 @@ def by_network(folder: Path) -> list[object]:
 
 
 @pytest.mark.slow
-def test_match_tells_probabilities(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pair = [folder / "0.h5", folder / "1.h5"]
-    assert run("match", *pair, *by_network(folder), "--json", tmp_path / "m.json") == 0
-    record = json.loads((tmp_path / "m.json").read_text())
-    validate("match", record)
-    assert record["distance"] == "lightglue" and len(record["matches"]) == len(record["distances"]) > 20
-    assert min(record["distances"]) >= 0 and max(record["distances"]) < 0.9
-    assert f"{len(record['matches'])} matches of 600 and 600 features, by LightGlue" in capsys.readouterr().out
-
-
-@pytest.mark.slow
 def test_raw_features_are_mapped_and_localized(folder: Path, door: dict[str, Features], tmp_path: Path) -> None:
     """Second method: the map and the pose by nearest neighbors. Matches that were kept serve again, and adding an image."""
     kept = tmp_path / "kept"
@@ -77,21 +66,17 @@ def test_what_cannot_be_matched_by_a_network_is_refused(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Every reason with what to do, and nothing is written."""
-    pair, glue = [folder / "0.h5", folder / "1.h5"], ["--matcher", "lightglue"]
+    made, glue = ["map", folder / "all.h5", "-o", tmp_path / "m"], ["--matcher", "lightglue"]
     cases: list[tuple[list[object], str]] = [
-        (
-            ["match", folder / "a.veil", folder / "a.veil", *by_network(folder)],
-            "a.veil is protected: its descriptors are hidden",
-        ),
         (
             ["map", folder / "a.veil", "-o", tmp_path / "m", *by_network(folder)],
             "whoever runs it would have to hold what is hidden",
         ),
-        (["match", *pair, *by_network(folder), "--ratio", "0.8"], "--ratio is of nearest neighbors"),
-        (["match", *pair, "--matcher-weights", folder / "still.npz"], "add --matcher lightglue"),
-        (["match", *pair, *glue], "no weights of LightGlue for sift"),
-        (["match", *pair, *glue, "--matcher-weights", tmp_path / "none.pth"], "there is no file of weights"),
-        (["match", *pair, *glue, "--matcher-weights", folder / "0.h5"], "holds no weights"),
+        ([*made, *by_network(folder), "--ratio", "0.8"], "--ratio is of nearest neighbors"),
+        ([*made, "--matcher-weights", folder / "still.npz"], "add --matcher lightglue"),
+        ([*made, *glue], "no weights of LightGlue for sift"),
+        ([*made, *glue, "--matcher-weights", tmp_path / "none.pth"], "there is no file of weights"),
+        ([*made, *glue, "--matcher-weights", folder / "0.h5"], "holds no weights"),
         (["map", folder / "all.h5", "-o", tmp_path / "m", *by_network(folder), "--engine", "dask"], "leave --engine dask out"),
         (["localize", f"tiles:{tmp_path}", folder / "0.h5", *by_network(folder)], "no keypoints of images"),
     ]

@@ -32,8 +32,3 @@ def test_a_plan_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     assert found[2]["days"] < found[1]["days"] and found[1]["retrieval_s"] < found[3]["retrieval_s"] / 10
     said = capsys.readouterr().out
     assert re.search(r"pairs of images +200,000 +of 49,995,000", said) and "core-hours" in said
-
-
-def test_a_plan_that_measures_for_no_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "map", "--image-count", "10", "--seconds", "0"]) == 1
-    assert "--seconds" in capsys.readouterr().err

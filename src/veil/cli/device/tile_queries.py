@@ -13,6 +13,7 @@ from veil.cli.common import EXIT_NO_POSE, EXIT_OK, Arguments, quiet_colmap, say,
 from veil.cli.device.extract import with_camera
 from veil.cli.records import Record, option
 from veil.cli.remedies import advised
+from veil.cli.server.map_options import asked_ratio
 from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.client.tile_access import TileExit, open_tiles
 from veil.device.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
@@ -104,8 +105,8 @@ def _fetcher(arguments: Arguments, cache: FolderCache | None) -> TileFetcher:
 
 def _answer(arguments: Arguments, features: Features, fetcher: TileFetcher) -> TileAnswer:
     """The answer to one photograph, with the options of the arguments."""
-    ratio = arguments.ratio if arguments.ratio is not None else "none"
-    matching = MatchOptions(max_ratio=None if ratio in ("none", "auto") else float(ratio), threads=arguments.workers)
+    ratio = asked_ratio(arguments)
+    matching = MatchOptions(max_ratio=ratio if isinstance(ratio, float) else None, threads=arguments.workers)
     return localize_with_tiles(
         features,
         fetcher,

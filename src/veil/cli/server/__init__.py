@@ -1,7 +1,7 @@
 """Commands of the server.
 
-- `map` holds match and map. `line_maps`, `map_gravity`, `map_writing`, `matching_arguments` and `matcher_arguments` are its.
+- `map` makes maps, `line_maps` those from lines; `map_options` has its options, and `map_writing` writes and reports maps.
 - `removal`, `align`, `index` and `plan` are further commands about maps. `localize` prints by `pose_rows`.
-- `tiles` and `tile_plan` cut tiles and plan them.
-- `serve` runs the service; `serve_demo`, `serve_adopt`, `serve_backup`, `serve_tiles` and `suspects` are its actions.
+- `tiles` cuts tiles and plans their fetching.
+- `serve` runs the service, and has its places and tokens; `serve_store`, `serve_tiles` and `suspects` are further actions.
 """

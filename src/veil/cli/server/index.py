@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
-from veil.cli.common import Bar, add_command, add_json, at_least, report, say, write_json
+from veil.cli.common import Arguments, Bar, at_least, report, say, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.maps.indexes import write_point_index, write_vocabulary
 from veil.forms import Subsets
-from veil.matching.inverted_index import NEAREST, index_map
+from veil.matching.inverted_index import index_map
 from veil.matching.point_index import PointIndex
 from veil.places.held_map import INDEXED_FROM, Map
 from veil.scene import Scene
@@ -26,40 +28,30 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class IndexMap(Record):
+    """Keep lists of a map's points by the words of a dictionary in the map's folder, so that `veil localize` need not look
+    at every image. For queries in words, each descriptor of a public map is entered under several of its nearest words,
+    as the map's own tracks show how far another view of a point falls. For queries by distance, each point is entered
+    under the word nearest to all its views; `veil map` makes this index of maps of 200 images and more.
+    """
+
+    map: Path = positional("a folder that `veil map` wrote, not from words")
+    queries: Literal["words", "distances", "both"] | None = option(
+        f"queries to index the map for (default: words where it is public, distances from {INDEXED_FROM} images on)",
+        name="--for",
+    )
+    dictionary: str = option("dictionary of the queries in words (default: the bundled one)", default=BUNDLED, metavar="FILE")
+    threads: int = option("threads that index points (default 2)", default=2, parse=at_least(1))
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil index` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "index",
-        "a map + a dictionary -> indexes for queries",
-        "Keep lists of a map's points by the words of a dictionary in the map's folder, so that `veil localize` need not look\n"
-        "at every image. For queries in words, each descriptor of a public map is entered under several of its nearest words,\n"
-        "as the map's own tracks show how far another view of a point falls. For queries by distance, each point is entered\n"
-        "under the word nearest to all its views; `veil map` makes this index of maps of 200 images and more.",
-        EXAMPLES,
-    )
-    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote, not from words")
-    parser.add_argument(
-        "--for",
-        dest="queries",
-        choices=("words", "distances", "both"),
-        help=f"queries to index the map for (default: words where it is public, distances from {INDEXED_FROM} images on)",
-    )
-    parser.add_argument(
-        "--dictionary", default=BUNDLED, metavar="FILE", help="dictionary of the queries in words (default: the bundled one)"
-    )
-    parser.add_argument(
-        "--nearest-words",
-        type=at_least(1),
-        default=NEAREST,
-        help="nearest words that a descriptor is entered under (default %(default)s)",
-    )
-    parser.add_argument("--threads", type=at_least(1), default=2, help="threads that index points (default 2)")
-    add_json(parser)
-    parser.set_defaults(run=_index)
+    add_record_command(commands, "index", "a map + a dictionary -> indexes for queries", EXAMPLES, IndexMap, _index)
 
 
-def _index(arguments: argparse.Namespace) -> int:
+def _index(arguments: IndexMap) -> int:
     where = Map.read(arguments.map)
     scene = where.scene
     if isinstance(where.form, Subsets):
@@ -71,7 +63,7 @@ def _index(arguments: argparse.Namespace) -> int:
     facts: dict[str, object] = {"points": len(scene.points), "images": len(scene.images)}
     if asked != "distances":
         with Bar("indexing words") as bar:
-            vocabulary = index_map(scene, book, nearest=arguments.nearest_words, progress=bar)
+            vocabulary = index_map(scene, book, progress=bar)
         folder = write_vocabulary(arguments.map, vocabulary)
         facts |= {
             "dictionary": vocabulary.dictionary,
@@ -94,7 +86,7 @@ def _usual_queries(where: Map) -> str:
 
 
 def _index_points(
-    arguments: argparse.Namespace,
+    arguments: Arguments,
     where: Map,
     book: Codebook,
     *,
@@ -118,7 +110,7 @@ def _index_points(
 
 
 def index_large(
-    arguments: argparse.Namespace, folder: Path, scene: Scene, *, threads: int, shown: Path, known: PointIndex | None = None
+    arguments: Arguments, folder: Path, scene: Scene, *, threads: int, shown: Path, known: PointIndex | None = None
 ) -> None:
     """Index a new map in `folder`, which moves to `shown`, for queries by distance if it has enough images that it pays.
 

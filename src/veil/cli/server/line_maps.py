@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from veil.cli.common import Bar, report, say, write_json
-from veil.cli.server.map_gravity import gravity_facts, say_gravity
-from veil.cli.server.map_writing import MapOutput, further_models
-from veil.cli.server.matching_arguments import asked_pairs, matching_work
+from veil.cli.server.map_options import MakeMap, asked_pairs, asked_ratio, matching_work
+from veil.cli.server.map_writing import MapOutput, further_models, gravity_facts, say_gravity
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 from veil.files.maps.checkpoints import Checkpoints, run_key, unfinished_folder
@@ -28,9 +26,7 @@ LINES_HELP = (
 )
 
 
-def map_messages(
-    arguments: argparse.Namespace, loaded: Mapping[str, LoadedImage], skipped: Mapping[str, str], output: MapOutput
-) -> int:
+def map_messages(arguments: MakeMap, loaded: Mapping[str, LoadedImage], skipped: Mapping[str, str], output: MapOutput) -> int:
     """Run `veil map` on messages that were read; `skipped` says why others were left out. Returns the exit code."""
     digests = _digests(arguments.input, skipped)
     add_to = Map.read(arguments.add_to) if arguments.add_to else None
@@ -39,7 +35,7 @@ def map_messages(
         workers=arguments.workers,
         pairs=asked_pairs(arguments, len(loaded)),
         cluster_size=arguments.cluster_size,
-        max_ratio=_max_ratio(arguments.ratio, loaded),
+        max_ratio=_max_ratio(arguments, loaded),
     )
     cut = f" clusters={options.cluster_size}" if len(loaded) > options.cluster_size and add_to is None else ""
     key = run_key([*digests, (_key(options) + cut).encode(), str(arguments.add_to).encode()])
@@ -65,25 +61,16 @@ def _key(options: MappingOptions) -> str:
     return f"lines 1 seed={options.seed} gravity_sigma_deg={options.gravity_sigma_deg!r} max_ratio={options.max_ratio!r}"
 
 
-def _max_ratio(text: str | None, loaded: Mapping[str, LoadedImage]) -> float | None:
+def _max_ratio(arguments: MakeMap, loaded: Mapping[str, LoadedImage]) -> float | None:
     """The ratio that --ratio asks for; None without it: then it is calibrated where there is a calibration, else unlimited."""
-    if text is None:
-        return None
-    if text == "auto":
+    ratio = asked_ratio(arguments)
+    if ratio == "auto":
         forms = [image.form for image in loaded.values()]
         return calibrated(forms[0], forms[-1])
-    if text == "none":
-        return EVERY_MATCH
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not 0 < value <= 1:
-        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {text!r}")
-    return value
+    return EVERY_MATCH if ratio == "none" else ratio
 
 
-def _tell(arguments: argparse.Namespace, built: BuiltMap, images: int, skipped: Mapping[str, str]) -> None:
+def _tell(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str, str]) -> None:
     scene, check = built.map.scene, built.check
     assert built.readings is not None and check is not None
     facts = {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -12,9 +13,6 @@ from veil.cli.common import (
     EXIT_NO_POSE,
     EXIT_OK,
     Bar,
-    add_command,
-    add_json,
-    add_strict,
     at_least,
     quiet_colmap,
     say,
@@ -22,11 +20,10 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.tile_queries import InTiles, localize_in_fetched, map_or_tiles
-from veil.cli.records import add_record
+from veil.cli.records import add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
-from veil.cli.server.map import add_matching, matching_options
-from veil.cli.server.matcher_arguments import asks_for_network, load_matcher
+from veil.cli.server.map_options import AskedMatcher, asks_for_network, load_matcher, matching_options
 from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.device.doors import localize, queries
 from veil.errors import InputError
@@ -53,58 +50,46 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class Localize(InTiles, AskedMatcher):
+    """Estimate the pose of each query. A pose is returned only if chance cannot explain its inliers; otherwise the
+    reason is printed and the exit code is 3. In tiles, photographs are localized on this device, and nothing of
+    them leaves.
+    """
+
+    map: Path | str = positional(
+        "a folder that `veil map` wrote, tiles:FOLDER, or tiles:https://...[,https://...] of one server or several",
+        parse=map_or_tiles,
+    )
+    queries: tuple[Path, ...] = positional(".veil messages, or raw features (.h5); in tiles photographs or raw features")
+    codebook: Path | None = option("codebook of the queries (default: the bundled one)", metavar="FILE")
+    dictionary: str | None = option("words: dictionary of the queries, if the map has no index for it", metavar="FILE")
+    max_seconds: float | None = option(
+        f"words, positions: processor time of a search (default {WORD_SECONDS:g}, positions alone "
+        f"{POSITION_SECONDS:g}; 0: no limit)",
+        metavar="S",
+    )
+    near: tuple[float, float, float] | None = option(
+        "words, positions, tiles: where the query is about, in the map's coordinates", metavar=("X", "Y", "Z")
+    )
+    near_images: tuple[str, ...] | None = option("words, positions: images of the map that are near", metavar="NAME")
+    nearest: int = option("images that --near takes (default 3)", default=3, parse=at_least(1), metavar="N")
+    search: Literal["index", "all"] = option(
+        "subspaces and raw features: match the images that the map's index names, or all (default index, "
+        "where the map has one)",
+        default="index",
+    )
+    strict: bool = strict_flag()
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil localize` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "localize",
-        "upload + map -> a pose, or a reason why there is none",
-        "Estimate the pose of each query. A pose is returned only if chance cannot explain its inliers; otherwise the\n"
-        "reason is printed and the exit code is 3. In tiles, photographs are localized on this device, and nothing of\n"
-        "them leaves.",
-        EXAMPLES,
-    )
-    parser.add_argument(
-        "map",
-        type=map_or_tiles,
-        help="a folder that `veil map` wrote, tiles:FOLDER, or tiles:https://...[,https://...] of one server or several",
-    )
-    parser.add_argument(
-        "queries", type=Path, nargs="+", help=".veil messages, or raw features (.h5); in tiles photographs or raw features"
-    )
-    parser.add_argument("--codebook", type=Path, metavar="FILE", help="codebook of the queries (default: the bundled one)")
-    parser.add_argument("--dictionary", metavar="FILE", help="words: dictionary of the queries, if the map has no index for it")
-    parser.add_argument(
-        "--max-seconds",
-        type=float,
-        metavar="S",
-        help=f"words, positions: processor time of a search (default {WORD_SECONDS:g}, positions alone "
-        f"{POSITION_SECONDS:g}; 0: no limit)",
-    )
-    parser.add_argument(
-        "--near",
-        type=float,
-        nargs=3,
-        metavar=("X", "Y", "Z"),
-        help="words, positions, tiles: where the query is about, in the map's coordinates",
-    )
-    parser.add_argument("--near-images", nargs="+", metavar="NAME", help="words, positions: images of the map that are near")
-    parser.add_argument("--nearest", type=at_least(1), default=3, metavar="N", help="images that --near takes (default 3)")
-    parser.add_argument(
-        "--search",
-        choices=("index", "all"),
-        default="index",
-        help="subspaces and raw features: match the images that the map's index names, or all (default index, "
-        "where the map has one)",
-    )
-    add_record(parser, InTiles)
-    add_strict(parser)
-    add_matching(parser)
-    add_json(parser)
-    parser.set_defaults(run=_localize)
+    summary = "upload + map -> a pose, or a reason why there is none"
+    add_record_command(commands, "localize", summary, EXAMPLES, Localize, _localize)
 
 
-def _localize(arguments: argparse.Namespace) -> int:
+def _localize(arguments: Localize) -> int:
     if isinstance(arguments.map, str):
         return localize_in_fetched(arguments)
     quiet_colmap()
@@ -114,7 +99,7 @@ def _localize(arguments: argparse.Namespace) -> int:
     rows: list[dict] = []
     skipped: dict[str, str] = {}
     try:
-        for name, query in queries(arguments.queries, strict=arguments.strict, skipped=skipped):
+        for name, query in queries(list(arguments.queries), strict=arguments.strict, skipped=skipped):
             start = time.perf_counter()
             try:
                 if asked:
@@ -135,7 +120,7 @@ def _localize(arguments: argparse.Namespace) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
-def _matcher(arguments: argparse.Namespace, query: LoadedImage, where: Map, network: LightGlue | None) -> LightGlue:
+def _matcher(arguments: Localize, query: LoadedImage, where: Map, network: LightGlue | None) -> LightGlue:
     """The network that matches a query with the map, loaded once. Raises InputError where one of them is protected."""
     require_raw(type(query.form), query.positions, what="the query")
     if network is not None:
@@ -145,7 +130,7 @@ def _matcher(arguments: argparse.Namespace, query: LoadedImage, where: Map, netw
     return load_matcher(arguments, where.scene.space)
 
 
-def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, network: LightGlue | None) -> Localization | NoPose:
+def _answer(arguments: Localize, query: LoadedImage, where: Map, network: LightGlue | None) -> Localization | NoPose:
     """The answer to one query, with the options that the arguments give for its form."""
     if isinstance(query.form, Subsets) and query.form.mechanism.epsilon == 0:
         position_options = PositionOptions(max_seconds=_seconds(arguments, POSITION_SECONDS))
@@ -156,7 +141,9 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, netwo
         word_options = WordOptions(search=search, threads=arguments.workers)
         if not isinstance(where.form, Subsets):
             with Bar("indexing") as bar:
-                dictionary = arguments.dictionary and read_dictionary(arguments.dictionary, query.form.space.descriptor)
+                dictionary = (
+                    read_dictionary(arguments.dictionary, query.form.space.descriptor) if arguments.dictionary else None
+                )
                 where.index_for(query.form, dictionary=dictionary, progress=bar)
         with Bar("searching") as bar:
             return localize(query, where, word_options=word_options, near=_near(arguments, where), progress=bar)
@@ -164,19 +151,19 @@ def _answer(arguments: argparse.Namespace, query: LoadedImage, where: Map, netwo
         matching=matching_options(arguments, query.form, where.form),
         workers=arguments.workers,
     )
-    codebook = arguments.codebook and read_codebook(arguments.codebook)
+    codebook = read_codebook(arguments.codebook) if arguments.codebook else None
     with Bar("matching") as bar:
         return localize(
             query, where, options=options, codebook=codebook, search=arguments.search, network=network, progress=bar
         )
 
 
-def _seconds(arguments: argparse.Namespace, usual: float) -> float | None:
+def _seconds(arguments: Localize, usual: float) -> float | None:
     """Processor time of one search; None for no limit."""
     return usual if arguments.max_seconds is None else arguments.max_seconds or None
 
 
-def _near(arguments: argparse.Namespace, where: Map) -> list[str] | None:
+def _near(arguments: Localize, where: Map) -> list[str] | None:
     """Images of the map that the query is known to be near; None where nothing is known."""
     place = [] if arguments.near is None else where.scene.nearest(np.array(arguments.near), arguments.nearest)
     return [*place, *(arguments.near_images or [])] or None

@@ -1,18 +1,12 @@
-"""`veil match` and `veil map`: matches of two uploads, and maps from uploads or raw features."""
+"""`veil map`: maps from uploads or raw features."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from veil.cli.common import (
-    add_command,
-    add_json,
-    add_strict,
-    at_least,
     quiet_colmap,
     report,
     say,
@@ -20,42 +14,34 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.records import add_record_command
 from veil.cli.remedies import advised
-from veil.cli.server.map_gravity import gravity_facts, say_gravity
-from veil.cli.server.map_writing import further_models, map_output
-from veil.cli.server.matcher_arguments import add_matcher_arguments, asks_for_network, load_matcher
-from veil.cli.server.matching_arguments import (
+from veil.cli.server.map_options import (
+    MakeMap,
     TimedSteps,
-    add_pair_arguments,
     asked_pairs,
+    asked_ratio,
+    asks_for_network,
+    load_matcher,
     matching_facts,
     matching_work,
 )
-from veil.device.doors import load_images, load_on_demand
+from veil.cli.server.map_writing import further_models, gravity_facts, map_output, say_gravity
+from veil.device.doors import load_on_demand
 from veil.errors import InputError
 from veil.files.photographs.gravity import read_gravity
 from veil.forms import Lines
-from veil.matching import MatchOptions, match
-from veil.matching.neighbors import distance_name
-from veil.matching.placed_points import placed
-from veil.matching.ratio import calibrated
 from veil.places.building import map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import add_positions
 from veil.places.held_map import Map
 from veil.places.images_on_demand import GIB
 from veil.places.maps import NoMap
-from veil.places.pairs.images import LoadedImage, PlacedImages
+from veil.places.pairs.images import PlacedImages
 from veil.places.uploads import comparable
 from veil.scene import MapCheck
 
-MATCH = "Mutual nearest neighbors of two messages, or what a network matches of raw features."
-MATCH_EXAMPLES = """\
-  veil match upload/1a....veil upload/9c....veil
-  veil match a.veil b.veil --ratio auto --json matches.json
-  veil match a.h5 b.h5 --matcher lightglue      raw features of one photograph each, by a network
-"""
-MAP_EXAMPLES = """\
+EXAMPLES = """\
   veil map upload/ -o map/            a private map from messages of `veil privatize`
   veil map features.h5 -o map/        a public map from raw features
   veil map features.h5 -o map/ --matcher lightglue   matched by a network, which reads raw features alone
@@ -70,114 +56,11 @@ MAP_EXAMPLES = """\
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil match` and `veil map` to the parser's commands."""
-    parser = add_command(commands, "match", "match two uploads", MATCH, MATCH_EXAMPLES)
-    parser.add_argument("left", type=Path, help="a .veil message, or raw features of one photograph (.h5)")
-    parser.add_argument("right", type=Path, help="another one")
-    add_matching(parser)
-    add_json(parser)
-    parser.set_defaults(run=_match)
-
-    parser = add_command(
-        commands,
-        "map",
-        "uploads or raw features -> a map",
-        "Match all pairs and reconstruct: with COLMAP from positions, or from random lines alone where the messages hide\n"
-        "their positions (four images or more with gravity). The map is a COLMAP model with released descriptors, and lines,\n"
-        "beside. A map of positions is compared with its own pairs of images: what contradicts it is left out and named,\n"
-        "and a map that cannot be trusted is refused. Mapping from lines goes on where it was interrupted when the same\n"
-        "command is given again. --add-to matches new images with a map's and with each other alone; a map of positions\n"
-        "keeps its poses, and `veil map remove` takes images out again.",
-        MAP_EXAMPLES,
-    )
-    parser.add_argument("input", type=Path, help="folder of .veil messages, or raw features (.h5)")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="map to write")
-    add_strict(parser)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of RANSAC and mapping (default 0)")
-    parser.add_argument("--add-to", type=Path, metavar="MAP", help="a map to add the images to; it stays as it is")
-    parser.add_argument(
-        "--gravity",
-        type=Path,
-        metavar="CSV",
-        help="gravity of the photographs of a map of positions, to check it and to serve queries in words with lines",
-    )
-    parser.add_argument(
-        "--max-seconds", type=float, metavar="S", help="stop the mapper after so long (default: only where it hangs)"
-    )
-    parser.add_argument(
-        "--mapper",
-        choices=("incremental", "global"),
-        default="incremental",
-        help="COLMAP's mapper for a new map of positions: incremental adds one image after another (default); global finds all "
-        "rotations first and then all positions, in less time, and refines focal lengths only where none is known",
-    )
-    parser.add_argument(
-        "--locate",
-        action="store_true",
-        help="then look for each image that is left out in the map of positions, as for a query, and add it where it has a "
-        "pose. Leave this out where facades repeat: an image of one that is not mapped is added at its copy",
-    )
-    add_matching(parser)
-    add_pair_arguments(parser)
-    add_json(parser)
-    parser.set_defaults(run=_map)
+    """Add `veil map` to the parser's commands."""
+    add_record_command(commands, "map", "uploads or raw features -> a map", EXAMPLES, MakeMap, _map)
 
 
-def add_matching(parser: argparse.ArgumentParser) -> None:
-    """Add the options --matcher, --matcher-weights, --ratio and --workers."""
-    add_matcher_arguments(parser)
-    parser.add_argument(
-        "--ratio",
-        metavar="R",
-        help="ratio test: none, auto, or a number up to 1 (default: auto in `veil map`, else none)",
-    )
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
-
-
-def matching_options(arguments: argparse.Namespace, left, right) -> MatchOptions:  # type: ignore[no-untyped-def]
-    """The ratio test that --ratio asks for, between two forms. Raises InputError for another text."""
-    if arguments.ratio in (None, "none"):
-        return MatchOptions()
-    if arguments.ratio == "auto":
-        return MatchOptions(max_ratio=calibrated(left, right))
-    try:
-        return MatchOptions(max_ratio=float(arguments.ratio))
-    except ValueError as error:
-        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
-
-
-def _match(arguments: argparse.Namespace) -> int:
-    left, right = (_only_image(path) for path in (arguments.left, arguments.right))
-    counts = f"{len(left.form)} and {len(right.form)}"
-    if asks_for_network(arguments):
-        sides = [
-            placed(side.form, side.positions, side.camera, what=str(path))
-            for side, path in ((left, arguments.left), (right, arguments.right))
-        ]
-        found, by = load_matcher(arguments, left.form.space).match(*sides), "lightglue"
-        say(arguments, f"{len(found)} matches of {counts} features, by LightGlue")
-    else:
-        options = matching_options(arguments, left.form, right.form)
-        found, by = match(left.form, right.form, options), found_by(left, right)
-        say(arguments, f"{len(found)} mutual nearest neighbors of {counts} features, {by}")
-    write_json(arguments.json, {"distance": by, "matches": found.indices.tolist(), "distances": found.distances.tolist()})
-    return 0
-
-
-def _only_image(path: Path) -> LoadedImage:
-    """The one image of a file. Raises InputError if there are several."""
-    images = list(load_images(path).values())
-    if len(images) != 1:
-        raise InputError(f"{path} holds {len(images)} images; `veil match` takes one on each side, give single messages")
-    return images[0]
-
-
-def found_by(left: LoadedImage, right: LoadedImage) -> str:
-    """Name of the distance by which two images are compared."""
-    return distance_name(left.form, right.form)
-
-
-def _map(arguments: argparse.Namespace) -> int:
+def _map(arguments: MakeMap) -> int:
     quiet_colmap()
     asked = asks_for_network(arguments)
     output = map_output(arguments)
@@ -238,7 +121,7 @@ def _map(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_map(arguments: argparse.Namespace, built: BuiltMap, images: int, skipped: Mapping[str, str], more: Mapping) -> None:
+def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str, str], more: Mapping) -> None:
     scene, readings = built.map.scene, built.readings
     facts = {
         "images": images,
@@ -269,7 +152,7 @@ def _tell_map(arguments: argparse.Namespace, built: BuiltMap, images: int, skipp
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
 
 
-def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np.ndarray] | None:
+def _gravity_of(arguments: MakeMap, names: list[str]) -> dict[str, np.ndarray] | None:
     """The readings of --gravity; None without it. Raises InputError, before any long work, if they are of other images."""
     if not arguments.gravity:
         return None
@@ -279,16 +162,12 @@ def _gravity_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, np
     return found
 
 
-def _map_ratio(arguments: argparse.Namespace) -> float | None:
+def _map_ratio(arguments: MakeMap) -> float | None:
     """The ratio that --ratio asks for in a map of positions; None lets the mapper learn it from the images."""
-    if arguments.ratio == "none":
+    ratio = asked_ratio(arguments)
+    if ratio == "none":
         return 1.0
-    if arguments.ratio in (None, "auto"):
-        return None
-    try:
-        return MatchOptions(max_ratio=float(arguments.ratio)).max_ratio
-    except ValueError as error:
-        raise InputError(f"--ratio takes none, auto or a number in (0, 1], got {arguments.ratio!r} ({error})") from None
+    return None if ratio == "auto" else ratio
 
 
 def _no_map_facts(images: int, no_map: NoMap) -> dict:

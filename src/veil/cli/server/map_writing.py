@@ -1,16 +1,22 @@
-"""How `veil map` writes its map: whole or not at all, by a run that may be killed at any moment and started again."""
+"""How `veil map` writes and reports a map.
+
+It is written whole or not at all, by a run that may be killed at any moment and started again. Of gravity it reports
+the readings that the map shows to be wrong.
+"""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from veil.cli.common import say
 from veil.cli.server.index import index_large
+from veil.cli.server.map_options import MakeMap
 from veil.files.maps.checkpoints import clear_removed, is_own_output, note_written, run_key
 from veil.files.maps.folders import clear_staging, model_folders, replace_models, write_models
 from veil.places.held_map import Map
+from veil.places.maps.check import ReadingsCheck
 from veil.scene import Scene
 
 # Options that do not change the map.
@@ -28,7 +34,7 @@ class MapOutput:
     key: str
     is_own: bool
 
-    def write(self, arguments: argparse.Namespace, scenes: Sequence[Scene], base: Map | None = None) -> None:
+    def write(self, arguments: MakeMap, scenes: Sequence[Scene], base: Map | None = None) -> None:
         """Write a map of one or more models with its index, at once; it grew from `base`.
 
         Raises InputError if it cannot be written.
@@ -47,10 +53,29 @@ def further_models(folder: Path | None) -> list[Map]:
     return [] if folder is None else [Map.read(path) for path in model_folders(folder)[1:]]
 
 
-def map_output(arguments: argparse.Namespace) -> MapOutput:
+def map_output(arguments: MakeMap) -> MapOutput:
     """The output of `veil map`; what a killed run left beside it is removed. Raises InputError if it holds something else."""
     clear_staging(arguments.output)
     clear_removed(arguments.output)
     plain = {name: value for name, value in vars(arguments).items() if isinstance(value, str | int | float | Path)}
     key = run_key([f"{name}={value}".encode() for name, value in sorted(plain.items()) if name not in _WITHOUT_EFFECT])
     return MapOutput(folder=arguments.output, key=key, is_own=is_own_output(arguments.output, key))
+
+
+def gravity_facts(check: ReadingsCheck) -> dict[str, object]:
+    """The record of docs/reference/json.md."""
+    return {
+        "readings": check.readings,
+        "agreeing": check.agreeing,
+        "sigma_deg": check.sigma_deg,
+        "wrong": dict(check.wrong_deg),
+        "reason": check.reason,
+    }
+
+
+def say_gravity(arguments: MakeMap, check: ReadingsCheck) -> None:
+    """Print the wrong readings, or that the readings do not agree."""
+    for name, degrees in sorted(check.wrong_deg.items()):
+        say(arguments, f"the gravity of {name} is wrong by {degrees:.0f} degrees, by the map and {check.agreeing} others")
+    if check.readings > 1 and check.down is None:
+        say(arguments, f"warning: {check.reason}, so the map or the readings are wrong")

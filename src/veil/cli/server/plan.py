@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
-from veil.cli.common import add_command, add_json, at_least, say_table, write_json
-from veil.errors import InputError
+from veil.cli.common import at_least, say_table, write_json
+from veil.cli.records import Record, add_record_command, json_file, option
 from veil.places.maps.plans import MapPlan
 from veil.places.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
@@ -17,48 +19,37 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class PlanMap(Record):
+    """Print pairs, core-hours, memory, disk, network and days of a map of hardened uploads, from unit costs that are
+    measured on this machine for some seconds. Mapping itself is counted at half a second of a core for each image of
+    1,000 features. The formulas are in docs/theory/scale.md#plans.
+    """
+
+    image_count: int = option("number of images", required=True, parse=at_least(2), metavar="N")
+    features: int = option("features that each image sends (default 1000)", default=1000, parse=at_least(1), metavar="F")
+    pairs: Literal["auto", "tracks", "retrieval", "all"] = option(
+        "which pairs are matched, as for `veil map` (default auto)", default="auto"
+    )
+    pair_count: int | None = option(
+        f"images that each is paired with (default {BY_TRACKS} by tracks, {RETRIEVED} by retrieval)",
+        parse=at_least(1),
+        metavar="N",
+    )
+    machines: int = option("machines that match pairs (default 1)", default=1, parse=at_least(1), metavar="M")
+    cores: int | None = option("cores of each machine (default: those of this one)", parse=at_least(1), metavar="C")
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil plan map` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "map",
-        "what a map of many images takes",
-        "Print pairs, core-hours, memory, disk, network and days of a map of hardened uploads, from unit costs that are\n"
-        "measured on this machine for some seconds. Mapping itself is counted at half a second of a core for each image of\n"
-        "1,000 features. The formulas are in docs/theory/scale.md#plans.",
-        EXAMPLES,
-    )
-    parser.add_argument("--image-count", type=at_least(2), required=True, metavar="N", help="number of images")
-    parser.add_argument(
-        "--features", type=at_least(1), default=1000, metavar="F", help="features that each image sends (default 1000)"
-    )
-    parser.add_argument(
-        "--pairs",
-        choices=("auto", "tracks", "retrieval", "all"),
-        default="auto",
-        help="which pairs are matched, as for `veil map` (default auto)",
-    )
-    parser.add_argument(
-        "--pair-count",
-        type=at_least(1),
-        metavar="N",
-        help=f"images that each is paired with (default {BY_TRACKS} by tracks, {RETRIEVED} by retrieval)",
-    )
-    parser.add_argument("--machines", type=at_least(1), default=1, metavar="M", help="machines that match pairs (default 1)")
-    parser.add_argument("--cores", type=at_least(1), metavar="C", help="cores of each machine (default: those of this one)")
-    parser.add_argument(
-        "--seconds", type=float, default=6.0, metavar="S", help="seconds of the measurement (default %(default)s)"
-    )
-    add_json(parser)
-    parser.set_defaults(run=_plan)
+    add_record_command(commands, "map", "what a map of many images takes", EXAMPLES, PlanMap, _plan)
 
 
-def _plan(arguments: argparse.Namespace) -> int:
+def _plan(arguments: PlanMap) -> int:
     from veil.places.pairs.choice import pair_choice
     from veil.places.unit_costs import plan_map
 
-    if not 0 < arguments.seconds < 3600:
-        raise InputError(f"--seconds must be more than 0 and at most an hour, got {arguments.seconds!r}")
     method = pair_choice(arguments.pairs, arguments.image_count).method
     plan = plan_map(
         arguments.image_count,
@@ -67,7 +58,6 @@ def _plan(arguments: argparse.Namespace) -> int:
         pair_count=arguments.pair_count,
         machines=arguments.machines,
         machine_cores=arguments.cores,
-        seconds=arguments.seconds,
     )
     write_json(arguments.json, {"pairs_by": method, **plan.as_json()})
     say_table(arguments, plan_table(plan, method, arguments.image_count))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import add_command, quiet_colmap, report, say, say_left_out, write_json
+from veil.cli.common import quiet_colmap, report, say, say_left_out, write_json
+from veil.cli.records import Record, add_record_command, option, positional
 from veil.errors import InputError
 from veil.files.maps.folders import require_outside
 from veil.places.maps import NoMap
@@ -19,34 +20,28 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class RemoveImages(Record):
+    """Remove images with all that came from them: their features, lines and names, and the points that fewer than two of
+    the other images see (four in a map from lines). What is left is adjusted, and all files are written anew; indexes
+    of words are dropped, `veil index` makes them again. The new map takes the place of the old one, at once, as a copy
+    beside it would leave the contribution where it was; with -o the old map stays, contribution and all. Nothing is
+    written where no map that can be trusted would be left. The receipt lists what went.
+    """
+
+    map: Path = positional("a folder that `veil map` wrote")
+    name: tuple[str, ...] = positional("image of the map: its message's file name without .veil, or its photograph's")
+    output: Path | None = option("write the new map here (default: in place of the old one)", short="-o", metavar="FOLDER")
+    matches: Path | None = option("matches that `veil map --matches` keeps: those of the images go too", metavar="FOLDER")
+    json: Path | None = option("write the receipt ('-': standard output)", short="--receipt", metavar="FILE")
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil map remove` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "map remove",
-        "take images out of a map",
-        "Remove images with all that came from them: their features, lines and names, and the points that fewer than two of\n"
-        "the other images see (four in a map from lines). What is left is adjusted, and all files are written anew; indexes\n"
-        "of words are dropped, `veil index` makes them again. The new map takes the place of the old one, at once, as a copy\n"
-        "beside it would leave the contribution where it was; with -o the old map stays, contribution and all. Nothing is\n"
-        "written where no map that can be trusted would be left. The receipt lists what went.",
-        EXAMPLES,
-    )
-    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote")
-    parser.add_argument("name", nargs="+", help="image of the map: its message's file name without .veil, or its photograph's")
-    parser.add_argument(
-        "-o", "--output", type=Path, metavar="FOLDER", help="write the new map here (default: in place of the old one)"
-    )
-    parser.add_argument(
-        "--matches", type=Path, metavar="FOLDER", help="matches that `veil map --matches` keeps: those of the images go too"
-    )
-    parser.add_argument(
-        "--receipt", "--json", dest="json", type=Path, metavar="FILE", help="write the receipt ('-': standard output)"
-    )
-    parser.set_defaults(run=_remove)
+    add_record_command(commands, "map remove", "take images out of a map", EXAMPLES, RemoveImages, _remove)
 
 
-def _remove(arguments: argparse.Namespace) -> int:
+def _remove(arguments: RemoveImages) -> int:
     quiet_colmap()
     for folder in filter(None, (arguments.map, arguments.output)):
         require_outside(arguments.json, folder, "the receipt")
@@ -59,7 +54,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell(arguments: argparse.Namespace, receipt: RemovalReceipt) -> None:
+def _tell(arguments: RemoveImages, receipt: RemovalReceipt) -> None:
     """Print the receipt for people."""
     for name, count in sorted(receipt.features.items()):
         say(arguments, f"removed {name}: {count} features")

@@ -1,34 +1,27 @@
-"""`veil serve`: the service of a folder, its tokens, and maps that are taken into it."""
+"""`veil serve`: the service of a folder, its demo, its tokens, and maps that are taken into it."""
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from veil.cli.common import (
-    add_command,
-    add_json,
-    at_least,
-    quiet_colmap,
-    report,
-    say,
-    say_table,
-    tell,
-    write_json,
-)
-from veil.cli.server.serve_demo import DEMO_NAMES, add_demo, tell_demo
+from veil.cli.common import Arguments, Bar, at_least, progress, quiet_colmap, report, say, say_table, tell, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
-from veil.files.atomic import write_text
+from veil.files.atomic import replacing, write_text
 from veil.report.tables import Name, Table, Words
 from veil.wire.names import chosen
 
-SCOPES = ("localize", "contribute", "admin")
 FIRST = "administrator"
+DEMO, DEMO_TOKEN = "demo", "demo.token"
+PUBLIC, PAGE_TOKEN = "demo in words", "demo-page.token"
+DEMO_NAMES = (DEMO, PUBLIC)  # of maps, and of the tokens for them
 EXAMPLES = """\
   veil serve store/                              listens on http://127.0.0.1:8700; the first start prints the admin token
   veil serve store/ --demo                       with maps of bundled photographs and a page for browsers
@@ -47,84 +40,76 @@ TOKEN_EXAMPLES = """\
 """
 
 
-def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil serve` and `veil serve token` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "serve",
-        "the service of a folder, over HTTP",
-        "Serve maps: clients with tokens contribute messages, which jobs enter into maps, and have queries localized.\n"
-        "Raw features and images are refused by their type; queries are kept nowhere; deletions give receipts\n"
-        "(docs/reference/service.md). One folder holds everything; several servers may share it. It listens without\n"
-        "encryption: beyond this machine, put it behind a server that speaks TLS. Needs `pip install 'veil[serve]'`.",
-        EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="folder of the server; made where it is missing")
-    add_config(parser)
-    parser.add_argument("--host", help="address to listen at (default 127.0.0.1)")
-    parser.add_argument("--port", type=at_least(0), help="port to listen at; 0: one that is free (default 8700)")
-    parser.add_argument("--workers", type=at_least(1), help="processes that localize (default 2)")
-    parser.add_argument(
-        "--add-map", nargs="+", default=[], metavar="NAME=FOLDER", help="take maps in, unless the server has one of this name"
-    )
-    parser.add_argument(
-        "--demo",
-        action="store_true",
-        help="give the server maps of nine bundled photographs and a page for browsers, and print its address and the command "
+@dataclass(frozen=True, kw_only=True)
+class AskedSettings(Record):
+    """The settings of a server."""
+
+    config: Path | None = option("settings (docs/reference/service.md#settings)", metavar="TOML")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(AskedSettings):
+    """Serve maps: clients with tokens contribute messages, which jobs enter into maps, and have queries localized.
+    Raw features and images are refused by their type; queries are kept nowhere; deletions give receipts
+    (docs/reference/service.md). One folder holds everything; several servers may share it. It listens without
+    encryption: beyond this machine, put it behind a server that speaks TLS. Needs `pip install 'veil[serve]'`.
+    """
+
+    folder: Path = positional("folder of the server; made where it is missing")
+    host: str | None = option("address to listen at (default 127.0.0.1)")
+    port: int | None = option("port to listen at; 0: one that is free (default 8700)", parse=at_least(0))
+    workers: int | None = option("processes that localize (default 2)", parse=at_least(1))
+    add_map: tuple[str, ...] = option("take maps in, unless the server has one of this name", default=(), metavar="NAME=FOLDER")
+    demo: bool = option(
+        "give the server maps of nine bundled photographs and a page for browsers, and print its address and the command "
         "that localizes another photograph",
+        default=False,
     )
-    parser.set_defaults(run=_serve)
-
-    parser = add_command(
-        commands,
-        "serve place",
-        "say where on Earth a server's map is",
-        "Give a map of a server the place that `veil map align` found; its answers then hold a GeoPose.",
-        PLACE_EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="folder of the server")
-    parser.add_argument("place", type=Path, help="a file that `veil map align` wrote")
-    parser.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
-    add_config(parser)
-    parser.set_defaults(run=_place)
-
-    parser = add_command(
-        commands,
-        "serve token",
-        "make, list or revoke tokens of a server",
-        "Make a token, whose secret is told this once, list all, or revoke one. Files that hold the secret, that of --json\n"
-        "too, are for you alone (mode 0600).",
-        TOKEN_EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="folder of the server")
-    parser.add_argument("--name", help="name of the new token: whom it is for")
-    parser.add_argument(
-        "--scopes", nargs="+", choices=SCOPES, default=["localize"], help="what the token allows (default localize)"
-    )
-    parser.add_argument("--maps", nargs="+", metavar="MAP", help="maps that the token may use, by id or name (default: all)")
-    parser.add_argument(
-        "--requests-per-minute",
-        type=at_least(0),
-        default=600,
-        help="requests in a minute that the token allows (default %(default)s)",
-    )
-    parser.add_argument(
-        "--bytes-per-day", type=at_least(0), default=10 << 30, help="bytes in a day that the token allows (default %(default)s)"
-    )
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write the secret here, and do not print it")
-    parser.add_argument("--list", action="store_true", help="print all tokens")
-    add_config(parser)
-    parser.add_argument("--revoke", metavar="TOKEN", help="revoke the token of this id: it allows nothing any more")
-    add_json(parser)
-    parser.set_defaults(run=_token)
 
 
-def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names a file of settings."""
-    parser.add_argument("--config", type=Path, metavar="TOML", help="settings (docs/reference/service.md#settings)")
+@dataclass(frozen=True, kw_only=True)
+class ServePlace(AskedSettings):
+    """Give a map of a server the place that `veil map align` found; its answers then hold a GeoPose."""
+
+    folder: Path = positional("folder of the server")
+    place: Path = positional("a file that `veil map align` wrote")
+    map: str = option("id of a map, or its name", required=True, metavar="MAP")
 
 
-def service_of(arguments: argparse.Namespace) -> Any:
+@dataclass(frozen=True, kw_only=True)
+class ServeToken(AskedSettings):
+    """Make a token, whose secret is told this once, list all, or revoke one. Files that hold the secret, that of --json
+    too, are for you alone (mode 0600).
+    """
+
+    folder: Path = positional("folder of the server")
+    name: str | None = option("name of the new token: whom it is for")
+    scopes: tuple[Literal["localize", "contribute", "admin"], ...] = option(
+        "what the token allows (default localize)", default=("localize",)
+    )
+    maps: tuple[str, ...] | None = option("maps that the token may use, by id or name (default: all)", metavar="MAP")
+    requests_per_minute: int = option(
+        "requests in a minute that the token allows (default %(default)s)", default=600, parse=at_least(0)
+    )
+    bytes_per_day: int = option(
+        "bytes in a day that the token allows (default %(default)s)", default=10 << 30, parse=at_least(0)
+    )
+    output: Path | None = option("write the secret here, and do not print it", short="-o", metavar="FILE")
+    list: bool = option("print all tokens", default=False)
+    revoke: str | None = option("revoke the token of this id: it allows nothing any more", metavar="TOKEN")
+    json: Path | None = json_file()
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil serve`, `veil serve place` and `veil serve token` to the parser's commands."""
+    add_record_command(commands, "serve", "the service of a folder, over HTTP", EXAMPLES, Serve, _serve)
+    summary = "say where on Earth a server's map is"
+    add_record_command(commands, "serve place", summary, PLACE_EXAMPLES, ServePlace, _place)
+    summary = "make, list or revoke tokens of a server"
+    add_record_command(commands, "serve token", summary, TOKEN_EXAMPLES, ServeToken, _token)
+
+
+def service_of(arguments: Arguments) -> Any:
     """The service of a folder, with the storage that --config and the environment name."""
     settings = settings_of(arguments)
     from veil.server.service import Service
@@ -132,7 +117,7 @@ def service_of(arguments: argparse.Namespace) -> Any:
     return Service(arguments.folder, settings)
 
 
-def settings_of(arguments: argparse.Namespace) -> Any:
+def settings_of(arguments: AskedSettings) -> Any:
     """The settings of --config, the environment and the command line. Raises InputError where the extra is not installed."""
     require_extra()
     from veil.server.settings import read_settings
@@ -153,7 +138,7 @@ def require_extra() -> None:
     assert fastapi and prometheus_client and uvicorn
 
 
-def _serve(arguments: argparse.Namespace) -> int:
+def _serve(arguments: Serve) -> int:
     quiet_colmap()
     asked, settings = _maps_asked(arguments), settings_of(arguments)
     from veil.server.app import create_app
@@ -165,7 +150,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         service = Service(arguments.folder, settings)
         _take_in(arguments, service, asked)
         if arguments.demo:
-            add_demo(arguments, service)
+            _add_demo(arguments, service)
         url = address_of(settings.host, sockets[0].getsockname()[1])
         logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
         logging.getLogger("veil.server").setLevel(logging.INFO)
@@ -173,13 +158,13 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tell_listening(arguments: argparse.Namespace, service: Any, url: str) -> None:
+def _tell_listening(arguments: Serve, service: Any, url: str) -> None:
     """Print where the server listens, after the first token; nothing of it before somebody can use it."""
     if all(item.name in DEMO_NAMES for item in service.tokens.all()):
         _, secret = service.tokens.make(FIRST, ["admin"])
         say(arguments, f"admin token, told this once: {secret}")
     if arguments.demo:
-        tell_demo(arguments, service, url)
+        _tell_demo(arguments, service, url)
     say(arguments, f"veil serves {arguments.folder} at {url} (Ctrl-C ends it)")
     sys.stdout.flush()  # somebody may wait for that line in a file
 
@@ -188,7 +173,7 @@ def _is_setting(name: str, value: object) -> bool:
     return name in ("host", "port", "workers") and value is not None
 
 
-def _maps_asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
+def _maps_asked(arguments: Serve) -> list[tuple[str, Path]]:
     """Names and folders of --add-map. Raises InputError for what is no NAME=FOLDER."""
     found = []
     for text in arguments.add_map:
@@ -199,7 +184,7 @@ def _maps_asked(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
     return found
 
 
-def _take_in(arguments: argparse.Namespace, service: Any, asked: Sequence[tuple[str, Path]]) -> None:
+def _take_in(arguments: Serve, service: Any, asked: Sequence[tuple[str, Path]]) -> None:
     """Take the maps of --add-map into the server."""
     names = {item.name for item in service.records.all()}
     for name, folder in asked:
@@ -210,8 +195,76 @@ def _take_in(arguments: argparse.Namespace, service: Any, asked: Sequence[tuple[
         say(arguments, f"map {name!r}: {record.id}")
 
 
-def _place(arguments: argparse.Namespace) -> int:
-    from veil.files.maps.places import place_facts, read_place
+def _add_demo(arguments: Serve, service: Any) -> None:
+    """Give a server the demo's maps and their tokens where they are missing."""
+    path, page_path = arguments.folder / DEMO_TOKEN, arguments.folder / PAGE_TOKEN
+    missing = {*DEMO_NAMES} - {item.name for item in service.records.all()}
+    if missing:
+        from veil.demo import demo_features
+
+        features = demo_features(steps=Bar)
+        if DEMO in missing:
+            _contribute(service, features, path)
+        if PUBLIC in missing:
+            _import_public(service, features)
+    if PUBLIC in missing or not page_path.is_file():
+        public = next(item for item in service.records.all() if item.name == PUBLIC)
+        # The address of the page holds this token: it may ask the public map, and nothing else.
+        _keep(service.tokens.make(PUBLIC, ["localize"], maps=[public.id])[1], page_path)
+
+
+def _tell_demo(arguments: Serve, service: Any, url: str) -> None:
+    """Print the command for a second shell, and the page's address."""
+    from veil.files.atomic import read_bytes
+    from veil.files.photographs.examples import HELD_OUT, lund_door
+
+    path, page_path = arguments.folder / DEMO_TOKEN, arguments.folder / PAGE_TOKEN
+    with lund_door() as example:
+        camera = ",".join([example.camera.model, *(f"{value:g}" for value in example.camera.params)])
+        photograph = example.folder / HELD_OUT[0]
+    made = any(item.name == DEMO and item.files for item in service.records.all())
+    wait = "" if made else ", once its map is made, which takes half a minute of a processor"
+    say(arguments, f"in a second shell{wait}:")
+    say(arguments, f"  veil client localize {photograph} --map demo --camera {camera} --server {url} --token-file {path}")
+    say(arguments, "in a browser, where photographs are protected before they leave:")
+    say(arguments, f"  {url}/#token={read_bytes(page_path).decode().strip()}")
+
+
+def _contribute(service: Any, features: Any, path: Path) -> None:
+    """Queue the demo's map of hardened messages, and keep the secret of a token for it in a file."""
+    from veil.demo import demo_messages
+    from veil.server.maps.policy import MapPolicy
+
+    record = service.records.make(DEMO, MapPolicy())
+    with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as home:
+        messages = demo_messages(features, Path(home), steps=Bar)
+    owner, secret = service.tokens.make(DEMO, ["localize", "contribute"], maps=[record.id])
+    _keep(secret, path)
+    for message in progress(messages.values(), "contributing"):
+        service.contribute(owner, record.id, message)
+
+
+def _import_public(service: Any, features: Any) -> None:
+    """Take a public map of the same photographs into the server, for queries in words."""
+    from veil.demo import rehearse_words, write_demo_map
+    from veil.server.maps.policy import MapPolicy
+
+    with tempfile.TemporaryDirectory(prefix="veil-serve-demo-") as folder:
+        made = write_demo_map(features, Path(folder) / "map", steps=Bar)
+        with Bar("compiling") as bar:
+            rehearse_words(next(iter(features.values())), made)
+            bar(1, 1)
+        service.import_map(PUBLIC, Path(folder) / "map", MapPolicy(forms=("words",)))
+
+
+def _keep(secret: str, path: Path) -> None:
+    with replacing(path, private=True) as temporary:
+        temporary.write_text(secret + "\n")
+
+
+def _place(arguments: ServePlace) -> int:
+    from veil.files.maps.places import read_place
+    from veil.geometry.georeference import place_facts
 
     found = read_place(arguments.place)
     service = service_of(arguments)
@@ -224,7 +277,7 @@ def _place(arguments: argparse.Namespace) -> int:
         service.close()
 
 
-def _token(arguments: argparse.Namespace) -> int:
+def _token(arguments: ServeToken) -> int:
     if sum([arguments.list, arguments.revoke is not None, arguments.name is not None]) != 1:
         raise InputError("give --name for a new token, --list, or --revoke TOKEN")
     if arguments.output is not None and arguments.name is None:
@@ -250,7 +303,7 @@ def _token(arguments: argparse.Namespace) -> int:
         service.close()
 
 
-def _make_token(arguments: argparse.Namespace, service: Any) -> None:
+def _make_token(arguments: ServeToken, service: Any) -> None:
     """Make a token, and tell its secret once."""
     from veil.server.access.tokens import Quota
     from veil.server.maps.records import map_ids

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, at_least, say, write_json
+from veil.cli.common import at_least, say, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.files.service.served_tiles import add_served, remove_served, served_names, versions_of
 
@@ -21,42 +22,37 @@ LOCALIZATIONS = 100
 FOLDER = "tiles"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServeTiles(Record):
+    """Copy tiles that `veil tiles cut` wrote into a server's folder, while it runs or not. Devices need no token for them:
+    whoever reaches the server can read them, and they can be inverted into pictures of the place. The exit by two
+    servers hides which tiles are fetched while one of them keeps to itself what it receives: run the second apart,
+    under others. The exit by one server needs a matrix as large as the tiles, and a hint, which are computed here.
+    """
+
+    folder: Path = positional("folder of the server")
+    tiles: Path | None = positional("a folder that `veil tiles cut` wrote", optional=True)
+    name: str | None = option("name by which devices ask for the tiles")
+    list: bool = option("print the tiles that the server has", default=False)
+    remove: str | None = option("serve the tiles of this name no more", metavar="NAME")
+    localizations: int = option(
+        "localizations of a device, for which fetching from one server is laid out (default %(default)s; "
+        "see `veil tiles plan`). 0 computes no matrix and no hint: devices fetch from two servers, or all tiles at once",
+        default=LOCALIZATIONS,
+        parse=at_least(0),
+        metavar="N",
+    )
+    threads: int = option("threads that compute the hint (default %(default)s)", default=1, parse=at_least(1))
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil serve tiles` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "serve tiles",
-        "tiles that a server gives to devices without learning which",
-        "Copy tiles that `veil tiles cut` wrote into a server's folder, while it runs or not. Devices need no token for them:\n"
-        "whoever reaches the server can read them, and they can be inverted into pictures of the place. The exit by two\n"
-        "servers hides which tiles are fetched while one of them keeps to itself what it receives: run the second apart,\n"
-        "under others. The exit by one server needs a matrix as large as the tiles, and a hint, which are computed here.",
-        EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="folder of the server")
-    parser.add_argument("tiles", type=Path, nargs="?", help="a folder that `veil tiles cut` wrote")
-    parser.add_argument("--name", help="name by which devices ask for the tiles")
-    parser.add_argument("--list", action="store_true", help="print the tiles that the server has")
-    parser.add_argument("--remove", metavar="NAME", help="serve the tiles of this name no more")
-    parser.add_argument(
-        "--no-one-server",
-        action="store_true",
-        help="compute no matrix and no hint: devices fetch from two servers, or all tiles at once",
-    )
-    parser.add_argument(
-        "--localizations",
-        type=at_least(1),
-        default=LOCALIZATIONS,
-        metavar="N",
-        help="localizations of a device, for which fetching from one server is laid out (default %(default)s; "
-        "see `veil tiles plan`)",
-    )
-    parser.add_argument("--threads", type=at_least(1), default=1, help="threads that compute the hint (default %(default)s)")
-    add_json(parser)
-    parser.set_defaults(run=_tiles)
+    summary = "tiles that a server gives to devices without learning which"
+    add_record_command(commands, "serve tiles", summary, EXAMPLES, ServeTiles, _tiles)
 
 
-def _tiles(arguments: argparse.Namespace) -> int:
+def _tiles(arguments: ServeTiles) -> int:
     root = arguments.folder / FOLDER
     if sum([arguments.list, arguments.remove is not None, arguments.tiles is not None]) != 1:
         raise InputError("give a folder of tiles with --name, or --list, or --remove NAME")
@@ -66,7 +62,7 @@ def _tiles(arguments: argparse.Namespace) -> int:
     elif arguments.tiles is not None:
         if arguments.name is None:
             raise InputError("say with --name how devices are to call these tiles")
-        localizations = None if arguments.no_one_server else arguments.localizations
+        localizations = arguments.localizations or None  # none: devices do not fetch from one server alone
         version = add_served(root, arguments.name, arguments.tiles, localizations=localizations, threads=arguments.threads)
         say(arguments, f"served in version {version[:16]}; devices fetch from ADDRESS/v1/tiles/{arguments.name}")
     found = [{"name": name, "versions": versions_of(root, name)} for name in served_names(root)]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import add_command, add_json, explain, say, say_table, write_json
-from veil.cli.server.serve import add_config, service_of
+from veil.cli.common import explain, say, say_table, write_json
+from veil.cli.records import add_record_command, json_file, option, positional
+from veil.cli.server.serve import AskedSettings, service_of
 from veil.report.tables import Name, Table, numbers, percent
 from veil.wire.names import chosen
 
@@ -17,25 +18,25 @@ EXAMPLES = """\
 """
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServeSuspects(AskedSettings):
+    """List contributions that are degenerate, contradict the map, repeat others or are seen by their own token alone, and
+    how much of the map each token gave (docs/theory/contributions.md). Nothing is deleted: `DELETE` of the contribution
+    does that, and a revoked token gives no more (`veil serve token`). Honest contributions can be listed, too.
+    """
+
+    folder: Path = positional("folder of the server")
+    map: str = option("id of a map, or its name", required=True, metavar="MAP")
+    json: Path | None = json_file()
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil serve suspects` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "serve suspects",
-        "contributions to a server's map that its administrator should look at",
-        "List contributions that are degenerate, contradict the map, repeat others or are seen by their own token alone, and\n"
-        "how much of the map each token gave (docs/theory/contributions.md). Nothing is deleted: `DELETE` of the contribution\n"
-        "does that, and a revoked token gives no more (`veil serve token`). Honest contributions can be listed, too.",
-        EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="folder of the server")
-    parser.add_argument("--map", required=True, metavar="MAP", help="id of a map, or its name")
-    add_config(parser)
-    add_json(parser)
-    parser.set_defaults(run=_suspects)
+    summary = "contributions to a server's map that its administrator should look at"
+    add_record_command(commands, "serve suspects", summary, EXAMPLES, ServeSuspects, _suspects)
 
 
-def _suspects(arguments: argparse.Namespace) -> int:
+def _suspects(arguments: ServeSuspects) -> int:
     service = service_of(arguments)
     try:
         from veil.server.maps.suspects import shares_of, suspects_of, suspects_record

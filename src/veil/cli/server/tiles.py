@@ -1,14 +1,21 @@
-"""`veil tiles cut`: a public map in pieces of equal size, which devices fetch without telling which."""
+"""`veil tiles cut` and `plan`: a public map in pieces that devices fetch without telling which, and what that costs."""
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, at_least, explain, quiet_colmap, report, say, say_table, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
+from veil.cli.server.plan import sized
+from veil.errors import InputError
 from veil.files.maps.places import read_place
-from veil.places.tiles import cut_map
+from veil.files.tiles import holds_tiles
+from veil.places.tiles import cut_map, plan_tiles
+from veil.report.tables import Name, Table, fixed, numbers
 from veil.tiles.cutting import CutMap, CutOptions
+from veil.tiles.plans import ExitPlan, TileNumbers
 
 DEFAULT = CutOptions()
 EXAMPLES = """\
@@ -17,52 +24,50 @@ EXAMPLES = """\
   veil tiles cut map/ -o tiles/ --place place.json            devices then find their tiles from a GPS fix, too
   veil localize tiles:tiles/ photo.jpg                        on the device: neither photo nor place nor pose leaves
 """
+PLAN_EXAMPLES = """\
+  veil tiles plan tiles/
+  veil tiles plan map/ --bytes 131072 --queries-a-day 200 --days 30 --mbit 8
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutTiles(Record):
+    """Cut a map of raw features into tiles of equal size, by cells of the cameras that see their points. A device fetches
+    a few, without telling which, and localizes itself. Whoever fetches tiles holds a part of the map: its points and
+    descriptors, which can be inverted into pictures of the place. Cut only maps of places that may be public.
+    """
+
+    map: Path = positional("a folder that `veil map` wrote from raw features")
+    output: Path = option("a new folder for the tiles", required=True, short="-o", metavar="FOLDER")
+    bytes: int = option("bytes of a tile (default %(default)s)", default=DEFAULT.tile_bytes, parse=at_least(1), metavar="N")
+    place: Path | None = option("where on Earth the map is (`veil map align`)", metavar="FILE")
+    json: Path | None = json_file()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanTiles(Record):
+    """Print what a device downloads once and exchanges for each localization, and what servers compute, for each way
+    to fetch: the whole map, from two servers, or from one; and for how many localizations each takes the fewest
+    bytes. Seconds of servers are of one core, measured on this machine.
+    """
+
+    map: Path = positional("a folder that `veil tiles cut` or, from raw features, `veil map` wrote")
+    bytes: int | None = option(f"bytes of a tile of a map (default {DEFAULT.tile_bytes})", parse=at_least(1), metavar="N")
+    queries_a_day: int = option("localizations of a device in a day (default 100)", default=100, parse=at_least(1), metavar="N")
+    days: int = option("days that a version of the map lasts (default 7)", default=7, parse=at_least(1), metavar="D")
+    mbit: float = option("speed of the device's link, in 10^6 bits a second (default 20)", default=20.0, metavar="M")
+    json: Path | None = json_file()
 
 
 def register(commands) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil tiles cut` to the parser's commands."""
-    parser = add_command(
-        commands,
-        "cut",
-        "a public map -> tiles that devices fetch privately",
-        "Cut a map of raw features into tiles of equal size, by cells of the cameras that see their points. A device fetches\n"
-        "a few, without telling which, and localizes itself. Whoever fetches tiles holds a part of the map: its points and\n"
-        "descriptors, which can be inverted into pictures of the place. Cut only maps of places that may be public.",
-        EXAMPLES,
-    )
-    parser.add_argument("map", type=Path, help="a folder that `veil map` wrote from raw features")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="a new folder for the tiles")
-    parser.add_argument(
-        "--bytes", type=at_least(1), default=DEFAULT.tile_bytes, metavar="N", help="bytes of a tile (default %(default)s)"
-    )
-    parser.add_argument("--points", type=at_least(1), metavar="N", help="points in a tile at most (default: as many as fit)")
-    parser.add_argument(
-        "--descriptors",
-        type=int,
-        choices=(1, 2),
-        default=DEFAULT.aspects,
-        help="descriptors of a point at most (default %(default)s)",
-    )
-    parser.add_argument(
-        "--asked",
-        type=at_least(1),
-        default=DEFAULT.asked,
-        metavar="N",
-        help="tiles that every localization asks for (default %(default)s)",
-    )
-    parser.add_argument("--place", type=Path, metavar="FILE", help="where on Earth the map is (`veil map align`)")
-    add_json(parser)
-    parser.set_defaults(run=_cut)
+    """Add `veil tiles cut` and `veil tiles plan` to the group's commands."""
+    add_record_command(commands, "cut", "a public map -> tiles that devices fetch privately", EXAMPLES, CutTiles, _cut)
+    add_record_command(commands, "plan", "what private fetching of tiles costs", PLAN_EXAMPLES, PlanTiles, _plan)
 
 
-def _cut(arguments: argparse.Namespace) -> int:
+def _cut(arguments: CutTiles) -> int:
     quiet_colmap()
-    options = CutOptions(
-        tile_bytes=arguments.bytes,
-        points=arguments.points,
-        aspects=arguments.descriptors,
-        asked=arguments.asked,
-    )
+    options = CutOptions(tile_bytes=arguments.bytes)
     place = read_place(arguments.place) if arguments.place else None
     with Bar("cutting") as bar:
         made = cut_map(arguments.map, arguments.output, options, place=place, progress=bar)
@@ -107,3 +112,75 @@ def described(made: CutMap) -> list[str]:
     if told.too_far:
         lines.append(f"left out: {told.too_far} times a point that is too far from its cell")
     return lines
+
+
+def _plan(arguments: PlanTiles) -> int:
+    localizations = arguments.queries_a_day * arguments.days
+    plan = plan_tiles(
+        arguments.map,
+        localizations,
+        options=_options(arguments),
+        mbit_s=arguments.mbit,
+    )
+    numbers, plans = plan.numbers, plan.exits
+    write_json(arguments.json, plan_record(numbers, localizations, plans))
+    explain(
+        arguments,
+        f"{numbers.tiles} tiles, {sized(numbers.map_bytes)} in all; {numbers.asked} of {sized(numbers.record_bytes)} for "
+        f"each localization, and {localizations} localizations with one version of the map",
+    )
+    say_table(arguments, exit_table(plans))
+    explain(arguments, *fewest_bytes(plans))
+    return 0
+
+
+def _options(arguments: PlanTiles) -> CutOptions | None:
+    """How a map is cut; None for a folder of tiles, which takes no such option."""
+    if holds_tiles(arguments.map):
+        if arguments.bytes is not None:
+            raise InputError("these tiles are cut already; leave --bytes out, or give the map")
+        return None
+    quiet_colmap()
+    return CutOptions(tile_bytes=arguments.bytes or DEFAULT.tile_bytes)
+
+
+def plan_record(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan]) -> dict:
+    """The JSON record of the command."""
+    return {
+        "tiles": numbers.tiles,
+        "record_bytes": numbers.record_bytes,
+        "manifest_bytes": numbers.manifest_bytes,
+        "asked": numbers.asked,
+        "localizations": localizations,
+        "exits": [plan.as_json() for plan in plans],
+    }
+
+
+def exit_table(plans: Sequence[ExitPlan]) -> Table:
+    """The table of the ways to fetch tiles: once, for each localization, and in all."""
+    heads = "once", "up, each", "down, each", "in all", "link, s", "server, s", "server once, s"
+    return Table(
+        columns=[Name("exit"), *numbers(*heads)],
+        rows=[
+            (
+                plan.exit,
+                *map(sized, (plan.once_bytes, plan.up_bytes, plan.down_bytes, plan.total_bytes)),
+                fixed(plan.link_s, 1),
+                fixed(plan.server_s, 4),
+                fixed(plan.prepare_s, 1),
+            )
+            for plan in plans
+        ],
+    )
+
+
+def fewest_bytes(plans: Sequence[ExitPlan]) -> Iterator[str]:
+    """Sentences on how many localizations each exit takes the fewest bytes for."""
+    for plan in plans:
+        if plan.best_from is None:
+            yield f"{plan.exit}: never takes the fewest bytes"
+            continue
+        until = "on" if plan.best_to is None else f"to {plan.best_to}"
+        yield f"{plan.exit}: takes the fewest bytes from {plan.best_from} localizations {until}"
+    if len(plans) < 3:
+        yield "one server: its noise does not allow so many tiles; cut the map into several, or into larger tiles"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import clear_leftovers, read_bytes, write_bytes, write_text
+from veil.files.atomic import clear_leftovers, read_bytes, write_bytes
 from veil.matching.neighbors import Matches
 
 # First bytes of a block, with the version of its format.
@@ -270,13 +270,3 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
             )
         pairs.append((words[0], words[1]))
     return pairs
-
-
-def write_pairs(path: Path, pairs: Sequence[tuple[str, str]]) -> None:
-    """Write pairs of names as a list, at once or not at all.
-
-    Raises InputError if it cannot be written, or for a name with blanks, which a list cannot hold.
-    """
-    if blank := [name for pair in pairs for name in pair if len(name.split()) != 1]:
-        raise InputError(f"a list of pairs cannot name {blank[0]!r}, which has blanks; rename the image")
-    write_text(path, "".join(f"{a} {b}\n" for a, b in pairs))

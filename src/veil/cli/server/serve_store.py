@@ -1,0 +1,148 @@
+"""`veil serve backup`, `restore` and `adopt`: a server's state in one file, a folder from it, and a database with its blobs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from veil.cli.common import say, write_json
+from veil.cli.records import add_record_command, json_file, option, positional
+from veil.cli.server.serve import AskedSettings, service_of, settings_of
+from veil.errors import InputError
+
+BACKUP_EXAMPLES = """\
+  veil serve backup store/ -o backups/monday.backup              while the server runs
+  veil serve backup store/ --list                                the backups that the server knows
+"""
+RESTORE_EXAMPLES = """\
+  veil serve restore backups/monday.backup store2/
+  veil serve restore monday-copy.backup store2/ --newer store/veil.sqlite      with all deletions until then
+"""
+ADOPT_EXAMPLES = """\
+  veil serve adopt store/                what the database and the blobs have of each other; nothing is changed
+  veil serve adopt store/ --write        from now on they are one store
+"""
+# Names of blobs that are printed; --json has all.
+SHOWN = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeBackup(AskedSettings):
+    """Write maps, contributions, tokens and receipts into one file that only you may read, whichever storage the server
+    uses. The server knows the file from then on: what clients delete is deleted from it, too, as long as it stays
+    where it was written. A copy elsewhere is not known (docs/reference/service.md#backups).
+    """
+
+    folder: Path = positional("folder of the server")
+    output: Path | None = option("a new file for the backup", short="-o", metavar="FILE")
+    list: bool = option("print the backups that the server knows", default=False)
+    forget: str | None = option("forget the backup of this id, whose file you deleted", metavar="ID")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeRestore(AskedSettings):
+    """Make a server's folder from a backup, which is checked as a whole before. A folder that holds anything is never
+    overwritten. The settings name the storage of the new server, which may be of another kind.
+    """
+
+    backup: Path = positional("a file that `veil serve backup` wrote")
+    folder: Path = positional("folder of the new server, missing or empty")
+    newer: Path | None = option("a later veil.sqlite or backup of the server: its deletions are done, too", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeAdopt(AskedSettings):
+    """A server refuses blobs (messages, and files of maps) of another store, and keeps those that its database does not
+    know: it may have been restored from an older copy. This command tells what the two have of each other. With --write
+    both carry the database's id, and blobs that nothing names are deleted a day later. First look for the database that
+    names them: what they hold is lost then (docs/reference/service.md#one-store).
+    """
+
+    folder: Path = positional("folder of the server")
+    write: bool = option("make them one store; the blobs' other database loses them", default=False)
+    json: Path | None = json_file()
+
+
+def register(commands) -> None:  # type: ignore[no-untyped-def]
+    """Add `veil serve backup`, `veil serve restore` and `veil serve adopt` to the parser's commands."""
+    summary = "write a server's state into a file, while it runs"
+    add_record_command(commands, "serve backup", summary, BACKUP_EXAMPLES, ServeBackup, _backup)
+    add_record_command(commands, "serve restore", "a server's folder from a backup", RESTORE_EXAMPLES, ServeRestore, _restore)
+    summary = "say that a database and blobs are one store"
+    add_record_command(commands, "serve adopt", summary, ADOPT_EXAMPLES, ServeAdopt, _adopt)
+
+
+def _backup(arguments: ServeBackup) -> int:
+    if sum([arguments.list, arguments.forget is not None, arguments.output is not None]) != 1:
+        raise InputError("give -o FILE for a new backup, --list, or --forget ID")
+    if not arguments.folder.is_dir():
+        raise InputError(f"{arguments.folder} is no folder of a server; `veil serve` makes one")
+    service = service_of(arguments)
+    from veil.server.backups import forget_backup, known_backups, write_backup
+
+    try:
+        if arguments.list:
+            for item in known_backups(service):
+                state = "up to date" if not item.behind else f"{item.behind} deletions behind"
+                made = time.strftime("%Y-%m-%d %H:%M", time.gmtime(item.created))
+                say(arguments, f"{item.id}  {made}  {item.path}: {state if item.path.is_file() else f'missing, {state}'}")
+        elif arguments.forget is not None:
+            if not forget_backup(service, arguments.forget):
+                raise InputError(f"there is no backup {arguments.forget!r}; `veil serve backup FOLDER --list` shows all")
+            say(arguments, f"forgot {arguments.forget}")
+        else:
+            assert arguments.output is not None
+            made_now = write_backup(service, arguments.output)
+            say(arguments, f"{made_now.id}  {made_now.path}: {made_now.path.stat().st_size} bytes")
+        return 0
+    finally:
+        service.close()
+
+
+def _restore(arguments: ServeRestore) -> int:
+    settings = settings_of(arguments)
+    from veil.server.restoring import restore
+
+    found = restore(arguments.backup, arguments.folder, settings, newer=arguments.newer)
+    say(arguments, ", ".join(f"{number} {name}" for name, number in found.items()) + f" in {arguments.folder}")
+    return 0
+
+
+def _adopt(arguments: ServeAdopt) -> int:
+    settings = settings_of(arguments)
+    if not arguments.folder.is_dir():
+        raise InputError(f"{arguments.folder} is no folder of a server; `veil serve` makes one")
+    from veil.server.storage import open_parts
+    from veil.server.store.identity import adopt
+
+    parts = open_parts(arguments.folder, settings, anew=arguments.write)
+    try:
+        found = adopt(parts, write=arguments.write)
+    finally:
+        parts.database.close()
+    write_json(arguments.json, _adoption(found))
+    say(arguments, f"the database names {found.named} blobs; {found.missing} of them are missing")
+    owner = "no store" if found.owner is None else "this store" if found.owner == found.store else f"the store {found.owner}"
+    say(arguments, f"the blobs say {owner}; {len(found.unnamed)} of them the database does not know")
+    for name in found.unnamed[:SHOWN]:
+        say(arguments, f"  {name}")
+    if len(found.unnamed) > SHOWN:
+        say(arguments, f"  and {len(found.unnamed) - SHOWN} more")
+    if arguments.write:
+        say(arguments, f"they are one store from now on, {found.store}; what nothing names is deleted in a day")
+    else:
+        say(arguments, "nothing was changed; --write makes them one store")
+    return 0
+
+
+def _adoption(found: Any) -> dict[str, Any]:
+    """The stable record of docs/reference/json.md."""
+    return {
+        "store": found.store or None,
+        "blobs_store": found.owner,
+        "named": found.named,
+        "missing": found.missing,
+        "unknown": list(found.unnamed),
+    }
