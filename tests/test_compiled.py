@@ -107,6 +107,28 @@ def test_kept_machine_code_is_that_of_the_present_source(tmp_path: Path) -> None
     assert len(kept[0]) == 1 and len(kept[1]) == 2 and kept[2] == kept[1]
 
 
+@pytest.mark.slow
+def test_kept_machine_code_of_another_source_or_of_a_killed_process_is_not_read(tmp_path: Path) -> None:
+    """A class that types an argument changes its name between two processes, and files are cut off: numba itself fails then."""
+    source = (
+        "from typing import NamedTuple\nfrom veil.compiled import compiled\n"
+        "class Pair(NamedTuple):\n    x: float\n    y: float\n"
+        "@compiled\ndef total(pair):\n    return pair[0] + pair[1]\n"
+        "print(total(Pair(1.0, 2.0)))\n"
+    )
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
+    run = [sys.executable, "-c", "import held"]
+    for name in ("Pair", "Couple"):
+        (tmp_path / "held.py").write_text(source.replace("Pair", name))
+        done = subprocess.run(run, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == ("3.0\n", "")
+    for ending in ("nbi", "nbc"):
+        for path in (tmp_path / "cache").rglob(f"*.{ending}"):
+            path.write_bytes(path.read_bytes()[:-20])
+        done = subprocess.run(run, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == ("3.0\n", "")
+
+
 def holders() -> list[str]:
     """Modules of the package that hold compiled functions."""
     package = Path(str(files("veil")))

@@ -101,6 +101,23 @@ def _name_by_content(dispatcher: Any, version: str) -> None:
     content = sha256("\n".join([version, *_content(dispatcher.py_func, set())]).encode()).hexdigest()[:16]
     files._source_stamp = (*files._source_stamp, content)
     files._data_name_pattern = files._data_name_pattern.replace("{number", content + ".{number")
+    files._load_index = _or_else(files._load_index, {})
+    files._load_data = _or_else(files._load_data, None)
+
+
+def _or_else(read: Callable[..., Any], missing: Any) -> Callable[..., Any]:
+    """A reader of kept machine code that gives `missing` for what another source wrote, or a process that was killed.
+
+    Both are pickled, and the former may name classes that are no longer there.
+    """
+
+    def reader(*names: str) -> Any:
+        try:
+            return read(*names)
+        except Exception:  # whatever a pickle raises: then the function is compiled anew
+            return missing
+
+    return reader
 
 
 def _content(function: Callable[..., Any], known: set[Callable[..., Any]]) -> Iterator[str]:
