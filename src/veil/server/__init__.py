@@ -9,5 +9,6 @@
 - `backups` are written, and follow deletions; `restoring` makes a folder of one.
 - `storage` opens what `settings` name. `access/`: tokens, addresses and shares.
 - `jobs/`: the queue, processes and their tasks. `maps/`: records of maps and contributions. `store/`: database and blobs.
-- `schema_check` compares JSON values with `schemas/`; `static/` is the page for browsers.
+- `answers/`: the JSON that is read and answered, from which `schemas/` come; `schema_check` compares values
+  with them. `static/` is the page for browsers.
 """

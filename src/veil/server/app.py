@@ -156,7 +156,7 @@ def _add_maps(app: FastAPI) -> None:
         """Make a map anew from all contributions to it; it gets another origin and scale."""
         job = service.queue(map_id, "rebuild", token.id)
         _wake(request)
-        return job.as_json()
+        return dict(job.as_json())
 
     @app.get("/v1/maps/{map_id}/jobs", tags=["jobs"], openapi_extra=says({200: "Jobs"}))
     def list_jobs(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
@@ -175,7 +175,7 @@ def _add_maps(app: FastAPI) -> None:
         job = service.jobs.get(job_id)
         if job is None or not token.may_use(job.map_id):
             raise NotFound("there is no such job")
-        return job.as_json()
+        return dict(job.as_json())
 
 
 def _add_contributions(app: FastAPI) -> None:
@@ -282,4 +282,4 @@ def _add_tokens(app: FastAPI) -> None:
         revoked = service.tokens.revoke(token_id)
         if revoked is None:
             raise NotFound("there is no such token")
-        return revoked.as_json()
+        return dict(revoked.as_json())

@@ -8,19 +8,27 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypedDict, get_args
 
 import pytest
 from jsonschema import Draft202012Validator
 
+from extensions.schemas import FOLDER, RECORDS, schema_of, written
 from veil.device.device import Device
+from veil.errors import Action
 from veil.features import Features
 from veil.files.service.shipped import service_schemas
 from veil.server.access.tokens import SCOPES
+from veil.server.answers.of_maps import JobJson
+from veil.server.answers.values import Limits, Written
 from veil.server.http.problems import KINDS, TITLES
+from veil.server.jobs.queue import JobState, Kind
+from veil.server.maps.contributions import State
+from veil.server.maps.policy import FORMS, PROFILES
+from veil.server.maps.suspects import ReasonKind
 from veil.server.schema_check import SCHEMAS, components
 from worlds.contract_runs import prey, run, serving
 from worlds.documents import REFERENCE
@@ -113,6 +121,63 @@ def test_schemas_are_valid_strict_and_used() -> None:
                 assert part.get("additionalProperties") is False or "properties" not in part, name
                 assert set(part.get("required", ())) <= set(part.get("properties", ()))
     assert text.count("additionalProperties") > 40
+
+
+class Inner(TypedDict):
+    """A record without a name among the schemas."""
+
+    count: Annotated[int, Limits(minimum=1)] | None
+
+
+class Outer(Inner, total=False):
+    """A record with a key that may be left out, one of a record that has a name, and one of a schema by hand."""
+
+    kind: Literal["a", "b"]
+    job: JobJson | None
+    pose: Annotated[Mapping[str, Any], Written(file="geopose.json", name="Position")]
+
+
+def test_a_schema_is_as_strict_as_its_record() -> None:
+    """Oracle: a schema written by hand. Broken twins: an open type, and values that the schema must refuse."""
+    made = schema_of(Outer, "jobs.json")
+    assert made == {
+        "type": "object",
+        "properties": {
+            "count": {"type": ["integer", "null"], "minimum": 1},
+            "kind": {"enum": ["a", "b"]},
+            "job": {"anyOf": [{"$ref": "#/$defs/Job"}, {"type": "null"}]},
+            "pose": {"$ref": "geopose.json#/$defs/Position"},
+        },
+        "required": ["count"],
+        "additionalProperties": False,
+    }
+    checked = Draft202012Validator(made)
+    assert checked.is_valid({"count": 1}) and checked.is_valid({"count": None, "kind": "a"})
+    for twin in ({}, {"count": 0}, {"count": 1.5}, {"count": 1, "more": 1}, {"count": 1, "kind": "c"}):
+        assert not checked.is_valid(twin)
+    for unknown in (dict[str, Any], object, Any):
+        with pytest.raises(TypeError, match="no schema is known"):
+            schema_of(unknown, "jobs.json")
+
+
+@pytest.mark.parametrize("name", sorted(RECORDS))
+def test_schemas_on_disk_are_those_of_the_records(name: str) -> None:
+    """Second method: the files as `docs/extensions/schemas.py` makes them of the records."""
+    assert (FOLDER / name).read_text("utf-8") == written(name), "run: python docs/extensions/schemas.py"
+
+
+def test_records_hold_what_the_code_makes() -> None:
+    """Oracle: the constants that requests are compared with."""
+    of = service_schemas()
+    policy, token = of["MapPolicy"]["properties"], of["Token"]["properties"]
+    assert tuple(policy["forms"]["items"]["enum"]) == FORMS and tuple(policy["least_profile"]["enum"]) == PROFILES
+    assert tuple(token["scopes"]["items"]["enum"]) == SCOPES
+    job, contribution = of["Job"]["properties"], of["Contribution"]["properties"]
+    assert (tuple(job["kind"]["enum"]), tuple(job["state"]["enum"])) == (get_args(Kind), get_args(JobState))
+    assert tuple(contribution["state"]["enum"]) == get_args(State)
+    reasons = of["Suspect"]["properties"]["reasons"]["items"]["properties"]["reason"]
+    assert tuple(reasons["enum"]) == get_args(ReasonKind)
+    assert tuple(of["Remedies"]["items"]["properties"]["action"]["enum"]) == get_args(Action)
 
 
 @pytest.mark.slow

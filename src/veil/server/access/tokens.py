@@ -11,9 +11,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from veil.errors import InputError, NoRoom, RangeError
+from veil.server.answers.of_service import TokenJson
 from veil.server.store.database import Database
 from veil.server.store.schema import Row, Statements
 
@@ -134,7 +135,7 @@ class Token:
         """Whether the token may use a map."""
         return "admin" in self.scopes or self.maps is None or map_id in self.maps
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> TokenJson:
         """The token as JSON values, without its secret."""
         return {
             "token": self.id,

@@ -7,8 +7,9 @@ import secrets
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
+from veil.server.answers.of_maps import JobJson, JobResultJson
 from veil.server.store.database import Database
 from veil.server.store.schema import Row, Statements
 
@@ -43,7 +44,7 @@ class Job:
     created: float = 0.0
     ended: float | None = None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JobJson:
         """The job as JSON values."""
         return {
             "job": self.id,
@@ -51,7 +52,7 @@ class Job:
             "kind": self.kind,
             "state": self.state,
             "progress": {"step": self.step, "done": self.done, "total": self.total},
-            "result": dict(self.result),
+            "result": cast(JobResultJson, dict(self.result)),
             "created": self.created,
             "ended": self.ended,
         }

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from veil.server.answers.of_maps import TokenShareJson
 from veil.server.maps.contributions import Contribution
 from veil.server.maps.policy import Refused
 from veil.server.maps.records import MapRecord
@@ -72,7 +73,7 @@ class TokenShare:
     suspects: int
     share: float
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> TokenShareJson:
         """The share as JSON values."""
         return {
             "token": self.token,
