@@ -101,6 +101,45 @@ def test_a_command_is_given_the_record() -> None:
     assert all(f"- `{name}`: " in (Boil.__doc__ or "") for name in Boil.__dataclass_fields__)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stove(Record):
+    """Options of a group."""
+
+    heat: int = option("watts (default %(default)s)", default=900)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toast(Stove):
+    """Toast bread."""
+
+    spread: tuple[str, ...] = option("what is put on it (may be repeated)", default=(), repeated=True)
+
+
+def test_an_option_that_is_repeated_gathers_its_values() -> None:
+    """Oracle: `append` of argparse, by hand. The default of the record is not changed by what was parsed before."""
+    parser, hand = argparse.ArgumentParser(), argparse.ArgumentParser()
+    add_record(parser, Toast)
+    hand.add_argument("--spread", action="append", default=[])
+    for words in (["--spread", "jam", "--spread", "honey"], []):
+        assert Toast.of(parser.parse_args(words)).spread == tuple(hand.parse_args(words).spread)
+
+
+def test_a_group_parses_the_options_of_its_record() -> None:
+    """Planted group: its option stands before the command, whose own parser lacks it and whose record has its value."""
+    group = argparse.ArgumentParser()
+    add_record(group, Stove)
+    seen: list[Toast] = []
+
+    def seeing(record: Toast) -> int:
+        seen.append(record)
+        return 0
+
+    child = add_record_command(group.add_subparsers(), "toast", "bread -> toast", "  toast\n", Toast, seeing, group=Stove)
+    assert "--heat" not in child.format_help() and "- `heat`: " in (Toast.__doc__ or "")
+    arguments = group.parse_args(["--heat", "700", "toast", "--spread", "jam"])
+    assert arguments.run(arguments) == 0 and seen == [Toast(heat=700, spread=("jam",))]
+
+
 def test_a_field_that_is_no_argument_is_refused() -> None:
     """Broken twin: a field without metadata would be an option that no help shows."""
 
