@@ -18,7 +18,7 @@ from veil.cli.codebook import quality
 from veil.cli.device import budget, privatize
 from veil.cli.device import plan as budget_plan
 from veil.cli.privacy import audit as audit_command
-from veil.cli.server import plan, serve, suspects, tiles
+from veil.cli.server import plan, serve, serve_upkeep, tiles
 from veil.distances.measure import Rate
 from veil.ldp.planning import plan_release
 from veil.places.maps.plans import MapPlan
@@ -108,7 +108,7 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
         "release_table": lambda: privatize.release_table(releases),
         "release_table in words": lambda: privatize.release_table(in_words),
         "token_table": lambda: serve.token_table([("t" * 24, "robot 7", "localize, contribute, admin")] * 2),
-        "share_table": lambda: suspects.share_table([("t" * 24, "robot 7", "1234", "98.7", "1234", "12")]),
+        "share_table": lambda: serve_upkeep.share_table([("t" * 24, "robot 7", "1234", "98.7", "1234", "12")]),
         "spread_table": lambda: quality.spread_table(record),
         "sent_table": sent,
         "attack_table": lambda: audit_command.attack_table(audit()),

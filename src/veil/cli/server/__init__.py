@@ -3,5 +3,5 @@
 - `map` makes maps, `line_maps` those from lines; `map_options` has its options, and `map_writing` writes and reports maps.
 - `removal`, `align`, `index` and `plan` are further commands about maps. `localize` prints by `pose_rows`.
 - `tiles` cuts tiles and plans their fetching.
-- `serve` runs the service, and has its places and tokens; `serve_store`, `serve_tiles` and `suspects` are further actions.
+- `serve` runs the service, and has its places and tokens; `serve_tiles` gives it tiles, `serve_upkeep` is its administrator's.
 """
