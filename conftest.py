@@ -24,6 +24,8 @@ from worlds.storage import buckets, database, databases, postgres, shared_settin
 
 __all__ = ["buckets", "database", "databases", "postgres", "shared_settings"]
 
+pytest_plugins = ["worlds.durations"]
+
 # One BLAS thread here and, by the environment, in xdist's workers and in programs that tests start: threads of several
 # processes on one core wait for each other in loops, and the suite takes twice the processor time.
 settle()

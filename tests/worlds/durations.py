@@ -1,6 +1,6 @@
 """Processor time of each test, and tests whose mark `slow` is missing or too much.
 
-`pytest -p worlds.durations --durations-file F tests/wire` adds a line a test to a file: processor seconds of this process
+`pytest --durations-file F tests/wire` adds a line a test to a file: processor seconds of this process
 and its children, whether the test is marked as slow, and its name. Wall time would measure the machine's other work.
 `python tests/worlds/durations.py F` then prints the tests that take longest and the wrong marks.
 """
