@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-import jaxtyping
 import pytest
 
-import checked_annotations  # noqa: F401 - before any of veil
+from checked_annotations import without_checks  # before any of veil
 from veil import randomness
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -108,9 +107,8 @@ def unchecked() -> Iterator[None]:
 
     Each function that they reach is called by other tests with its annotations checked.
     """
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    with without_checks():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
