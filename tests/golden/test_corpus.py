@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veil.geometry.similarity import align_points
 from checked_annotations import without_checks
+from veil.geometry.similarity import align_points
 from worlds.golden import KEPT, PARTS, differences, machine, made
 
 # In units of a map, in which neighboring cameras of the door stand about one apart.
