@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from checked_annotations import without_checks  # before any of veil
+from checked_annotations import begin_test, without_checks  # before any of veil
 from veil import randomness
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -74,6 +74,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if WORKER is not None:
         items.sort(key=lambda item: item.nodeid.split("::")[0].split("/"))
     items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
+
+
+def pytest_runtest_setup() -> None:
+    begin_test()
 
 
 @pytest.fixture(scope="session")

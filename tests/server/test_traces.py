@@ -56,6 +56,7 @@ def planted(
     yield Planted(store, gone, messages[0], replace(scene, images={name: images[name] for name in images if name != gone}))
 
 
+@pytest.mark.slow
 @pytest.mark.planted
 def test_every_row_is_found_under_each_key_and_none_without_the_image(planted: Planted, tmp_path: Path) -> None:
     """Oracle: the count of rows. Twins: one row is left in a file, or packed, or a window of the message: each is found."""

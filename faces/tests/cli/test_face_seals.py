@@ -136,6 +136,7 @@ def test_an_older_copy_is_refused_and_accepted_on_command_only(door: Path, capsy
     assert verify("mallory", 4) == 1, "and the copies of before are other stores now"
 
 
+@pytest.mark.slow
 def test_a_revoked_template_cannot_be_put_back_into_its_row(door: Path) -> None:
     shutil.copy("door.store", "older")
     assert run("faces", "renew", "door.store", *picture(3, 3), "--person", "bob", *DECOYS) == 0

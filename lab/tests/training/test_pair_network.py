@@ -91,6 +91,7 @@ def test_a_seed_repeats_the_training() -> None:
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_the_prior_is_that_of_even_keypoints() -> None:
     """Enumeration: shares of distances of 4,000 even keypoints in a large picture, where borders do not matter."""
     camera = guessed(4000, 4000)

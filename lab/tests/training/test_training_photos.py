@@ -173,6 +173,7 @@ def test_impossible_choices_are_refused() -> None:
         varied(np.full((300, 300, 3), 90, np.uint8), generator("blank"))
 
 
+@pytest.mark.slow
 def test_batches_of_workers_are_those_of_the_supply() -> None:
     """Oracle: the supply itself, from a step in the middle on. Broken twins: the order of completion; the first batch again."""
     plain = supply()

@@ -248,6 +248,7 @@ def test_an_empty_folder_and_a_foreign_file(work: Path, capsys: pytest.CaptureFi
     assert "not a veil message" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("chromium") or shutil.which("chromium-browser")), reason="needs a headless Chromium")
 def test_the_page_fits_a_phone(work: Path, tmp_path: Path) -> None:
     """In a frame of 390 px, as wide as a phone, nothing sticks out; in one of 150 px something would (the broken twin)."""

@@ -128,6 +128,7 @@ def test_half_of_the_draws_are_guesses() -> None:
         assert not sampled.gain[worded:end].any() and end - worded > 100
 
 
+@pytest.mark.slow
 def test_gravity_localizes_where_three_points_do_not() -> None:
     """The same words at epsilon 3 a feature: without gravity (the control) chance explains every pose."""
     steps: list[tuple[int, int]] = []
@@ -223,6 +224,7 @@ def problem_of(form: Subsets) -> tuple[UprightProblem, UprightWeighing]:
     return problem, UprightWeighing(problem=problem, unshared=unshared_log_odds(form, VOCABULARY))
 
 
+@pytest.mark.slow
 def test_evidence_of_the_truth_and_of_chance() -> None:
     """Planted truth has most keypoints beside points and few by chance; poses nowhere near it have about what chance gives."""
     _, weighing = problem_of(query(3.0))
