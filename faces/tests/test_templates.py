@@ -162,7 +162,6 @@ def balanced() -> Client:
     return Client(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
 
 
-@pytest.mark.slow
 def test_balanced_templates_hold_both_classes() -> None:
     """Of three decoys and the face two are of either sex, with the label told or voted; a wrong one is followed."""
     for row in range(0, 10, 2):

@@ -80,7 +80,6 @@ def test_neighbors_are_learned_where_descriptors_tell_them(told: bool) -> None:
     assert (beliefs.rows != np.arange(500)[:, None]).all()
 
 
-@pytest.mark.slow
 def test_a_seed_repeats_the_training() -> None:
     photographs = [photograph("train 0")]
     few = replace(SHORT, steps=20)

@@ -57,7 +57,6 @@ def first_violation(basis: np.ndarray, delta: float) -> str:
     return ""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 7), (12, 12), (6, 40)])
 def test_a_reduced_basis_meets_its_definition_in_exact_arithmetic(shape: tuple[int, int], way: dict) -> None:
@@ -87,7 +86,6 @@ def knapsack(name: str, rank: int, planted: np.ndarray, scale: int = 2**18) -> n
     return basis
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("rank", [24, 48])
 def test_a_planted_vector_is_found_as_flint_finds_it(rank: int, way: dict) -> None:

@@ -271,7 +271,6 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
     assert wider.log10_nfa(rows[:30], 8.0) > problem.log10_nfa(starts[:30], 8.0)
 
 
-@pytest.mark.slow
 def test_noise_reaches_no_small_chance() -> None:
     """Simulation with random candidates at random places: no best pose of a search has log10 NFA below -2."""
     random = generator("noise")

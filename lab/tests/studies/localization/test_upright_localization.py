@@ -62,7 +62,6 @@ def test_a_row_counts_by_hand() -> None:
         upright_row([], "place", {}, {})
 
 
-@pytest.mark.slow
 def test_epsilons_of_the_image_are_those_of_the_accounting() -> None:
     """Golden: 1,000 features of two words each at epsilon 5, 4 and 3, delta 1e-6 (`veil budget plan` gives the same)."""
     found = [UprightSetting(features=1000, epsilon=value).epsilon_image for value in (5.0, 4.0, 3.0)]
