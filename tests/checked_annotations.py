@@ -4,9 +4,8 @@ The suite runs with jaxtyping's import hook, which decorates every function with
 arguments before a call and once more with the result, and binds the arguments of each call to their names. Here beartype's
 decorator checks arguments and result once, in a context of jaxtyping where sizes are named; a function whose annotations hold
 no array needs none. It is applied at the first call, when the names of classes that a module defines further below are known;
-names that are imported for type checkers alone stand for any type. Of the calls of one function in one test the first
-`CHECKED_CALLS` are checked, for loops that make many more make them alike. Importing this module puts it in the place of the
-other one; it must come before any of veil.
+names that are imported for type checkers alone stand for any type. Importing this module puts it in the place of the other
+one; it must come before any of veil.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ import jaxtyping
 from beartype import BeartypeConf, beartype
 from jaxtyping import AbstractArray
 
-CHECKED_CALLS = 50
 _jaxtyped = jaxtyping.jaxtyped
-_test = 0  # the number of the present one, 0 before the first
 _beartype = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 
 
@@ -35,15 +32,11 @@ def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
     if not isinstance(function, FunctionType) or typechecker is None or _needs_the_original(function):
         return _jaxtyped(function, typechecker=typechecker)
     checked, holds_arrays = None, False
-    calls, test = 0, 0
 
     @functools.wraps(function)
     def call(*arguments: Any, **named: Any) -> Any:
-        nonlocal checked, holds_arrays, calls, test
-        if test != _test:
-            calls, test = 0, _test
-        calls += 1
-        if calls > CHECKED_CALLS or jaxtyping.config.jaxtyping_disable:
+        nonlocal checked, holds_arrays
+        if jaxtyping.config.jaxtyping_disable:
             return function(*arguments, **named)
         if checked is None:
             hints = _known_hints(function)
@@ -55,12 +48,6 @@ def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
             return checked(*arguments, **named)
 
     return call
-
-
-def begin_test() -> None:
-    """From here on the first calls of each function are checked again."""
-    global _test
-    _test += 1
 
 
 @contextmanager

@@ -12,8 +12,7 @@ import pytest
 from beartype import beartype
 from jaxtyping import Float64, Int64
 
-import checked_annotations
-from checked_annotations import CHECKED_CALLS, _jaxtyped, jaxtyped
+from checked_annotations import _jaxtyped, jaxtyped
 from veil.geometry.rigid import Rigid
 from veil.geometry.triangulation import triangulate_tracks
 from veil.progress import Progress
@@ -94,19 +93,6 @@ def test_a_size_is_free_in_the_next_call_and_in_calls_within() -> None:
         return int(checked(one[:1]) + checked(one))
 
     assert [jaxtyped(outer, typechecker=beartype)(np.zeros(size)) for size in (3, 5)] == [4, 6]
-
-
-def test_the_first_calls_of_each_test_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: a wrong call after as many right ones as are checked passes, and is refused in the next test."""
-    checked, rows = jaxtyped(plain, typechecker=beartype), ["a", "b"]
-    for _ in range(CHECKED_CALLS - 1):
-        checked(1, rows)
-    with pytest.raises(jaxtyping.TypeCheckError):
-        checked(2, rows)
-    assert checked(2, rows) is None
-    monkeypatch.setattr(checked_annotations, "_test", -1)
-    with pytest.raises(jaxtyping.TypeCheckError):
-        checked(2, rows)
 
 
 def test_checks_can_be_turned_off(unchecked: None) -> None:

@@ -144,6 +144,7 @@ def test_an_image_does_not_depend_on_the_others() -> None:
     assert not set(other.seen) & set(shown()[0].seen)
 
 
+@pytest.mark.slow
 def test_copied_facades_repeat_exactly_and_others_never() -> None:
     """Planted truth: facades of equal content have equal descriptors, keys and places up to the motion between them."""
     own = city(copied_share=1.0)
@@ -176,6 +177,7 @@ def test_gravity_errs_by_the_stated_deviation() -> None:
     assert np.allclose(pose(1, 0).rotation.T @ exact, [0, 0, -1])
 
 
+@pytest.mark.slow
 def test_a_mirrored_image_is_no_image_of_the_city() -> None:
     """Inverse pair: twice mirrored is the image itself, and no landmark is claimed."""
     image = shown()[0]
@@ -206,6 +208,7 @@ def test_repeatability_is_that_of_two_normal_variables() -> None:
             assert repeatability(np.array([rho]), share)[0] == pytest.approx(both / share, abs=2e-3)
 
 
+@pytest.mark.slow
 def test_simulated_descriptors_differ_as_much_as_real_ones() -> None:
     """Statistics on both sides: the quartiles of distances of near views, real and simulated, differ by less than a tenth."""
     pairs = real()
@@ -218,6 +221,7 @@ def test_simulated_descriptors_differ_as_much_as_real_ones() -> None:
         assert np.percentile(made, share) == pytest.approx(np.percentile(pairs.distance[near], share), rel=0.1)
 
 
+@pytest.mark.slow
 def test_tiles_are_real_first_and_mixed_later() -> None:
     """Planted truth: each kind comes once as it is; later tiles hold the left cells of one kind; all are SIFT of length 512."""
     kinds = looks().kinds

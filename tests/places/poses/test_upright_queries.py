@@ -72,7 +72,7 @@ def test_guesses_by_place_localize_where_no_two_words_make_a_pair() -> None:
     ids = np.repeat(np.delete(pairs, called, axis=0)[:1], len(form), axis=0)
     ids[0] = query(20.0).ids[0]
     form = subsets(ids, form.mechanism, DICTIONARY.digest)
-    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=2_000_000, reach=0.25))
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=700_000, reach=0.25))
     check(asked(form, near=["01", "03"], options=guessed))
     alone = replace(guessed, upright=replace(guessed.upright, reach=0.0))
     assert isinstance(asked(form, near=["01", "03"], options=alone), NoPose)
@@ -84,7 +84,7 @@ def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPat
     form = query(6.0)
     ids = form.ids[np.random.default_rng(1).permutation(len(form))]
     form = subsets(ids, form.mechanism, DICTIONARY.digest)
-    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=2_000_000, reach=0.25))
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=700_000, reach=0.25))
     found = asked(form, near=["01", "03"], options=guessed)
     assert isinstance(found, NoPose) and "their words speak against it" in found.reason
     monkeypatch.setattr("veil.places.poses.upright.AGAINST", -math.inf)
