@@ -14,6 +14,7 @@ from veil.trials.reconstruction_run import ErrorStatistics, Run
 from worlds import generator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "errors",
     [

@@ -158,6 +158,7 @@ def test_an_imported_map_has_a_name_of_its_own_or_is_not_there(
     assert [item.name for item in service.records.all()].count("imported") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "told"),
     [

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 # Seconds from which a test is slow, and below which it is quick whatever the machine.
-SLOW_S, QUICK_S = 0.5, 0.25
+SLOW_S, QUICK_S = 0.3, 0.15
 SHOWN = 60
 
 

@@ -160,6 +160,7 @@ def test_one_store_does_not_pass_for_another(door: Path, capsys: pytest.CaptureF
     assert "another store" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_another_secret_is_refused_and_none_is_made(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The secret is moved away. The defect: people were rejected, and the next ones enrolled with a new secret."""
     secret = door / "home" / "secret"

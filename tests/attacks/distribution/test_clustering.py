@@ -102,6 +102,7 @@ def test_centers_are_the_weighted_means_of_equation_2(monkeypatch: pytest.Monkey
             np.testing.assert_allclose(centers[row, k], origin + (mean - origin) @ basis.T @ basis, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_gathering_that_no_met_subspace_touches_is_chosen() -> None:
     """Planted, m = 2: entries around d and around the decoy, which another feature shares. Null: a feature that meets none."""
     form, d = image(1, 2, 12), truth(photograph(1, 40), image(1, 2, 12))

@@ -146,6 +146,7 @@ def test_compression_alone_is_no_defense(reduced: int) -> None:
 # It fails where the precondition does not.
 
 
+@pytest.mark.slow
 def test_the_hardened_profile_is_not_decided() -> None:
     form = halved(hardened_form(few(8)))
     found = lattice_attack(form, pca=bundled_codebook().pca)

@@ -57,6 +57,7 @@ def first_violation(basis: np.ndarray, delta: float) -> str:
     return ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 7), (12, 12), (6, 40)])
 def test_a_reduced_basis_meets_its_definition_in_exact_arithmetic(shape: tuple[int, int], way: dict) -> None:

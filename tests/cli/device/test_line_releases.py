@@ -118,6 +118,7 @@ def test_whatever_changes_a_line_is_refused(released, tmp_path: Path, monkeypatc
     assert f"now {named.get(change, 'gravity' if 'gravity' in change else 'camera')} " in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["convergent", "parallel"])
 def test_another_rule_is_another_release(released, tmp_path: Path, monkeypatch, capsys, rule: str) -> None:
     """Two different lines through one keypoint meet in it: the second rule is refused, and a repeat of the first one is not."""
@@ -179,6 +180,7 @@ def test_the_intersection_of_two_calibrations_finds_nothing(tmp_path: Path, firs
     assert rc == 0 and anywhere > 0.4 * COUNT and once > 0.05 * COUNT
 
 
+@pytest.mark.slow
 def test_a_line_of_an_earlier_version_is_not_taken_for_the_same(tmp_path: Path, capsys) -> None:
     """A ledger that did not note the camera: lines are refused with the reason; positions can be released again as before."""
     assert privatize(tmp_path, IMAGE, DOWN, "lines")[0] == 0

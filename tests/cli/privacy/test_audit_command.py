@@ -218,6 +218,7 @@ def test_one_attack_alone_says_that_others_were_not_run(work: Path, capsys: pyte
     assert "there is no attack 'latice'; there are: lattice, " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choices", "said"),
     [

@@ -39,6 +39,7 @@ def within_walks(forms: dict[str, Form]) -> dict[tuple[str, str], Matches]:
     return match_pairs(forms, [(a, b) for a, b in all_pairs(sorted(forms)) if a[0] == b[0]])
 
 
+@pytest.mark.slow
 def test_tracks_have_three_images_and_one_feature_of_each() -> None:
     """Planted: feature f of image n is place f + 30 n, which all images of a track must agree on."""
     forms = two_walks()
