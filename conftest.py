@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import hashlib
 import os
@@ -9,12 +10,14 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
-import jaxtyping
 import pytest
 
-import checked_annotations  # noqa: F401 - before any of veil
+from checked_annotations import without_checks  # before any of veil
 from veil import randomness
+from veil.extraction import sift
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.photographs.examples import lund_door, other_place
@@ -23,6 +26,8 @@ from veil.threads import settle
 from worlds.storage import buckets, database, databases, postgres, shared_settings
 
 __all__ = ["buckets", "database", "databases", "postgres", "shared_settings"]
+
+pytest_plugins = ["worlds.durations"]
 
 # One BLAS thread here and, by the environment, in xdist's workers and in programs that tests start: threads of several
 # processes on one core wait for each other in loops, and the suite takes twice the processor time.
@@ -38,7 +43,15 @@ for _name in [name for name in os.environ if name.startswith("VEIL_") and name n
     del os.environ[_name]
 
 # The longest tests, which would keep one of two workers busy when the other one has nothing left to do.
-FIRST = "tests/test_public_api.py"
+FIRST = (
+    "lab/tests/test_store_kills.py",
+    "tests/test_public_api.py",
+    "tests/golden/",
+    "tests/cli/test_demo.py",
+    "tests/server/test_contract.py",
+    "tests/attacks/distribution/test_shipped_networks.py",
+    "lab/tests/studies/localization/",
+)
 
 # The number of this worker among those of xdist; None where it runs all tests by itself.
 WORKER = int(os.environ["PYTEST_XDIST_WORKER"][2:]) if "PYTEST_XDIST_WORKER" in os.environ else None
@@ -106,9 +119,8 @@ def unchecked() -> Iterator[None]:
 
     Each function that they reach is called by other tests with its annotations checked.
     """
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    with without_checks():
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -118,6 +130,29 @@ def _home_of_fixtures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
         home = tmp_path_factory.mktemp("veil-home")
         patch.setenv("VEIL_HOME", str(home))
         yield home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_extraction_each() -> Iterator[None]:
+    """SIFT of one picture under the same options is computed once in a process, but for the tests of extraction.
+
+    It takes half a second, and tests in sixty files ask for it, mostly of the same photographs.
+    """
+    extracted: dict[tuple[Any, ...], Features] = {}
+    compute = sift._extracted
+
+    def extract(picture: Picture, options: SiftOptions, first_octave: int) -> Features:
+        if os.environ.get("PYTEST_CURRENT_TEST", "").startswith("tests/extraction/"):
+            return compute(picture, options, first_octave)
+        content = hashlib.sha256(picture.gray.tobytes()).digest()
+        key = (content, picture.gray.shape, picture.digest, picture.camera, options, first_octave)
+        if key not in extracted:
+            extracted[key] = compute(picture, options, first_octave)
+        return copy.deepcopy(extracted[key])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sift, "_extracted", extract)
+        yield
 
 
 @pytest.fixture(autouse=True)

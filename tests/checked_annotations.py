@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
@@ -47,6 +48,16 @@ def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
             return checked(*arguments, **named)
 
     return call
+
+
+@contextmanager
+def without_checks() -> Iterator[None]:
+    """No annotation is checked meanwhile."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def _needs_the_original(function: FunctionType) -> bool:

@@ -21,6 +21,7 @@ def ended(load: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", PROGRAM.format(load=load)], capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM that a handler sees")
 def test_a_process_that_loaded_colmap_still_ends_by_its_own_handler() -> None:
     """Broken twin: `import pycolmap` by itself, after which the process aborts with a stack trace of C++."""

@@ -191,10 +191,10 @@ def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, 
     assert row["cam_from_world"]["translation"] == answer.cam_from_world.translation.tolist()
     assert (row["inliers"], row["log10_nfa"]) == (answer.inliers, answer.log10_nfa)
 
-    choices = ("--attacked-features", 3, "--max-seconds", 0, "--pictures", 0)
+    choices = ("--attacked-features", 1, "--max-seconds", 0, "--pictures", 0)
     originals = ("--images", place / "f.h5", "--map", tmp_path / "map")
     assert run("audit", query, *originals, *choices, "-o", tmp_path / "a.html", "--json", tmp_path / "a.json") == 0
-    options = veil.AuditOptions(features=3, seconds=np.inf)
+    options = veil.AuditOptions(features=1, seconds=np.inf)
     attacker = veil.Attacker(where=veil.Map.read(tmp_path / "map"))
     audited = veil.run_audit({query.stem: upload}, originals=door, attacker=attacker, options=options)
     record = json.loads(json.dumps(audited.outcome.as_json()))
@@ -205,6 +205,7 @@ def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_one_door_for_words_lines_and_raw_features(door: dict[str, Features]) -> None:
     """The map finds its own index and codebook; what cannot be compared is refused."""
     first, *rest = door

@@ -132,6 +132,7 @@ def test_blas_built_on_openmp_has_one_thread_in_each_of_ours() -> None:
     assert len({thread for thread, _ in seen}) == 3 and all(numbers == {1} for _, numbers in seen)
 
 
+@pytest.mark.slow
 def test_a_program_settles_its_libraries() -> None:
     """The defect: a command left BLAS at one thread a core and OpenMP spinning. What the user set stays."""
     script = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -26,6 +27,7 @@ def faults(text: str) -> list[str]:
     return found
 
 
+@cache
 def functions(path: Path) -> set[str]:
     """The names of a file's functions that do something."""
     tree = ast.parse(path.read_text())

@@ -47,7 +47,6 @@ TEMPLATES: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_a_template_is_what_it_was(name: str) -> None:
     require_unchanged((FOLDER / f"{name}.veil").read_bytes(), TEMPLATES[name](), step=2.0**-22)

@@ -68,6 +68,7 @@ def test_the_person_is_near_and_others_are_not(by: str, most: float, keyed: bool
     assert equal_error(np.array(same + other), np.repeat([True, False], 25)) < most
 
 
+@pytest.mark.slow
 def test_a_parallel_probe_is_as_near_as_the_descriptor_and_shows_less() -> None:
     """Oracle: the point's own distance (docs/theory/faces.md, Eq. 2). What lies along the template's directions is missing."""
     who, point = client("parallel"), client("p2s")
@@ -162,7 +163,6 @@ def balanced() -> FaceClient:
     return FaceClient(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
 
 
-@pytest.mark.slow
 def test_balanced_templates_hold_both_classes() -> None:
     """Of three decoys and the face two are of either sex, with the label told or voted; a wrong one is followed."""
     for row in range(0, 10, 2):

@@ -57,6 +57,7 @@ def view() -> TileView:
     return found
 
 
+@pytest.mark.slow
 def test_a_camera_sees_the_planted_points_with_their_descriptors() -> None:
     """Planted truth: each keypoint lies where a point of the map projects, and has that point's descriptor.
 

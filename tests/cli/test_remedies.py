@@ -7,6 +7,7 @@ import ast
 import pickle
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,19 +25,22 @@ NAMES = {name.split()[0] for name in (*veil.cli.COMMANDS, *veil.cli.PACKAGES)}
 COMMAND = re.compile(rf"(`|: |run )veil ({'|'.join(NAMES)})\b")
 
 
-def modules() -> Iterator[tuple[Path, ast.Module]]:
-    """Every module outside of the command lines, parsed."""
-    for package in PACKAGES:
-        for path in sorted(package.rglob("*.py")):
-            if "cli" not in path.relative_to(package).parts:
-                yield path, ast.parse(path.read_text())
+@cache
+def modules() -> list[tuple[Path, ast.Module, list[ast.AST]]]:
+    """Every module outside of the command lines, parsed, and its nodes."""
+    paths = [
+        path for package in PACKAGES for path in sorted(package.rglob("*.py")) if "cli" not in path.relative_to(package).parts
+    ]
+    parsed = [(path, ast.parse(path.read_text())) for path in paths]
+    return [(path, module, list(ast.walk(module))) for path, module in parsed]
 
 
+@cache
 def raised() -> dict[tuple[str, str], str]:
     """Action and object of every remedy that the code outside of the command lines makes, and where."""
     made = {}
-    for path, module in modules():
-        for node in ast.walk(module):
+    for path, _, nodes in modules():
+        for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Remedy":
                 where = f"{path.relative_to(ROOT)}:{node.lineno}"
                 words = [str(item.value) for item in node.args[:2] if isinstance(item, ast.Constant)]
@@ -91,7 +95,7 @@ def test_flags_and_commands_of_the_table_exist() -> None:
 def test_parameters_of_remedies_exist() -> None:
     """Oracle: the classes and functions of the code: `owner.name` is a field, an argument or a parameter there."""
     names: set[str] = set()
-    for _, module in modules():
+    for _, module, _ in modules():
         _gather(module, "", names)
     lost = {key: where for key, where in raised().items() if "." in key[1] and key[1] not in names}
     assert not lost
@@ -113,8 +117,8 @@ def test_no_string_outside_the_command_line_names_a_flag() -> None:
     """Oracle: the strings of the syntax, docstrings too; "--" before a blank (a comment of SQL) is no flag."""
     told = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value[:80]!r}"
-        for path, module in modules()
-        for node in ast.walk(module)
+        for path, _, nodes in modules()
+        for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and FLAG.search(node.value)
     ]
     assert not told
@@ -124,8 +128,8 @@ def test_no_message_outside_the_command_line_names_a_command() -> None:
     """Oracle: the names of all commands; docstrings are for who develops, and may name them."""
     told = [
         f"{path.relative_to(ROOT)}:{node.lineno}: {node.value[:80]!r}"
-        for path, module in modules()
-        for node in ast.walk(module)
+        for path, module, nodes in modules()
+        for node in nodes
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and COMMAND.search(node.value)
         if node not in docstrings(module)
     ]

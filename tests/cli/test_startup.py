@@ -47,6 +47,7 @@ def test_parsers_load_no_heavy_library(words: tuple[str, ...]) -> None:
     assert loaded(HEAVY, *words, "--help") == []
 
 
+@pytest.mark.slow
 def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -> None:
     """Inspecting an upload takes neither a solver nor a compiler."""
     from veil.wire import encode
@@ -56,6 +57,7 @@ def test_a_command_that_reads_a_message_loads_no_heavy_library(tmp_path: Path) -
     assert set(loaded(HEAVY, "inspect", str(tmp_path / "a.veil"))) <= {"scipy"}  # which composes epsilon
 
 
+@pytest.mark.slow
 def test_the_table_of_commands_is_what_the_commands_say_of_themselves() -> None:
     """The summaries are written twice; every command is in the table, in its order, and is the same parsed alone."""
     whole = subparsers(_parser())
@@ -113,6 +115,7 @@ def test_a_command_of_a_package_that_is_not_there_says_what_brings_it(
     assert stop.value.code == 0 and f"{name} {PACKAGES[name][1]}; not here: pip install {package}" in told
 
 
+@pytest.mark.slow
 def test_packages_bring_commands_and_replace_none(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -52,6 +52,7 @@ def test_results_are_those_of_map(engine: Engine) -> None:
     assert list(engine.map(tasks.square, [7])) == [(0, 49)]
 
 
+@pytest.mark.slow
 def test_a_result_comes_as_soon_as_it_is_there(apart: Engine) -> None:
     """Planted: the first item takes far longer than the others, and does not hold them up."""
     found = [index for index, _ in apart.map(tasks.slow_square, [(0, 0.2), (1, 0.0), (2, 0.0)])]
@@ -59,6 +60,7 @@ def test_a_result_comes_as_soon_as_it_is_there(apart: Engine) -> None:
     assert sorted(found) == [0, 1, 2]
 
 
+@pytest.mark.slow
 def test_an_error_names_the_item_and_keeps_its_kind(engine: Engine) -> None:
     """Planted: item 3 of a thousand is refused; what is not needed any more is not begun."""
     with pytest.raises(TaskError, match=r"refuse_three of 3 failed: ValueError: three is refused .*engine_tasks\.py") as caught:
@@ -189,6 +191,7 @@ def test_one_map_runs_at_a_time(engine: Engine) -> None:
     assert sorted([first, *outer]) == [(0, 0), (1, 1), (2, 4)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["", "dusk", "local:2", "dask:", "dask:host", "dask:host:0", "dask:host:99999", "dask:ftp://h:1"]
 )
@@ -202,6 +205,7 @@ def test_other_texts_are_refused(text: str) -> None:
         open_engine("local", workers=0)
 
 
+@pytest.mark.slow
 def test_tasks_run_elsewhere_or_here_as_promised(engine: Engine) -> None:
     """Definition: with one worker, this process; with two, other processes of one thread each, in BLAS and OpenMP too."""
     found = [result for _, result in engine.map(tasks.settings, range(4))]

@@ -32,6 +32,7 @@ def place(tmp_path: Path) -> tuple[Path, PointIndex]:
     return tmp_path / "map", index
 
 
+@pytest.mark.slow
 def test_an_index_comes_back(place: tuple[Path, PointIndex]) -> None:
     """Inverse pair, to the bit, mapped into memory."""
     folder, index = place

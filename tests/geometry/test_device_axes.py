@@ -33,7 +33,6 @@ def errors_deg(readings: tuple[Gravity | NoGravity, ...], downs: np.ndarray) -> 
     return np.array([float(apart_deg(r.direction, d)) if isinstance(r, Gravity) else np.inf for r, d in pairs])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("matrix", range(48))
 def test_every_convention_of_the_pictures_frame_is_found(matrix: int) -> None:
     """Planted: each signed permutation, eight pictures, edges in half of them, noise of 1.5 and 0.5 degrees."""

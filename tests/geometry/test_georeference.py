@@ -65,6 +65,7 @@ def test_wrong_positions_are_named_and_change_nothing() -> None:
     assert np.abs(align_points(centers, local).apply(centers) - truth.apply(centers)).max() > 6
 
 
+@pytest.mark.slow
 def test_cameras_on_a_line_need_gravity() -> None:
     centers, places, truth, down = planted("line", 8, line=True)
     with pytest.raises(InputError, match="on a line"):

@@ -53,7 +53,6 @@ def apart_deg(left: np.ndarray, right: np.ndarray) -> float:
     return math.degrees(math.acos(min(1.0, float(left @ right))))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("roll", [-35.0, 0.0, 12.0])
 @pytest.mark.parametrize("pitch", [-40.0, 0.0, 15.0])
 def test_without_noise_down_is_exact(roll: float, pitch: float) -> None:
@@ -157,7 +156,6 @@ def test_two_verticals_are_none() -> None:
     assert apart_deg(clear.gravity.direction, one) < 0.5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("roll", "pitch"), [(60.0, 0.0), (0.0, 75.0)])
 def test_directions_beyond_the_prior_are_not_found(roll: float, pitch: float) -> None:
     """Range of tilts: a bundle of edges whose direction lies outside is no vertical."""

@@ -75,6 +75,7 @@ def test_descriptors_stand_at_their_pixels_and_nowhere_else() -> None:
     assert len(points_map(WHOLE, keypoints[3:4], vectors[3:4])) == 0
 
 
+@pytest.mark.slow
 def test_the_order_of_features_changes_nothing() -> None:
     """A release is shuffled, so a map must be a function of the set of features (release.md#order)."""
     random = generator("order")

@@ -42,7 +42,6 @@ def worst_log_ratio(laws: list[list[Fraction]]) -> float:
     return math.log(largest.numerator) - math.log(largest.denominator)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", SMALL, ids=lambda m: f"K{m.dictionary_size}-m{m.m}-eps{m.epsilon:.3g}")
 def test_the_enumerated_law_sums_to_one_and_its_worst_ratio_is_epsilon(mechanism: SubsetMechanism) -> None:
     laws = [law(mechanism, word) for word in range(mechanism.dictionary_size)]

@@ -67,6 +67,7 @@ def by_hand(index: PointIndex, query: Flat) -> set[tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [0, M])
 def test_votes_are_those_of_a_search_by_hand(m: int) -> None:
     """Second method: everything in float64, one feature and point at a time; private queries on a public map, too."""

@@ -64,6 +64,7 @@ def by_hand(index: PointIndex) -> set[tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [0, M])
 def test_votes_are_those_of_a_search_by_hand(m: int) -> None:
     """Second method: everything in float64; and most votes are for the same place."""

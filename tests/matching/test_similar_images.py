@@ -107,6 +107,7 @@ def test_usual_votes_are_products_of_shares() -> None:
     assert usual_votes(planted).argmax() == 1
 
 
+@pytest.mark.slow
 def test_other_spaces_and_no_features_are_refused(forms: dict[str, Subspaces], background: Background) -> None:
     foreign = form_through(points(5, dim=24), 3, "foreign")
     with pytest.raises(SpaceError):

@@ -75,7 +75,6 @@ MESSAGES: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_release_is_what_it_was(name: str) -> None:
     require_unchanged(

@@ -83,6 +83,7 @@ def test_the_spacing_of_half_precision_is_numpys() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stored", "bits"), [(half, 10), (bfloat16, 7)])
 @pytest.mark.parametrize("dim", [64, 256])
 def test_what_is_lifted_lies_off_the_grid(stored, bits: int, dim: int) -> None:

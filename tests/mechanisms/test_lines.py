@@ -62,7 +62,6 @@ def test_aligned_lines_meet_at_the_vanishing_point_of_gravity() -> None:
     assert not none.aligned.any() and none.gravity is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("x", [1.0, 320.0, 639.0])
 @pytest.mark.parametrize("y", [1.0, 240.0, 479.0])
 def test_directions_are_uniform_at_every_position(x: float, y: float) -> None:

@@ -28,7 +28,6 @@ def given(*numbers: int, size: int = 8) -> Callable[[int], bytes]:
     return lambda _: next(pieces)
 
 
-@pytest.mark.slow
 def test_samples_have_the_law() -> None:
     """Oracle: chi-square against the definition, bounded on both sides. Broken twins: a rounded normal of 6.3, and its half."""
     require_discrete_gaussian(gaussian.sample(1_000_000, digits_of("law")), sees=0.012)
@@ -38,7 +37,6 @@ def test_samples_have_the_law() -> None:
             require_discrete_gaussian(twin.astype(np.int64), sees=0.012)
 
 
-@pytest.mark.slow
 def test_samples_that_need_more_digits_have_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: as above, with 8 digits searched at once, which leave a part of the samples to the exact decision.
 

@@ -49,7 +49,6 @@ def test_no_database_is_refused(records: int, size: int, parts: int) -> None:
         Layout(records=records, size=size, parts=parts)
 
 
-@pytest.mark.slow
 def test_the_best_layout_is_the_best() -> None:
     """Oracle: all layouts of small databases, and numbers of bytes by hand."""
     layout = Layout(records=10, size=7, parts=2)

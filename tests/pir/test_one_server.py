@@ -28,6 +28,7 @@ def served(data: np.ndarray, parts: int = 1) -> tuple[Layout, one_server.Matrix,
     return layout, matrix, one_server.hint(matrix, SEED)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("records", "size", "parts"), [(1, 1, 1), (2, 3, 1), (9, 5, 2), (30, 8, 8), (17, 11, 3)])
 def test_every_record_comes_back(records: int, size: int, parts: int) -> None:
     """Oracle: the records; and records of extremes, which weigh noise most."""

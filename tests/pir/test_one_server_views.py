@@ -47,7 +47,6 @@ def require_alike(first: np.ndarray, second: np.ndarray) -> None:
         assert p > LEVEL
 
 
-@pytest.mark.slow
 def test_queries_of_two_indices_pass_one_battery(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: chi-square, rank correlations and two-sample tests. Broken twins: one secret for all queries, and none."""
     require_alike(words(INDICES[0], 1500)[0], words(INDICES[1], 1500)[0])
@@ -66,7 +65,6 @@ def noise_in(seen: np.ndarray, pending: one_server.Pending, index: int) -> np.nd
     return rest.astype(np.int32).astype(np.int64)
 
 
-@pytest.mark.slow
 def test_the_noise_of_queries_has_its_law(monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: the law of the discrete Gaussian, which the security rests on. Broken twin: half the noise."""
     require_discrete_gaussian(noise_in(*words(7, 1500), 7), sees=0.04)

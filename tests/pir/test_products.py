@@ -23,6 +23,7 @@ def rows_of(records: np.ndarray, parts: int) -> list[list[int]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("records", "size", "parts"), SHAPES)
 @pytest.mark.parametrize("vectors", [1, 2, 4, 5])
 def test_products_are_those_of_the_reference(records: int, size: int, parts: int, vectors: int) -> None:

@@ -34,7 +34,6 @@ def test_every_record_comes_back(records: int, size: int, servers: int) -> None:
         assert two_servers.decode(answers) == data[index].tobytes()
 
 
-@pytest.mark.slow
 def test_every_record_of_a_thousand_comes_back_from_batches() -> None:
     """Oracle: the records; each server answers all queries in one pass, by one thread and by two."""
     data = database(1000, 2000)
@@ -103,7 +102,6 @@ def test_servers_that_collude_but_for_one_see_uniform_subsets(monkeypatch: pytes
             require_perfect(twin, monkeypatch)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", [0, 4])
 def test_views_are_even_with_the_systems_randomness(index: int) -> None:
     """Oracle: chi-square bounded on both sides over the 32 subsets of five records, at each of three servers."""

@@ -48,6 +48,7 @@ def test_a_figure_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
     """SVG would name the time of day and random ids."""
     for name in ("a", "b"):

@@ -56,6 +56,7 @@ def planted(
     yield Planted(store, gone, messages[0], replace(scene, images={name: images[name] for name in images if name != gone}))
 
 
+@pytest.mark.slow
 @pytest.mark.planted
 def test_every_row_is_found_under_each_key_and_none_without_the_image(planted: Planted, tmp_path: Path) -> None:
     """Oracle: the count of rows. Twins: one row is left in a file, or packed, or a window of the message: each is found."""
@@ -79,6 +80,7 @@ def test_every_row_is_found_under_each_key_and_none_without_the_image(planted: P
         (tmp_path / "left.npz").unlink()
 
 
+@pytest.mark.slow
 def test_what_read_map_returns_is_not_what_a_map_stores(planted: Planted) -> None:
     """Broken twin: rows of the canonical form that `read_map` returns are missed, under each key, as last digits differ."""
     form = read_map(planted.folder / "map").images[planted.gone].form

@@ -243,6 +243,7 @@ def test_true_words_and_their_probability_are_veils(door: dict[str, Features]) -
         assert words.truth(size, epsilon, m) == SubsetMechanism(dictionary_size=size, epsilon=epsilon, m=m).truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("twin", [False, True], ids=["as written", "with another word left out"])
 def test_drawn_words_follow_the_law(twin: bool) -> None:
     """Oracle: Eq. 1 of words.md for all subsets of 2 of 5 words, by chi-square. Twin: the neighbor is never drawn."""

@@ -1,6 +1,6 @@
 """Processor time of each test, and tests whose mark `slow` is missing or too much.
 
-`pytest -p worlds.durations --durations-file F tests/wire` adds a line a test to a file: processor seconds of this process
+`pytest --durations-file F tests/wire` adds a line a test to a file: processor seconds of this process
 and its children, whether the test is marked as slow, and its name. Wall time would measure the machine's other work.
 `python tests/worlds/durations.py F` then prints the tests that take longest and the wrong marks.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 # Seconds from which a test is slow, and below which it is quick whatever the machine.
-SLOW_S, QUICK_S = 0.5, 0.25
+SLOW_S, QUICK_S = 0.3, 0.15
 SHOWN = 60
 
 

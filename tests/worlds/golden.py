@@ -20,7 +20,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -32,9 +32,11 @@ if __name__ == "__main__":
 import numpy as np
 
 import veil
+from veil.attacks.registry import ATTACKS
 from veil.files.photographs.examples import HELD_OUT, lund_door, other_place
 
 KEPT = Path(__file__).parents[1] / "golden" / "corpus.json"
+PARTS = ("messages", "maps", "queries", "audit")
 SECRET = b"golden corpus".ljust(32, b".")
 # Packages whose version enters the numbers.
 NUMERICAL = ("numpy", "scipy", "numba", "opencv-python-headless", "faiss-cpu", "poselib", "pycolmap")
@@ -70,12 +72,12 @@ def numbers(values: Any) -> list[str]:
 class Corpus:
     """The corpus of one run, in a folder that is thrown away; each method gives records by name."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, unasked: Collection[str]) -> None:
         home = folder / "home"
         home.mkdir(mode=0o700)
         (home / "secret").touch(mode=0o600)
         (home / "secret").write_bytes(SECRET)
-        self.folder = folder
+        self.folder, self.unasked = folder, unasked
         self.device = veil.Device(home)
 
     @cache  # noqa: B019 - a corpus lives as long as the run
@@ -178,10 +180,11 @@ class Corpus:
         return record | {"correspondences": answer.correspondences}
 
     def audit(self) -> dict[str, Any]:
-        """Findings of every attack on one release of subspaces, without a limit of time."""
+        """Findings of every attack but `unasked` on one release of subspaces, without a limit of time."""
         name = HELD_OUT[0]
         releases = {name: veil.decode(self.message(name, "subspaces"))}
-        options = veil.AuditOptions(features=24, seconds=math.inf, threads=1)
+        attacks = [attack for attack in ATTACKS if attack.name not in self.unasked]
+        options = veil.AuditOptions(features=24, seconds=math.inf, threads=1, attacks=attacks)
         audit = veil.run_audit(releases, originals={name: self.features()[name]}, options=options)
         return json.loads(json.dumps(timeless(audit.outcome.as_json())))
 
@@ -202,14 +205,14 @@ def timeless(record: Any) -> Any:
     return record.hex() if isinstance(record, float) else record
 
 
-def made(parts: tuple[str, ...] = ("messages", "maps", "queries", "audit")) -> dict[str, Any]:
-    """The corpus, or some parts of it."""
+def made(*, unasked: Collection[str] = ()) -> dict[str, Any]:
+    """The corpus; its audit runs every attack but `unasked`."""
     from veil.threads import settle
 
     settle()
     with tempfile.TemporaryDirectory() as folder:
-        corpus = Corpus(Path(folder))
-        return {"machine": machine()} | {part: getattr(corpus, part)() for part in parts}
+        corpus = Corpus(Path(folder), unasked)
+        return {"machine": machine()} | {part: getattr(corpus, part)() for part in PARTS}
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[str]:

@@ -136,6 +136,7 @@ def test_an_older_copy_is_refused_and_accepted_on_command_only(door: Path, capsy
     assert verify("mallory", 4) == 1, "and the copies of before are other stores now"
 
 
+@pytest.mark.slow
 def test_a_revoked_template_cannot_be_put_back_into_its_row(door: Path) -> None:
     shutil.copy("door.store", "older")
     assert run("faces", "renew", "door.store", *picture(3, 3), "--person", "bob", *DECOYS) == 0
@@ -159,6 +160,7 @@ def test_one_store_does_not_pass_for_another(door: Path, capsys: pytest.CaptureF
     assert "another store" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_another_secret_is_refused_and_none_is_made(door: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The secret is moved away. The defect: people were rejected, and the next ones enrolled with a new secret."""
     secret = door / "home" / "secret"

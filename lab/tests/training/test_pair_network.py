@@ -80,7 +80,6 @@ def test_neighbors_are_learned_where_descriptors_tell_them(told: bool) -> None:
     assert (beliefs.rows != np.arange(500)[:, None]).all()
 
 
-@pytest.mark.slow
 def test_a_seed_repeats_the_training() -> None:
     photographs = [photograph("train 0")]
     few = replace(SHORT, steps=20)
@@ -91,6 +90,7 @@ def test_a_seed_repeats_the_training() -> None:
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_the_prior_is_that_of_even_keypoints() -> None:
     """Enumeration: shares of distances of 4,000 even keypoints in a large picture, where borders do not matter."""
     camera = guessed(4000, 4000)

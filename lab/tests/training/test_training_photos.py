@@ -72,7 +72,6 @@ def test_keypoints_follow_the_picture_through_its_variations() -> None:
     assert len(sizes) == 6
 
 
-@pytest.mark.slow
 def test_a_mirrored_example_is_what_sift_finds_in_the_mirrored_photograph(tmp_path: Path) -> None:
     """Named oracle: SIFT on the mirrored pixels. Broken twins: other ways to turn a patch's 4 x 4 x 8 histograms over."""
     rgb = read_rgb(next(door_photographs(tmp_path / "door", 1).iterdir()))[::3, ::3]
@@ -115,7 +114,6 @@ def test_a_window_without_features_is_none() -> None:
     assert sum(windowed(far, random) is None for _ in range(20)) >= 15
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["raw", "subspaces", "words"])
 def test_a_batch_depends_on_its_number_alone(kind: str) -> None:
     """So that a resumed run is the unbroken one. Broken twin: a generator that is carried from batch to batch."""
@@ -173,6 +171,7 @@ def test_impossible_choices_are_refused() -> None:
         varied(np.full((300, 300, 3), 90, np.uint8), generator("blank"))
 
 
+@pytest.mark.slow
 def test_batches_of_workers_are_those_of_the_supply() -> None:
     """Oracle: the supply itself, from a step in the middle on. Broken twins: the order of completion; the first batch again."""
     plain = supply()

@@ -66,7 +66,6 @@ def dictionary(words: int = 300) -> Codebook:
     )
 
 
-@pytest.mark.slow
 def test_clusters_are_read_from_points_subspaces_and_words() -> None:
     vectors, labels = people(generator("victims"), 200)
     book = dictionary()
@@ -100,7 +99,6 @@ def test_null_of_random_words_is_at_chance() -> None:
     require_share(int(right.sum()), 1500, 1 / 3, sees=0.1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("m", [0, 1, 5])
 def test_votes_are_those_of_a_plain_sort(m: int) -> None:
     vectors, _ = people(generator("sort"), 30, spread=3.0)

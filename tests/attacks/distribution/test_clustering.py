@@ -211,7 +211,6 @@ def test_the_same_seed_gives_the_same_estimates() -> None:
     assert not np.array_equal(first, other, equal_nan=True)
 
 
-@pytest.mark.slow
 def test_equal_entries_and_empty_clusters_give_finite_centers() -> None:
     form = image(1, 8, 2000, 5)
     database = points(np.tile(BOOK.vectors[:1], (20, 1)))

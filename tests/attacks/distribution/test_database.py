@@ -51,7 +51,6 @@ def planted(m: int, strategy: str = "sub-hybrid") -> tuple[Subspaces, np.ndarray
     return form, np.concatenate(drawn)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["sub-hybrid", "sub-adversarial"])
 @pytest.mark.parametrize("m", [2, 5, 16])
 def test_decoys_are_found_exactly(m: int, strategy: str) -> None:

@@ -39,7 +39,6 @@ def noise(count: int, space=FORM.space) -> Points:
     return Points(vectors=(vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32), space=space)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 8])
 def test_the_search_is_brute_force(m: int) -> None:
     form, database = paper_form(IMAGE, m).take(np.arange(20)), some(WORDS, 1000)
@@ -117,7 +116,6 @@ def test_lists_are_the_nearest_in_order_and_start_with_the_nearest_neighbor() ->
     assert not lists.certified.any()
 
 
-@pytest.mark.slow
 def test_null_subspaces_of_other_descriptors_give_chance() -> None:
     """Descriptors that no subspace holds are hit as often as by a blind guess among them, and no estimate comes near one.
 

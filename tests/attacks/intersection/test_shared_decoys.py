@@ -68,7 +68,6 @@ def sharing(rows: np.ndarray, others: np.ndarray, *, within: bool) -> list[set[i
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("within", [True, False])
 @pytest.mark.parametrize(("m", "strategy", "words"), [(2, "hybrid", 60), (8, "hybrid", 300), (4, "adversarial", 200)])
 def test_every_shared_decoy_is_found_exactly(m: int, strategy: str, words: int, within: bool) -> None:

@@ -22,7 +22,6 @@ def near(descriptors: np.ndarray, size: float, case: str) -> np.ndarray:
     return unit(descriptors + size * unit(generator(case).normal(size=descriptors.shape)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 8])
 def test_the_estimate_is_never_worse_than_the_match(m: int) -> None:
     """Broken defense, on a photograph: Eq. 5 for every row, and most of the error is gone."""

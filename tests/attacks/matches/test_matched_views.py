@@ -79,6 +79,7 @@ def shares(attempt: Attempt, truth: np.ndarray, within: float) -> tuple[float, f
     return right, right / max(float(np.isfinite(distance).mean()), 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [False, True])
 def test_neighboring_views_give_matched_features_away(door: dict[str, Features], lines: bool) -> None:
     """Oracle: the true descriptors. What is matched is known nearly always, whether or not lines hide the positions."""
@@ -107,6 +108,7 @@ def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
     assert found == sorted(found) and found[-1] > 1.1 * found[0] > 0.05
 
 
+@pytest.mark.slow
 def test_ten_uploads_of_ten_parts_add_up() -> None:
     """Planted: each of ten uploads shares a tenth of the features, so that the share grows with every upload."""
     features, parts = _planted(400, 10)
@@ -119,6 +121,7 @@ def test_ten_uploads_of_ten_parts_add_up() -> None:
     assert found == sorted(found) and 0.04 < found[0] < 0.12 and found[-1] > 0.7
 
 
+@pytest.mark.slow
 def test_a_strange_upload_gives_nothing(door: dict[str, Features], elsewhere: Features) -> None:
     """Null: a photograph of another place, and the same place with its positions exchanged among the features."""
     first, second, *_ = door.values()

@@ -54,7 +54,6 @@ def test_shuffled_messages_are_not() -> None:
     assert again.p_value == order_test(keypoints, draws=99, seed=5).p_value
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("camera", [CAMERA, RADIAL], ids=["pinhole", "radial"])
 @pytest.mark.parametrize("aligned", [0.0, 0.5])
 def test_positions_follow_from_a_sorted_order(camera: Camera, aligned: float) -> None:

@@ -120,6 +120,7 @@ def test_other_descriptors_of_8_bits_are_recovered_exactly(kind: str) -> None:
         assert found.certified.all()
 
 
+@pytest.mark.slow
 def test_a_photograph_of_another_collection(veil_data: Path) -> None:
     features = extract_sift(read_picture(veil_data / "photos" / "bsds500" / "100075.jpg"), SiftOptions(max_features=20))
     found = lattice_attack(paper_form(features, 8))
@@ -145,6 +146,7 @@ def test_compression_alone_is_no_defense(reduced: int) -> None:
 # It fails where the precondition does not.
 
 
+@pytest.mark.slow
 def test_the_hardened_profile_is_not_decided() -> None:
     form = halved(hardened_form(few(8)))
     found = lattice_attack(form, pca=bundled_codebook().pca)

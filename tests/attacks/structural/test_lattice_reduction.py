@@ -87,7 +87,6 @@ def knapsack(name: str, rank: int, planted: np.ndarray, scale: int = 2**18) -> n
     return basis
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", REDUCTIONS)
 @pytest.mark.parametrize("rank", [24, 48])
 def test_a_planted_vector_is_found_as_flint_finds_it(rank: int, way: dict) -> None:

@@ -40,7 +40,6 @@ def value(found: Minima, objective: np.ndarray) -> np.ndarray:
     return (found.coefficients * objective).sum(axis=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "zeros"), [(1, 5, 0), (2, 20, 0), (4, 128, 3), (8, 60, 30), (16, 128, 40), (68, 128, 80)])
 def test_the_minimum_is_that_of_another_solver(m: int, n: int, zeros: int) -> None:
     """Second method: HiGHS. With many zeros the minimum is often a degenerate vertex, on more than m constraints."""

@@ -45,6 +45,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
+@pytest.mark.slow
 def test_a_map_is_made_listed_and_deleted(asked: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Oracle: the server's own records."""
     (tmp_path / "policy.json").write_text('{"forms": ["words"], "keep_days": 30.0}')
@@ -65,6 +66,7 @@ def test_a_map_is_made_listed_and_deleted(asked: Running, tmp_path: Path, capsys
     assert {mode(tmp_path / name) for name in ("made.json", "maps.json", "gone.json")} == {0o600}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -47,6 +47,7 @@ def test_who_makes_a_secret_is_told_and_nobody_else(released: Path, capsys, monk
     assert messages(released / "up") == messages(released / "again") != messages(released / "elsewhere-up")
 
 
+@pytest.mark.slow
 def test_no_secret_is_made_beside_a_ledger_with_releases(released: Path, capsys) -> None:
     """Neither the photograph of the ledger nor a new one is released, and nothing is written."""
     (home() / "secret").rename(released / "kept")

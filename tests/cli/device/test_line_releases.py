@@ -136,6 +136,7 @@ def test_another_share_of_aligned_lines_is_refused(released, monkeypatch) -> Non
     assert released_by(IMAGE, LineOptions()) == released[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [ConvergentOptions(), ParallelOptions()], ids=["convergent", "parallel"])
 def test_another_rule_is_another_release(released, tmp_path: Path, monkeypatch, rule: LineRule) -> None:
     """Two different lines through one keypoint meet in it: the second rule is refused, and a repeat of the first one is not."""

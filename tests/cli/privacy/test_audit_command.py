@@ -115,7 +115,7 @@ def test_the_paper_profile_is_broken(work: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.usefixtures("unchecked")
 def test_without_originals_only_certificates_count(work: Path) -> None:
     as_published(work / "f.h5", work / "up", m=2)
-    code, record, page = audit(work, "up", "--attacked-features", 40)
+    code, record, page = audit(work, "up", "--attacked-features", 40, "--only", "lattice", "oracle")
     assert code == 0
     lattice = attack(record, "lattice")
     assert lattice["exact"] is None and lattice["mean_distance"] is None and lattice["certified"] > 0.95
@@ -138,7 +138,7 @@ def test_hardened_releases_with_lines(work: Path) -> None:
     assert density["features"] == 2 * FEATURES and density["within_px"]["20"] < 0.5 and density["within_0.1"] is None
     assert attack(record, "repeat of lines")["features"] == 2 * FEATURES  # the other release counts as seen
     assert "a line through each keypoint" in page
-    again, secret, _ = audit(work, "up", "--images", work / "f.h5", "--attacked-features", 1, "--secret-decoys")
+    again, secret, _ = audit(work, "up", "--images", work / "f.h5", "--only", "database", "--secret-decoys")
     assert again == 0 and "secret" in attack(secret, "database")["skipped"]
 
 
@@ -164,10 +164,10 @@ def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features
     write_features(work / "one.h5", [(name, features)])
     write_map(work / "map", planted_map(features, public=True))
     as_published(work / "one.h5", work / "up")
-    _, record, _ = audit(work, "up", "--attacked-features", 60)
+    _, record, _ = audit(work, "up", "--only", "inliers")
     assert "no map of the place was given" in attack(record, "inliers")["skipped"]
-    choices = ("--map", work / "map", "--images", work / "one.h5", "--fail-on", "matches>10%")
-    code, record, page = audit(work, "up", "--attacked-features", 60, *choices)
+    choices = ("--map", work / "map", "--images", work / "one.h5", "--fail-on", "matches>10%", "--only", "inliers")
+    code, record, page = audit(work, "up", *choices)
     found = attack(record, "inliers")
     assert code == EXIT_POLICY and found["within_0.1"] > 0.7 and found["details"]["matched"] > 0.7
     assert "by design" in found["notes"][0] and "Matches: what a holder of a map" in page
@@ -180,7 +180,7 @@ def test_subspaces_beside_words_carry_no_epsilon(work: Path) -> None:
     assert run("privatize", work / "f.h5", "-o", work / "up") == 0
     second = ("--words", "bundled", "--epsilon", 8, "--allow-second-release")
     assert run("privatize", work / "f.h5", "-o", work / "words", *second) == 0
-    code, record, page = audit(work, "up", "--attacked-features", 4)
+    code, record, page = audit(work, "up", "--attacked-features", 4, "--only", "lattice")
     assert code == 0 and set(record["epsilon"]) >= {"session"} and "feature" not in record["epsilon"]
     assert "carries no epsilon" in record["verdict"]["sentences"][0] and "carries no epsilon" in page
 
@@ -191,7 +191,7 @@ def test_fresh_releases_of_words_add_up(work: Path, tmp_path: Path, monkeypatch:
         monkeypatch.setenv("VEIL_HOME", str(tmp_path / f"home{number}"))
         run("privatize", work / "f.h5", "-o", work / f"up{number}", "--words", "bundled", "--epsilon", 9)
     others = [work / f"up{number}" for number in (1, 2, 3)]
-    _, record, _ = audit(work, "up0", "--images", work / "f.h5", "--against", *others)
+    _, record, _ = audit(work, "up0", "--images", work / "f.h5", "--against", *others, "--only", "repeat", "posterior")
     assert attack(record, "repeat")["identified"] > attack(record, "posterior")["identified"] + 0.3
 
 
@@ -199,11 +199,11 @@ def test_fresh_releases_of_words_add_up(work: Path, tmp_path: Path, monkeypatch:
 @pytest.mark.usefixtures("unchecked")
 def test_a_fresh_second_release_is_broken_by_the_first(work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_published(work / "f.h5", work / "up", m=8)
-    memoized = audit(work, "up", "--images", work / "f.h5", "--against", work / "up", "--attacked-features", 30)[1]
+    memoized = audit(work, "up", "--images", work / "f.h5", "--against", work / "up", "--only", "repeat")[1]
     assert attack(memoized, "repeat")["within_0.1"] < 0.1  # the same again tells nothing
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "another"))
     as_published(work / "f.h5", work / "again", m=8)
-    fresh = audit(work, "up", "--images", work / "f.h5", "--against", work / "again", "--attacked-features", 30)[1]
+    fresh = audit(work, "up", "--images", work / "f.h5", "--against", work / "again", "--only", "repeat")[1]
     assert attack(fresh, "repeat")["exact"] > 0.95
 
 
@@ -218,6 +218,7 @@ def test_one_attack_alone_says_that_others_were_not_run(work: Path, capsys: pyte
     assert "there is no attack 'latice'; there are: lattice, " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
@@ -248,6 +249,7 @@ def test_an_empty_folder_and_a_foreign_file(work: Path, capsys: pytest.CaptureFi
     assert "not a veil message" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (shutil.which("chromium") or shutil.which("chromium-browser")), reason="needs a headless Chromium")
 def test_the_page_fits_a_phone(work: Path, tmp_path: Path) -> None:
     """In a frame of 390 px, as wide as a phone, nothing sticks out; in one of 150 px something would (the broken twin)."""

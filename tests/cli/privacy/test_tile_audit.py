@@ -77,6 +77,7 @@ def test_options_for_uploads_are_refused(work: Path, capsys: pytest.CaptureFixtu
     assert "leave out --secret-decoys, --fail-on" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_damaged_tiles_are_refused(work: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "tiles").mkdir()
     for path in (work / "tiles").iterdir():

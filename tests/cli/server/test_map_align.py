@@ -19,6 +19,7 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_a_map_is_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Planted: the map's own frame, three times as large, at Lund, and one position of seven that is wrong."""
     scene, _ = planted_map("aligned", "public", images=7)

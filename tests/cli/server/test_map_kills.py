@@ -79,6 +79,7 @@ def test_damaged_results_of_clusters_count_as_missing(tmp_path: Path) -> None:
         assert positions.get("key", {}) is None and lines.get("key", {}) is None
 
 
+@pytest.mark.slow
 def test_another_commands_map_is_not_replaced(
     command: tuple[list[object], dict[str, str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -174,6 +174,7 @@ def test_a_folder_called_remove_is_mapped_by_its_path(tmp_path: Path, monkeypatc
     assert ended.value.code == 2 and "usage: veil map remove" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.planted
 def test_no_byte_of_its_matches_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Search of the kept matches for the image's name, its digest and the distances of its matches; those of others stay.

@@ -117,6 +117,7 @@ def slow_words(case: Planted, rotation: np.ndarray, shift: np.ndarray) -> float:
     return total
 
 
+@pytest.mark.slow
 def test_sums_are_those_of_the_slow_twins() -> None:
     """Second method, also for points behind the camera, outside of the table, and beyond four standard deviations."""
     case, random = planted("sums"), generator("poses for sums")
@@ -132,6 +133,7 @@ def test_sums_are_those_of_the_slow_twins() -> None:
     assert table_sum(case.tested, case.sampled.points, case.tested.shown, 0, count, case.rotation, case.shift) > 250
 
 
+@pytest.mark.slow
 def test_the_planted_pose_is_the_best_of_the_search() -> None:
     case = planted("search")
     kept = nothing_kept(20)
@@ -188,6 +190,7 @@ def test_no_candidates_give_no_pose() -> None:
     assert len(kept.best()) == 0
 
 
+@pytest.mark.slow
 def test_steps_refine_all_six_degrees_of_freedom() -> None:
     """Planted truth: a pose that is tilted by a degree and moved comes back; the score never falls."""
     case, random = planted("steps", share=0.3), generator("tilts")

@@ -68,6 +68,7 @@ def scanned(rays: np.ndarray, points: np.ndarray) -> list[float]:
     return found
 
 
+@pytest.mark.slow
 def test_two_upright_points_give_the_planted_pose() -> None:
     random = generator("up2p")
     several = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from veil.features import Features
 from veil.forms import Points
@@ -77,6 +78,7 @@ def upload(features: Features, rows: int, *, lines: bool = False) -> Upload | Li
     return message
 
 
+@pytest.mark.slow
 def test_degenerate_messages_are_named_and_photographs_are_not(door: dict[str, Features]) -> None:
     """Planted truth: one place, a line with and without noise, one descriptor, one line; and real photographs of any number."""
     for features in door.values():

@@ -39,6 +39,7 @@ def within_walks(forms: dict[str, Form]) -> dict[tuple[str, str], Matches]:
     return match_pairs(forms, [(a, b) for a, b in all_pairs(sorted(forms)) if a[0] == b[0]])
 
 
+@pytest.mark.slow
 def test_tracks_have_three_images_and_one_feature_of_each() -> None:
     """Planted: feature f of image n is place f + 30 n, which all images of a track must agree on."""
     forms = two_walks()
@@ -67,6 +68,7 @@ def test_tracks_end_where_the_images_of_one_task_do(monkeypatch: pytest.MonkeyPa
     assert of_track and all(any(images <= group for group in groups) for images in of_track.values())
 
 
+@pytest.mark.slow
 def test_tracks_find_the_other_walk_and_images_without_tracks() -> None:
     """Planted: walk b saw what walk a saw, and an image by itself saw what image 4 of both did.
 
@@ -87,6 +89,7 @@ def test_tracks_find_the_other_walk_and_images_without_tracks() -> None:
     assert pairs == [] and alone == forms
 
 
+@pytest.mark.slow
 def test_images_without_tracks_ask_by_their_most_distinctive_features() -> None:
     """Second method: of an image that no track reaches, the half of largest reach, sorted by hand, is left to compare."""
     forms = {
@@ -104,6 +107,7 @@ def test_images_without_tracks_ask_by_their_most_distinctive_features() -> None:
     np.testing.assert_array_equal(own.origin, forms["stranger"].origin[np.sort(np.argsort(-reach, kind="stable")[: SEEN // 2])])
 
 
+@pytest.mark.slow
 def test_pairs_by_tracks_are_matched_as_all_pairs_are() -> None:
     """Second method: all pairs; those that see common places are tried, and have the same matches."""
     forms = two_walks()
@@ -115,6 +119,7 @@ def test_pairs_by_tracks_are_matched_as_all_pairs_are() -> None:
         np.testing.assert_array_equal(matches.indices, every[pair].indices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["all", "tracks", "retrieval"])
 def test_rounds_name_no_pair_twice_and_none_of_two_old_images(method: str) -> None:
     """Laws: rounds are disjoint. With the matches of each before the next they are the pairs of the loop, in its order.
@@ -164,6 +169,7 @@ def test_words_have_no_tracks_and_are_retrieved() -> None:
     assert set(found) == {("a", "b"), ("a", "c"), ("b", "c")}
 
 
+@pytest.mark.slow
 def test_images_that_chains_of_matches_join_are_tried_and_ranked() -> None:
     """Planted: images of one walk see two thirds of the next, and nothing of the third; a stranger is ranked last.
 

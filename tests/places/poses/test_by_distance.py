@@ -186,7 +186,6 @@ def lines_through(name: str, share: float | None) -> Lines:
     return lift_to_lines(image, gravity=down, randomness=seeded(f"lines {share}"), options=options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.0, 0.5, None])
 @pytest.mark.parametrize("query_m", [0, 4])
 def test_lines_localize_where_points_do(share: float | None, query_m: int) -> None:

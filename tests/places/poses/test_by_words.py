@@ -56,6 +56,7 @@ def test_words_with_points_localize() -> None:
     assert found.correspondences <= len(QUERY) and steps[-1][0] == steps[-1][1]
 
 
+@pytest.mark.slow
 def test_words_with_lines_localize_upright() -> None:
     found = check(localize_words(PLACE.camera, LINES, QUERY, SCENE, VOCABULARY), center=0.05, degrees=0.3)
     assert (PLACE.visible["02"][found.keypoint_rows] == found.point_rows).mean() > 0.7
@@ -109,6 +110,7 @@ def test_random_words_are_refused(observations: np.ndarray | Lines) -> None:
         assert isinstance(found, NoPose) and "features" in found.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observations", [KEYPOINTS, LINES], ids=["points", "lines"])
 def test_right_words_at_wrong_places_are_refused(observations: np.ndarray | Lines) -> None:
     """The broken twin of a check that counts shared words only: the candidates are right, the geometry is not."""
@@ -269,7 +271,6 @@ def test_more_candidates_or_less_inliers_are_more_chance() -> None:
     assert wider.log10_nfa(rows[:30], 8.0) > problem.log10_nfa(starts[:30], 8.0)
 
 
-@pytest.mark.slow
 def test_noise_reaches_no_small_chance() -> None:
     """Simulation with random candidates at random places: no best pose of a search has log10 NFA below -2."""
     random = generator("noise")

@@ -228,7 +228,6 @@ def test_places_without_a_copy_keep_their_answer() -> None:
     np.testing.assert_array_equal(alone.point_rows, compared.point_rows)
 
 
-@pytest.mark.slow
 def test_the_index_names_images_that_look_alike_elsewhere() -> None:
     """Planted: of what the pose at one place does not explain, the other place's images come first, and all of them."""
     city = City(alike=COUNT, own_images=4)
@@ -245,7 +244,6 @@ def test_the_index_names_images_that_look_alike_elsewhere() -> None:
     assert everything == ranked.names and {name.split()[0] for name in everything} == {"own", "copy"}
 
 
-@pytest.mark.slow
 def test_points_that_look_like_points_of_the_map_get_their_votes() -> None:
     """Planted: every point has one copy; nearly all votes are for the point itself or for its copy, and most copies get one."""
     scene = City(alike=COUNT).scene

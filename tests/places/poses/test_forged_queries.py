@@ -88,7 +88,6 @@ def test_right_features_in_a_crowd_get_no_pose(kind: str, as_lines: bool) -> Non
     assert found.log10_nfa > -6
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.3, 0.45, 0.65])
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_a_photograph_of_the_place_on_a_plain_wall_gets_no_pose(share: float, as_lines: bool) -> None:

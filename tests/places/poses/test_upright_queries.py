@@ -72,7 +72,7 @@ def test_guesses_by_place_localize_where_no_two_words_make_a_pair() -> None:
     ids = np.repeat(np.delete(pairs, called, axis=0)[:1], len(form), axis=0)
     ids[0] = query(20.0).ids[0]
     form = subsets(ids, form.mechanism, DICTIONARY.digest)
-    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=2_000_000, reach=0.25))
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=700_000, reach=0.25))
     check(asked(form, near=["01", "03"], options=guessed))
     alone = replace(guessed, upright=replace(guessed.upright, reach=0.0))
     assert isinstance(asked(form, near=["01", "03"], options=alone), NoPose)
@@ -84,7 +84,7 @@ def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPat
     form = query(6.0)
     ids = form.ids[np.random.default_rng(1).permutation(len(form))]
     form = subsets(ids, form.mechanism, DICTIONARY.digest)
-    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=2_000_000, reach=0.25))
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=700_000, reach=0.25))
     found = asked(form, near=["01", "03"], options=guessed)
     assert isinstance(found, NoPose) and "their words speak against it" in found.reason
     monkeypatch.setattr("veil.places.poses.upright.AGAINST", -math.inf)
@@ -128,6 +128,7 @@ def test_half_of_the_draws_are_guesses() -> None:
         assert not sampled.gain[worded:end].any() and end - worded > 100
 
 
+@pytest.mark.slow
 def test_gravity_localizes_where_three_points_do_not() -> None:
     """The same words at epsilon 3 a feature: without gravity (the control) chance explains every pose."""
     steps: list[tuple[int, int]] = []
@@ -223,6 +224,7 @@ def problem_of(form: Subsets) -> tuple[UprightProblem, UprightWeighing]:
     return problem, UprightWeighing(problem=problem, unshared=unshared_log_odds(form, VOCABULARY))
 
 
+@pytest.mark.slow
 def test_evidence_of_the_truth_and_of_chance() -> None:
     """Planted truth has most keypoints beside points and few by chance; poses nowhere near it have about what chance gives."""
     _, weighing = problem_of(query(3.0))

@@ -53,6 +53,7 @@ def check(found: Localization | NoPose) -> None:
     assert len(np.unique(found.keypoint_rows)) == len(np.unique(found.point_rows)) == found.inliers
 
 
+@pytest.mark.slow
 def test_a_planted_pose_is_found_and_the_search_ends_early() -> None:
     """A quarter of the words that are sent are right; 200,000 samples are allowed, and chance is out long before."""
     steps: list[tuple[int, int]] = []

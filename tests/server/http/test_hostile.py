@@ -87,6 +87,7 @@ def test_two_thousand_hostile_requests(server: Running, prey: tuple[Target, tupl
     )
 
 
+@pytest.mark.slow
 def test_a_request_of_a_number_is_always_the_same(prey: tuple[Target, tuple[str, ...]]) -> None:
     target, _ = prey
     assert [exchange(target, 7, number) for number in range(50)] == list(exchanges(target, 7, 50))
@@ -109,6 +110,7 @@ class _Broken(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.mark.slow
 def test_each_fault_would_be_seen() -> None:
     """The broken twin: a server that fails, tells, and hangs."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Broken)

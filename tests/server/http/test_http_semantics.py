@@ -108,6 +108,7 @@ def test_a_body_without_its_type_is_told_which_to_send(server: Running) -> None:
         assert server.ask(method, path, body=b"{", kind="application/json").status == 422
 
 
+@pytest.mark.slow
 def test_an_address_of_ipv6_stands_in_brackets(tmp_path: Path) -> None:
     """RFC 3986, Sec. 3.2.2. Oracle: a server at ::1 that is reached at the printed address."""
     assert address_of("127.0.0.1", 8700) == "http://127.0.0.1:8700" and address_of("maps", 1) == "http://maps:1"

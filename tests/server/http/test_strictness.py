@@ -158,6 +158,7 @@ def test_an_imported_map_has_a_name_of_its_own_or_is_not_there(
     assert [item.name for item in service.records.all()].count("imported") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -178,6 +179,7 @@ def test_a_place_is_refused_for_each_slip(server: Running, imported: str, change
     assert server.ask("PUT", path, value=PLACE).status == 200
 
 
+@pytest.mark.slow
 def test_maps_of_one_name_of_before_are_told_by_id(tmp_path: Path) -> None:
     """A database in which two maps have one name, and one is limited by numbers of another type, as was possible: all work."""
     service = Service(tmp_path / "store", ServerSettings(workers=1))

@@ -149,6 +149,7 @@ def begun_with(message: bytes, **changes: Any) -> bytes:
     return json.dumps({**request, **{k: v for k, v in changes.items() if k in request}}).encode()
 
 
+@pytest.mark.slow
 def test_requests_that_are_none(messages: list[bytes]) -> None:
     """Each has its own reason, in bounded time; the whole one is read."""
     message = messages[0]

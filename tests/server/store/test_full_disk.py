@@ -119,6 +119,7 @@ def kinds(answer: Answer) -> tuple[int, Any]:
     return answer.status, answer.value.get("type")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reserved", [True, False], ids=["a reserve", "broken twin: none"])
 def test_it_goes_on_where_the_disk_is_full(
     disk: Path, door: dict[str, Features], messages: list[bytes], reserved: bool, monkeypatch: pytest.MonkeyPatch
@@ -161,6 +162,7 @@ def test_it_goes_on_where_the_disk_is_full(
         given(server, empty.id, messages[4:5])
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_what_is_freed_is_taken_at_once(disk: Path, door: dict[str, Features], messages: list[bytes]) -> None:
     """Deletion writes into room that the database has already, so that it wins no race for what others fill."""
     service = opened(disk)
@@ -178,6 +180,7 @@ def test_it_goes_on_where_what_is_freed_is_taken_at_once(disk: Path, door: dict[
     (disk / "fill").unlink()
 
 
+@pytest.mark.slow
 def test_a_removal_from_a_map_is_done_on_a_full_disk(disk: Path, messages: list[bytes]) -> None:
     """The message goes at once, then the reserve is given up for the map's next version; other jobs wait meanwhile."""
     service = opened(disk)
@@ -202,6 +205,7 @@ def test_a_removal_from_a_map_is_done_on_a_full_disk(disk: Path, messages: list[
     service.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reserved", [True, False], ids=["a reserve", "none"])
 def test_it_starts_on_a_full_disk(disk: Path, messages: list[bytes], reserved: bool) -> None:
     """It gives the reserve up and deletes; where there is none, one line says what to do."""

@@ -153,6 +153,7 @@ def test_a_file_system_that_cannot_allocate_is_written(tmp_path: Path, monkeypat
     assert [path.name for path in tmp_path.iterdir()] == ["reserve"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spare", [True, False], ids=["pages are free", "broken twin: none"])
 def test_the_database_writes_on_a_full_disk_without_growing(told: Told, tmp_path: Path, spare: bool) -> None:
     """A thousand rows go into free pages, neither file nor log grows, and deleting goes on when these are used up.
@@ -244,6 +245,7 @@ def test_what_is_told_while_there_is_no_room(told: Told, service: Service) -> No
     assert service.warnings() == []
 
 
+@pytest.mark.slow
 def test_a_contribution_is_refused_before_its_body_is_read(told: Told, service: Service) -> None:
     """No byte of the body is sent, and the answer is there; a message that no policy takes is told so, with room."""
     record = service.records.make("x", MapPolicy(max_bytes=1000))

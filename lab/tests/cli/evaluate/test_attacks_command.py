@@ -48,7 +48,7 @@ def photographs(tmp_path: Path) -> tuple[Path, Path]:
     with lund_door() as example:
         for k, name in enumerate(sorted(example.poses)[:8]):
             with Image.open(example.folder / name) as picture:
-                picture.resize((343, 512)).save(folders[k % 2] / name)
+                picture.resize((256, 384)).save(folders[k % 2] / name)
     return folders
 
 

@@ -20,7 +20,7 @@ def test_the_tables_have_every_form_and_attack(tmp_path: Path, monkeypatch: pyte
     steps = RecordedSteps()
     monkeypatch.setattr("veil_lab.cli.evaluate.forms.StepBar", steps.bar)
     forms = ("--forms", "raw", "subspaces", "words, epsilon 10, lines")
-    few = ("--photographs", 1, "--others", 2, "--attacked-features", 12, "--max-seconds", 6, "--max-features", 800)
+    few = ("--photographs", 1, "--others", 2, "--attacked-features", 12, "--max-seconds", 2, "--max-features", 800)
     files = ("--json", tmp_path / "f.json", "--markdown", tmp_path / "tables.markdown", "--record", tmp_path / "r.json")
     with lund_door() as example:
         place = tmp_path / "door"

@@ -49,6 +49,7 @@ def blind(item: Features, rule: str) -> np.ndarray:
     return np.linalg.norm(pixels(where.at(where.between(np.full(len(item), 0.5))), item.camera) - item.keypoints, axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ["uniform", "aligned", "convergent", "parallel"])
 def test_the_likelihood_is_the_integral_along_the_line(rule: str) -> None:
     """Second method: Eq. 14 by quadrature along the other line, with the distance to its anchor as weight where it has one."""

@@ -11,6 +11,8 @@ import pytest
 from veil.cli import main
 from veil.errors import InputError
 from veil.ldp.planning import ReleasePlan, plan_release
+from veil.places.poses.options import UprightOptions, WordOptions
+from veil_lab.studies.localization import upright_localization
 from veil_lab.studies.localization.plan_search import LEAST, TriedPlan, search_plans, setting_of
 from veil_lab.studies.localization.upright_localization import UprightSetting, UprightTrial
 from worlds.edges import door_scene
@@ -84,8 +86,12 @@ def test_so_few_plans_are_all_asked_everything() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
-def test_the_command_tries_plans_on_a_scene(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tries_plans_on_a_scene(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Oracle: a plan that sends 600 features at an epsilon of 300 of the image localizes the door; 20 features do not."""
+    fewer = WordOptions(upright=UprightOptions(samples=200_000))
+    monkeypatch.setattr(upright_localization, "WordOptions", lambda: fewer)
     scene, out = door_scene(tmp_path), tmp_path / "plan.json"
     place = (scene, "--folds", 2, "--workers", 1, "--max-features", 1200, "--json", out)
     asked = ("--epsilon-image", 300, "--features", 20, 600, "--word-count", 512, 500_000, "--m", 2)

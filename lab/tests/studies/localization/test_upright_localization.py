@@ -11,6 +11,8 @@ import pytest
 
 from veil.cli import main
 from veil.errors import InputError
+from veil.places.poses.options import UprightOptions, WordOptions
+from veil_lab.studies.localization import upright_localization
 from veil_lab.studies.localization.upright_localization import (
     Kind,
     UprightSetting,
@@ -62,7 +64,6 @@ def test_a_row_counts_by_hand() -> None:
         upright_row([], "place", {}, {})
 
 
-@pytest.mark.slow
 def test_epsilons_of_the_image_are_those_of_the_accounting() -> None:
     """Golden: 1,000 features of two words each at epsilon 5, 4 and 3, delta 1e-6 (`veil budget plan` gives the same)."""
     found = [UprightSetting(features=1000, epsilon=value).epsilon_image for value in (5.0, 4.0, 3.0)]
@@ -91,8 +92,11 @@ def test_a_mirrored_photograph_keeps_its_words_and_mirrors_its_places() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_the_command_localizes_the_door_and_refuses_its_mirror_image(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Oracle: the bundled reference poses. A search of a fifth of the usual samples is enough for five images."""
+    fewer = WordOptions(upright=UprightOptions(samples=200_000))
+    monkeypatch.setattr(upright_localization, "WordOptions", lambda: fewer)
     scene = door_scene(tmp_path)
     out = tmp_path / "upright.json"
     asked = (

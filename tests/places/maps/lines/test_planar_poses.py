@@ -60,7 +60,6 @@ def gap(found: PlanarViews, truth: PlanarViews) -> tuple[float, float]:
     return float(np.degrees(turn)), float(np.linalg.norm(found.translation * scale - truth.translation, axis=1).max())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("index", range(6))
 def test_planted_views_are_among_the_candidates(index: int) -> None:
     """Planted truth, up to scale, with a quarter of the tracks wrong; no two candidates are alike, the best is first."""
