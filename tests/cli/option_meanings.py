@@ -78,7 +78,7 @@ MEANINGS = (
         "file with descriptors that decoys are drawn from",
         "privatize, client contribute, client localize, audit, faces create, evaluate faces, evaluate identification, "
         "evaluate histories, evaluate protection, faces enroll, faces renew, faces verify, faces identify, faces "
-        "calibrate, faces reseal, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
+        "calibrate, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
         "evaluate forms, evaluate learned",
     ),
     Meaning(

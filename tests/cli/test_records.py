@@ -23,6 +23,7 @@ class Boil(Record):
     pot_size: float = option("liters (default %(default)s)", default=1.5)
     kind: Literal["soft", "hard"] | None = option("how they are boiled (default soft)")
     minutes: int | None = option("minutes of boiling", parse=lambda text: int(text) * 2)
+    peel: bool | None = option("peel them (default: the soft ones)")
     strict: bool = strict_flag("egg")
     json: Path | None = json_file()
 
@@ -35,6 +36,7 @@ def by_hand() -> argparse.ArgumentParser:
     parser.add_argument("--pot-size", type=float, default=1.5, help="liters (default %(default)s)")
     parser.add_argument("--kind", choices=("soft", "hard"), help="how they are boiled (default soft)")
     parser.add_argument("--minutes", type=lambda text: int(text) * 2, help="minutes of boiling")
+    parser.add_argument("--peel", action=argparse.BooleanOptionalAction, help="peel them (default: the soft ones)")
     parser.add_argument(
         "--strict", action="store_true", help="refuse all if one egg cannot be used (default: skip and name it)"
     )
@@ -47,7 +49,7 @@ def test_a_record_makes_the_parser() -> None:
     parser = argparse.ArgumentParser(prog="boil", description=Boil.description)
     add_record(parser, Boil)
     assert parser.format_help() == by_hand().format_help()
-    for line in ("a b -o f", "a --output f --pot-size 2 --kind hard --minutes 3 --strict --json -"):
+    for line in ("a b -o f", "a --output f --pot-size 2 --kind hard --minutes 3 --no-peel --strict --json -"):
         arguments = parser.parse_args(line.split())
         assert vars(arguments) == vars(by_hand().parse_args(line.split()))
         record = Boil.of(arguments)

@@ -1,16 +1,18 @@
-"""`veil faces calibrate`: fit the thresholds of a store to faces; and the client that all commands of a store need."""
+"""`veil faces calibrate`: fit the thresholds of a store to faces."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from veil.cli.common import say, say_table, write_json
+from veil.cli.records import option, positional
 from veil.errors import InputError
 from veil.report.tables import Table, Words, fixed, interval, numbers, percent
+from veil_faces.cli.asked_store import AskedDecoys, AskedStore, client_of
 from veil_faces.collection import IDENTITY, FacePairs, Faces
 from veil_faces.files.face_home import FaceHome
 from veil_faces.files.face_pairs import read_pairs
@@ -23,38 +25,51 @@ PAIRS_HELP = "CSV, LFW's pairs.txt, lines `same a b` (AgeDB-30), or a split of C
 PURPOSE = "calibration"
 
 
-def client_of(store: FaceStore, decoys: Path) -> Client:
-    """The client of this device for a store, with its scheme, secret and decoys (a file)."""
-    return Client(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
+@dataclass(frozen=True, kw_only=True)
+class Calibrate(AskedDecoys):
+    """Fit the threshold on pairs of faces, by this store's lifting, m and distance: that of the most right decisions, or
+    of the most accepts at a given share of false ones. Nothing is verified before. Stores that can identify get
+    thresholds by size of the gallery as well, from all people among the faces, each a stranger to the others: at most
+    --fpir of strangers are accepted, by the upper end of a 95 % interval.
+    """
+
+    faces: Path = positional("descriptors of the pairs' faces")
+    face_pairs: Path = option(PAIRS_HELP, required=True, metavar="FILE")
+    far: float | None = option("verify: false accepts at most, for example 0.001", metavar="SHARE")
+    fpir: float = option(
+        "identify: share of strangers who may be accepted, by a gallery of any size (default %(default)s)",
+        default=0.01,
+        metavar="SHARE",
+    )
 
 
-def calibrate(arguments: argparse.Namespace) -> int:
+def calibrate(asked: Calibrate) -> int:
     """Run `veil faces calibrate` and return the exit code."""
-    for name, share in (("--far", arguments.far), ("--fpir", arguments.fpir)):
+    for name, share in (("--far", asked.far), ("--fpir", asked.fpir)):
         if share is not None and not 0 < share < 1:
             raise InputError(f"{name} must lie between 0 and 1, got {share:g}")
-    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
-    faces, client = identities(read_faces(arguments.faces)), client_of(store, arguments.decoys)
-    pairs = read_pairs(arguments.face_pairs, faces)
-    threshold = _threshold(client, faces, pairs, arguments.far)
+    store = FaceStore(asked.store, FaceHome.for_store(asked.store))
+    faces, client = identities(read_faces(asked.faces)), client_of(store, asked.decoys)
+    pairs = read_pairs(asked.face_pairs, faces)
+    threshold = _threshold(client, faces, pairs, asked.far)
     valid = [line.purpose for line in store.enrolled() if line.valid]
     counts = sorted({valid.count(purpose) for purpose in valid})
-    open_set = None if store.scheme.comparison == "parallel" else _open_set(client, faces, arguments.fpir, counts)
+    open_set = None if store.scheme.comparison == "parallel" else _open_set(client, faces, asked.fpir, counts)
     store.calibrate(threshold, open_set)
     write_json(
-        arguments.json,
+        asked.json,
         {**threshold.as_json(), "identification": None if open_set is None else open_set.as_record()},
         private=True,
     )
     say(
-        arguments,
+        asked,
         f"threshold {threshold.distance:.3f}: {threshold.false_accepts:.2%} false accepts and {threshold.false_rejects:.2%} "
         f"false rejects on {len(pairs)} pairs, on which it was fitted",
     )
     if open_set is None:
-        say(arguments, "this store verifies only: its probes fit one template each (--by parallel)")
+        say(asked, "this store verifies only: its probes fit one template each (--by parallel)")
     else:
-        print_sizes(arguments, open_set, counts)
+        print_sizes(asked, open_set, counts)
     return 0
 
 
@@ -97,30 +112,30 @@ def _open_set(client: Client, faces: Faces, fpir: float, counts: Sequence[int]) 
     return calibrate_open_set(distance, people[last], people[first], mated=mated, fpir=fpir, wanted=counts)
 
 
-def print_what_is_needed(arguments: argparse.Namespace, scheme: TemplateScheme) -> None:
+def print_what_is_needed(asked: AskedStore, scheme: TemplateScheme) -> None:
     """Print, after a store is created, how many people a calibration needs by size of the gallery."""
     if scheme.comparison == "parallel":
-        say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
+        say(asked, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
         return
     needs = ", ".join(f"{people_needed(size, 0.01):,} people for {size:,} templates" for size in (20, 1_000, 10_000))
-    say(arguments, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
+    say(asked, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
 
 
-def print_sizes(arguments: argparse.Namespace, found: OpenSet, counts: Sequence[int]) -> None:
+def print_sizes(asked: AskedStore, fitted: OpenSet, counts: Sequence[int]) -> None:
     """Print thresholds by size of the gallery: for the store's own sizes, and for some others."""
-    head = f"identify: an FPIR of {found.asked:.2%} asked, {found.people:,} people, {found.mated:,} of them twice"
-    if not found.sizes:
-        need = people_needed(1, found.asked)
-        say(arguments, f"{head}: too few for any gallery, about {need:,} people are needed; nobody will be identified")
+    head = f"identify: an FPIR of {fitted.asked:.2%} asked, {fitted.people:,} people, {fitted.mated:,} of them twice"
+    if not fitted.sizes:
+        need = people_needed(1, fitted.asked)
+        say(asked, f"{head}: too few for any gallery, about {need:,} people are needed; nobody will be identified")
         return
-    say(arguments, f"{head}: galleries of up to {found.largest:,} templates")
-    own = {found.at(count).templates for count in counts if 1 <= count <= found.largest}
-    shown = [size for size in found.sizes if size.templates in own or str(size.templates).strip("0") == "1"]
-    say_table(arguments, size_table(list(dict.fromkeys([*shown, found.sizes[-1]])), own))
+    say(asked, f"{head}: galleries of up to {fitted.largest:,} templates")
+    own = {fitted.at(count).templates for count in counts if 1 <= count <= fitted.largest}
+    shown = [size for size in fitted.sizes if size.templates in own or str(size.templates).strip("0") == "1"]
+    say_table(asked, size_table(list(dict.fromkeys([*shown, fitted.sizes[-1]])), own))
     for count in counts:
-        if count > found.largest:
-            need = people_needed(count, found.asked)
-            say(arguments, f"{count:,} templates of this store: refused, about {need:,} people are needed")
+        if count > fitted.largest:
+            need = people_needed(count, fitted.asked)
+            say(asked, f"{count:,} templates of this store: refused, about {need:,} people are needed")
 
 
 def size_table(sizes: Sequence[GallerySize], own: Container[int]) -> Table:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 
 import numpy as np
 
-from veil.cli.common import say, write_json
+from veil.cli.common import at_least, say, write_json
+from veil.cli.records import option
 from veil.errors import InputError, NoFace
 from veil.files.pictures import read_rgb
-from veil_faces.cli.calibrate import client_of
-from veil_faces.cli.networks import chosen_network
-from veil_faces.files.face_home import FaceHome
-from veil_faces.files.face_store import FaceStore
+from veil_faces.cli.asked_network import chosen_network
+from veil_faces.cli.asked_store import AskedFace, AskedPerson, opened_store
 from veil_faces.files.faces import holds_faces, read_faces
 from veil_faces.naming import checked_name
-from veil_faces.template import Client, TemplateScheme, scores
+from veil_faces.template import TemplateScheme, scores
 
 # Faces narrower than this are not enrolled or verified.
 LEAST_PX = 60
@@ -23,35 +22,53 @@ LEAST_PX = 60
 EXIT_NO = 3
 
 
-def verify(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Verify(AskedFace, AskedPerson):
+    """Compare a face with one template. Exit code 0: accepted. Exit code 3: no, whatever the reason: too far, nobody of
+    that name, revoked, no face found, several, or one too small; --json says which. 1: the question could not be asked
+    (no threshold, other decoys, a damaged store, an unreadable photograph).
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identify(AskedFace):
+    """Compare a face with all templates of a purpose, at the threshold that was calibrated for their number: the more there
+    are, the nearer a face must be, or strangers get in. Exit code 3 where nobody is accepted, whatever the reason, as
+    for verify. Refused where the calibration had too few people to speak for that number of templates.
+    """
+
+    top: int = option("candidates to list (default %(default)s)", default=1, parse=at_least(1))
+
+
+def verify(asked: Verify) -> int:
     """Run `veil faces verify`. Returns the exit code: 0 accepted, 3 any kind of no."""
-    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
-    store, client = opened_store(arguments)
+    person, purpose = checked_name(asked.person, "person"), checked_name(asked.purpose, "purpose")
+    store, client = opened_store(asked)
     if store.threshold is None:
         raise InputError(f"{store.path} has no threshold; fit one with: veil faces calibrate")
     record: dict[str, object] = {"accepted": False, "reason": None, "score": None, "threshold": store.threshold.distance}
     _, templates = store.templates(purpose, person)
     if templates is None:
-        return _no(arguments, record, "no template", f"{person!r} has no valid template for {purpose!r}")
+        return _no(asked, record, "no template", f"{person!r} has no valid template for {purpose!r}")
     try:
-        vector = face_vector(arguments, store.scheme)
+        vector = face_vector(asked, store.scheme)
     except NoFace as error:
-        return _no(arguments, record, "no face", str(error))
+        return _no(asked, record, "no face", str(error))
     score = float(scores(client.probe(vector, purpose=purpose, template=templates), templates)[0])
     record["score"], told = score, f"distance {score:.3f}, threshold {store.threshold.distance:.3f}"
     if not score <= store.threshold.distance:
-        return _no(arguments, record, "distance", told)
-    write_json(arguments.json, {**record, "accepted": True}, private=True)
-    say(arguments, f"accepted: {told}")
+        return _no(asked, record, "distance", told)
+    write_json(asked.json, {**record, "accepted": True}, private=True)
+    say(asked, f"accepted: {told}")
     return 0
 
 
-def identify(arguments: argparse.Namespace) -> int:
+def identify(asked: Identify) -> int:
     """Run `veil faces identify`. Returns the exit code: 0 somebody is accepted, 3 any kind of no."""
     from veil import distances
 
-    purpose = checked_name(arguments.purpose, "purpose")
-    store, client = opened_store(arguments)
+    purpose = checked_name(asked.purpose, "purpose")
+    store, client = opened_store(asked)
     if store.scheme.comparison == "parallel":
         raise InputError(f"{store.path} compares along one template's directions; to identify, create a store --by p2s")
     if store.open_set is None:
@@ -60,65 +77,59 @@ def identify(arguments: argparse.Namespace) -> int:
     record: dict[str, object] = {"accepted": False, "reason": None, "candidates": [], "templates": len(people)}
     record |= {"threshold": None, "gallery": None}
     if templates is None:
-        return _no(arguments, record, "no template", f"nobody has a valid template for {purpose!r}")
+        return _no(asked, record, "no template", f"nobody has a valid template for {purpose!r}")
     size = store.open_set.at(len(people))
     record |= {"threshold": size.threshold, "gallery": {"fpir_asked": store.open_set.asked, **size.as_json()}}
     try:
-        vector = face_vector(arguments, store.scheme)
+        vector = face_vector(asked, store.scheme)
     except NoFace as error:
-        return _no(arguments, record, "no face", str(error))
+        return _no(asked, record, "no face", str(error))
     probe = client.probe(vector, purpose=purpose)
-    found = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
+    nearest = distances.nearest(probe, (templates.origin, templates.basis), min(asked.top, len(people)))
     best = [
         {"person": people[row], "score": float(score), "accepted": bool(score <= size.threshold)}
-        for row, score in zip(found.index[0].tolist(), found.distance[0].tolist(), strict=True)
+        for row, score in zip(nearest.index[0].tolist(), nearest.distance[0].tolist(), strict=True)
     ]
     accepted = any(item["accepted"] for item in best)
     write_json(
-        arguments.json,
+        asked.json,
         {**record, "accepted": accepted, "reason": None if accepted else "distance", "candidates": best},
         private=True,
     )
     say(
-        arguments,
+        asked,
         f"{len(people)} templates: threshold {size.threshold:.3f}, FPIR {size.fpir:.2%} ({size.fpir_low:.2%} to "
         f"{size.fpir_high:.2%}) by {store.open_set.people} strangers, {store.open_set.asked:.2%} asked",
     )
     for item in best:
-        say(arguments, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
+        say(asked, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
     return 0 if accepted else EXIT_NO
 
 
-def _no(arguments: argparse.Namespace, record: dict[str, object], reason: str, told: str) -> int:
+def _no(asked: AskedFace, record: dict[str, object], reason: str, told: str) -> int:
     """Write and print that nobody was accepted, and why; returns the exit code."""
-    write_json(arguments.json, {**record, "reason": reason}, private=True)
-    say(arguments, f"rejected: {told}")
+    write_json(asked.json, {**record, "reason": reason}, private=True)
+    say(asked, f"rejected: {told}")
     return EXIT_NO
 
 
-def opened_store(arguments: argparse.Namespace) -> tuple[FaceStore, Client]:
-    """The store that the arguments name, sealed by this client's secret, and the client with the store's decoys."""
-    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
-    return store, client_of(store, arguments.decoys)
-
-
-def face_vector(arguments: argparse.Namespace, scheme: TemplateScheme) -> np.ndarray:
+def face_vector(asked: AskedFace, scheme: TemplateScheme) -> np.ndarray:
     """The unit-length descriptor of the one face of a photograph or of a file of descriptors, float32 (dim,).
 
     Raises NoFace where the photograph shows no usable face, or several.
     """
-    path, name = arguments.face, arguments.face_name
+    path, name = asked.face, asked.face_name
     if not holds_faces(path):
         from veil_faces.extraction.face_finder import SECOND_TRY, FoundFace
         from veil_faces.extraction.faces import describe_face
 
         def tell(found: FoundFace) -> None:
             if found.found_by == SECOND_TRY:
-                say(arguments, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
+                say(asked, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
 
-        network = chosen_network(arguments, needed=scheme.space)
+        network = chosen_network(asked, needed=scheme.space)
         return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX, on_found=tell)
-    if arguments.model is not None:
+    if asked.model is not None:
         raise InputError(f"--model describes photographs; {path} holds descriptors already")
     faces = read_faces(path)
     if faces.space != scheme.space:

@@ -1,7 +1,8 @@
 """Options of a command as a frozen record, of which its parser, help, completion, page and docstring are made.
 
 A field of such a record is an `option` or a `positional`. Its annotation says what is parsed: bool is a flag, a Literal is a
-choice, a tuple is one value or several, and None beside another type is what is not given.
+choice, a tuple is one value or several, and None beside another type is what is not given. A flag that may be None has an
+opposite, whose name begins with "no".
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
 def _parsed(hint: Any, told: Told) -> dict[str, Any]:
     """Arguments of argparse that parse values of an annotation."""
     parts = typing.get_args(hint)
+    if set(parts) == {bool, type(None)}:
+        return {"action": argparse.BooleanOptionalAction}
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = next(part for part in parts if part is not type(None))  # `parse` reads the others
         parts = typing.get_args(hint)
