@@ -60,7 +60,13 @@ def main() -> None:
     quiet_colmap()
     for folder in arguments.scenes:
         scene = read_scene(folder)
-        folds = scene_folds(scene, arguments)
+        folds = scene_folds(
+            scene,
+            folds=arguments.folds,
+            workers=arguments.workers,
+            max_features=arguments.max_features,
+            first_octave=arguments.first_octave,
+        )
         for epsilon in arguments.epsilon:
             rows = [
                 row for fold in tqdm(folds, f"{scene.name}, epsilon {epsilon:g}", leave=False) for row in asked(fold, epsilon)

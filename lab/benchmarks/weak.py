@@ -189,7 +189,7 @@ def whole_subject(folder: Path, arguments: argparse.Namespace) -> Subject:
 
 
 def _whole(folder: Path, arguments: argparse.Namespace) -> Subject:
-    subject = subject_of(read_scene(folder), arguments)
+    subject = subject_of(read_scene(folder), arguments, first_octave=arguments.first_octave)
     if subject.reference:
         return subject
     run = map_points(subject)  # no reference cameras: plain pycolmap on all features is the reference

@@ -39,7 +39,7 @@ MEANINGS = (
         "--aligned-share",
         "number",
         "share of random lines that lie along gravity",
-        "privatize, evaluate reconstruction",
+        "privatize",
     ),
     Meaning("--asked", "count", "tiles that a device asks for at every localization", "tiles cut, tiles plan, evaluate tiles"),
     Meaning(
@@ -132,8 +132,7 @@ MEANINGS = (
         "--first-octave",
         "count",
         "octave at which SIFT begins: -1 doubles the image",
-        "extract, evaluate reconstruction, evaluate queries, evaluate localization, evaluate upright, "
-        "evaluate tiles, evaluate forms, evaluate inversion, evaluate plans",
+        "extract, evaluate inversion",
     ),
     Meaning(
         "--folds",
@@ -164,7 +163,7 @@ MEANINGS = (
         "--gravity-noise",
         "number",
         "degrees by which readings of gravity are off",
-        "evaluate reconstruction, evaluate upright, evaluate plans",
+        "evaluate reconstruction",
     ),
     Meaning("--images", "path", "originals of what was released: photographs and features", "view, audit"),
     Meaning("--inverter", "path", "network that turns features into pictures", "audit, invert, evaluate inversion"),
@@ -220,7 +219,7 @@ MEANINGS = (
         "--most-strangers",
         "count",
         "photographs of --strangers that are used at most",
-        "evaluate retrieval, evaluate upright",
+        "evaluate retrieval",
     ),
     Meaning("--name", "text", "name of what is made", "serve token, serve tiles"),
     Meaning("--nearest", "count", "images of the map that are taken to be near", "localize, evaluate upright"),
@@ -237,7 +236,6 @@ MEANINGS = (
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
     Meaning("--pairs", "choice", "pairs of images that are matched", "plan map"),
-    Meaning("--pca-axes", "count", "axes of the PCA of tiles' descriptors", "evaluate tiles"),
     Meaning("--per-image", "count", "features of each photograph that are lifted", "evaluate attacks, evaluate defenses"),
     Meaning(
         "--photographs",
@@ -259,7 +257,12 @@ MEANINGS = (
         "scenes of one place, which are no strangers to each other",
         "evaluate queries, evaluate localization, evaluate tiles",
     ),
-    Meaning("--sample", "count", "descriptors that are drawn at random", "codebook build, lab quality"),
+    Meaning(
+        "--sample",
+        "count",
+        "descriptors that are drawn at random",
+        "codebook build",
+    ),
     Meaning("--seconds", "number", "seconds of a measurement", "plan map, tiles plan, doctor"),
     Meaning(
         "--seed",

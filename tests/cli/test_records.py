@@ -23,6 +23,8 @@ class Boil(Record):
     pot_size: float = option("liters (default %(default)s)", default=1.5)
     kind: Literal["soft", "hard"] | None = option("how they are boiled (default soft)")
     minutes: int | None = option("minutes of boiling", parse=lambda text: int(text) * 2)
+    size: tuple[int, str] = option("grams and class", default=(60, "M"), parse=lambda text: (int(text), "L"), metavar="G")
+    beside: tuple[tuple[str, ...], ...] = option("what is boiled with them", default=(), metavar="NAME", repeated=True)
     peel: bool | None = option("peel them (default: the soft ones)")
     strict: bool = strict_flag("egg")
     json: Path | None = json_file()
@@ -36,6 +38,8 @@ def by_hand() -> argparse.ArgumentParser:
     parser.add_argument("--pot-size", type=float, default=1.5, help="liters (default %(default)s)")
     parser.add_argument("--kind", choices=("soft", "hard"), help="how they are boiled (default soft)")
     parser.add_argument("--minutes", type=lambda text: int(text) * 2, help="minutes of boiling")
+    parser.add_argument("--size", type=lambda text: (int(text), "L"), default=(60, "M"), metavar="G", help="grams and class")
+    parser.add_argument("--beside", nargs="+", action="append", default=[], metavar="NAME", help="what is boiled with them")
     parser.add_argument("--peel", action=argparse.BooleanOptionalAction, help="peel them (default: the soft ones)")
     parser.add_argument(
         "--strict", action="store_true", help="refuse all if one egg cannot be used (default: skip and name it)"
@@ -49,10 +53,14 @@ def test_a_record_makes_the_parser() -> None:
     parser = argparse.ArgumentParser(prog="boil", description=Boil.description)
     add_record(parser, Boil)
     assert parser.format_help() == by_hand().format_help()
-    for line in ("a b -o f", "a --output f --pot-size 2 --kind hard --minutes 3 --no-peel --strict --json -"):
+    for line in (
+        "a b -o f",
+        "a --output f --pot-size 2 --kind hard --minutes 3 --size 70 --beside a b --beside c --no-peel --strict --json -",
+    ):
         arguments = parser.parse_args(line.split())
         assert vars(arguments) == vars(by_hand().parse_args(line.split()))
         record = Boil.of(arguments)
+        assert record.beside in ((), (("a", "b"), ("c",))) and record.size in ((60, "M"), (70, "L"))
         assert record.eggs == tuple(arguments.eggs) and record.minutes in (None, 6) and record.strict == ("--strict" in line)
     for wrong in ("a", "-o f", "a -o f --kind raw"):
         with pytest.raises(SystemExit):

@@ -1,8 +1,10 @@
 """Options of a command as a frozen record, of which its parser, help, completion, page and docstring are made.
 
 A field of such a record is an `option` or a `positional`. Its annotation says what is parsed: bool is a flag, a Literal is a
-choice, a tuple is one value or several, and None beside another type is what is not given. A flag that may be None has an
-opposite, whose name begins with "no".
+choice, a tuple is one value or several, and None beside another type is what is not given. A command's record inherits those of
+options that it shares with others; its own come first on the command's pages, and --json comes last. A command below a group
+inherits the group's record, too, whose options the group parses. A flag that may be None has an opposite, whose name begins
+with "no".
 """
 
 from __future__ import annotations
@@ -27,9 +29,10 @@ class Told:
 
     help: str
     names: tuple[str, ...]
-    metavar: str | None
+    metavar: str | tuple[str, ...] | None
     parse: Callable[[str], Any] | None
     choices: Sequence[str] | None
+    repeated: bool = False
 
 
 Asked = TypeVar("Asked", bound="Record")
@@ -42,7 +45,10 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         cls.description = inspect.cleandoc(cls.__doc__ or "")
-        fields = {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
+        fields: dict[str, dataclasses.Field[Any]] = {}
+        for base in reversed(cls.__mro__[1:]):
+            fields |= vars(base).get("__dataclass_fields__", {})
+        fields |= {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
         lines = [f"- `{name}`: {value.metadata['told'].help}." for name, value in fields.items()]
         cls.__doc__ = "\n\n".join([cls.description, "\n".join(lines)])
 
@@ -51,7 +57,12 @@ class Record:
         """The record of parsed arguments."""
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         values = {name: getattr(arguments, name) for name in names}
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        return cls(**{name: _frozen(value) for name, value in values.items()})
+
+
+def _frozen(value: Any) -> Any:
+    """A value in which lists are tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def option(
@@ -61,18 +72,27 @@ def option(
     required: bool = False,
     short: str | None = None,
     name: str | None = None,
-    metavar: str | None = None,
+    metavar: str | tuple[str, ...] | None = None,
     parse: Callable[[str], Any] | None = None,
     choices: Sequence[str] | None = None,
+    repeated: bool = False,
 ) -> Any:
-    """A field that is an option, by the field's name or another; `parse` and `choices` stand for what its annotation says."""
-    told = Told(help=help, names=(*([short] if short else []), name or "--"), metavar=metavar, parse=parse, choices=choices)
+    """A field that is an option, by the field's name or another, and by a `short` name, too.
+
+    `parse` and `choices` stand for what its annotation says. A tuple that is `repeated` has one value of each time,
+    and one of fixed length with a `parse` is one word.
+    """
+    names = (*([short] if short else []), name or "--")
+    told = Told(help=help, names=names, metavar=metavar, parse=parse, choices=choices, repeated=repeated)
     return dataclasses.field(default=dataclasses.MISSING if required else default, metadata={"told": told})
 
 
-def positional(help: str, *, metavar: str | None = None) -> Any:
-    """A field that is a positional argument, which must be given."""
-    return dataclasses.field(metadata={"told": Told(help=help, names=(), metavar=metavar, parse=None, choices=None)})
+def positional(
+    help: str, *, metavar: str | None = None, parse: Callable[[str], Any] | None = None, optional: bool = False
+) -> Any:
+    """A field that is a positional argument, which must be given unless it is `optional`."""
+    told = Told(help=help, names=(), metavar=metavar, parse=parse, choices=None)
+    return dataclasses.field(default=None if optional else dataclasses.MISSING, metadata={"told": told})
 
 
 def json_file() -> Any:
@@ -85,10 +105,16 @@ def strict_flag(what: str = "upload") -> Any:
     return option(f"refuse all if one {what} cannot be used (default: skip and name it)", default=False)
 
 
-def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
-    """Add the arguments that the fields of a record stand for. Raises TypeError for a field without metadata."""
+def add_record(parser: argparse.ArgumentParser, record: type[Record], *, group: type[Record] | None = None) -> None:
+    """Add the arguments that the fields of a record stand for, without those of the record of its `group`.
+
+    Raises TypeError for a field without metadata.
+    """
     hints = typing.get_type_hints(record)
-    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+    above = set() if group is None else {field.name for field in dataclasses.fields(group)}  # type: ignore[arg-type]
+    for field in _in_order(record):
+        if field.name in above:
+            continue
         told = field.metadata.get("told")
         if told is None:
             raise TypeError(f"{record.__name__}.{field.name} is neither an option nor a positional argument")
@@ -96,6 +122,8 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
         if told.metavar is not None:
             given["metavar"] = told.metavar
         if not told.names:
+            if field.default is None:
+                given["nargs"] = "?"
             parser.add_argument(field.name, help=told.help, **given)
             continue
         usual = "--" + field.name.replace("_", "-")
@@ -103,8 +131,15 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record]) -> None:
         if field.default is dataclasses.MISSING:
             given["required"] = True
         elif given.get("action") != "store_true":
-            given["default"] = field.default
+            given["default"] = list(field.default) if told.repeated else field.default
         parser.add_argument(*words, dest=field.name, help=told.help, **given)
+
+
+def _in_order(record: type[Record]) -> list[dataclasses.Field[Any]]:
+    """The fields of a record: its own, those of each record that it inherits, and --json."""
+    fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]
+    names = dict.fromkeys(name for each in record.__mro__ for name in inspect.get_annotations(each) if name in fields)
+    return [fields[name] for name in sorted(names, key=lambda name: name == "json")]
 
 
 def _parsed(hint: Any, told: Told) -> dict[str, Any]:
@@ -118,11 +153,20 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
     if hint is bool:
         return {"action": "store_true"}
     given: dict[str, Any] = {}
-    if typing.get_origin(hint) is Literal:
-        given["choices"] = parts
-    elif typing.get_origin(hint) is tuple:
-        given["nargs"] = "+"
+    if typing.get_origin(hint) is tuple:
+        if told.repeated:
+            given["action"] = "append"
+            if typing.get_origin(parts[0]) is tuple:
+                given["nargs"] = "+"
+                parts = typing.get_args(parts[0])
+        elif parts[-1] is Ellipsis:
+            given["nargs"] = "+"
+        elif told.parse is None:
+            given["nargs"] = len(parts)
         hint = parts[0]
+    if typing.get_origin(hint) is Literal:
+        given["choices"] = typing.get_args(hint)
+        hint = type(given["choices"][0])
     if told.choices is not None:
         given["choices"] = told.choices
     if told.parse is not None:
@@ -133,11 +177,21 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
 
 
 def add_record_command(
-    commands: Commands, name: str, summary: str, examples: str, record: type[Asked], run: Callable[[Asked], int]
+    commands: Commands,
+    name: str,
+    summary: str,
+    examples: str,
+    record: type[Asked],
+    run: Callable[[Asked], int],
+    *,
+    group: type[Record] | None = None,
 ) -> argparse.ArgumentParser:
-    """Add a command whose options are a record, which `run` is given, and return its parser."""
+    """Add a command whose options are a record, which `run` is given, and return its parser.
+
+    `group` is the record of options that the command's group parses.
+    """
     parser = add_command(commands, name, summary, record.description, examples)
-    add_record(parser, record)
+    add_record(parser, record, group=group)
 
     @functools.wraps(run)
     def asked(arguments: argparse.Namespace) -> int:

@@ -95,7 +95,7 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     """Oracle: what each query was made of. Printed counts are the JSON's; the rest of the study is left out."""
     from functools import partial
 
-    import veil_lab.cli.evaluate.forged as module
+    import veil_lab.cli.evaluate.queries as module
 
     asked = {"poster of the place 0.5", "square 60 px", "true"}
     for name in ("forged_queries", "true_counterparts"):

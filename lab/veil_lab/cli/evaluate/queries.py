@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, progress, quiet_colmap, report, say, write_json
-from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.cli.common import Bar, Commands, at_least, picture, quiet_colmap, report, say, write_json
 from veil.cli.progress import tracker
+from veil.cli.records import add_record_command, json_file, option
+from veil.engine import open_engine
 from veil.errors import InputError
-from veil.extraction import Extractor, extract
-from veil.extraction.sift import SiftOptions, extract_sift
+from veil.extraction.picture import Picture
 from veil.features import Features
+from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.pictures import find_pictures, read_picture
-from veil.files.weights import load_network
 from veil.places.poses.options import LocalizeOptions
-from veil_lab.cli.evaluate.descriptors import extraction_options
-from veil_lab.cli.evaluate.forged import forged_answers, strange_pictures
 from veil_lab.cli.evaluate.query_tables import say_answers, say_forged
-from veil_lab.cli.evaluate.scene_arguments import add_extraction, add_same_place
+from veil_lab.cli.evaluate.scene_arguments import (
+    AskedExtraction,
+    AskedFolds,
+    AskedSamePlaces,
+    AskedScenes,
+    extracted_features,
+    other_places,
+    reference_place,
+    stranger_features,
+)
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.queries import draw_forged, draw_queries
 from veil_lab.studies.localization.acceptance_counts import QueryAnswer, acceptance_counts
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, ReferencePlace, fold_maps
-from veil_lab.studies.localization.forged_answers import FormAnswer, group_counts
+from veil_lab.studies.localization.forged_answers import FormAnswer, form_localizer, group_counts
+from veil_lab.studies.localization.forged_queries import ForgedOptions, forged_queries, true_counterparts
 from veil_lab.studies.localization.query_runner import JobResult, job_count, query_jobs, run_jobs
 from veil_lab.studies.localization.robustness import (
     RobustnessTrial,
@@ -36,6 +43,8 @@ from veil_lab.studies.localization.robustness import (
     error_summaries,
 )
 
+# Photographs of other places at most, of which forgeries are made.
+MOST_STRANGERS = 80
 EXAMPLES = """\
   veil evaluate queries strecha/fountain-P11 strecha/Herz-Jesus-P8 --json queries.json --figure queries.png
   veil evaluate queries strecha/* --same-place entry-P10 castle-P19 --strangers sacre_coeur/
@@ -43,49 +52,39 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateQueries(AskedScenes, AskedExtraction, AskedFolds, AskedSamePlaces):
+    """Hold out photographs of each scene in turn, map the others, and localize the held-out ones from lines and from
+    points; ask the same maps about photographs of the other scenes, of a folder of strangers, and about noise, which
+    must be refused. Then compare the errors of lines and points on the same matches, with planted wrong ones.
+    A scene is a folder with images/ and K.txt + gt_dense_cameras/ or a COLMAP text model. Four scenes of ten
+    photographs take about ten minutes on two cores.
+    With --forged the first maps are also asked, in five forms, about posters, screens, collages, repeated textures,
+    text, foliage, and right features in wrong places, and about true crops, zooms, blurred, dark and sparse ones.
+    """
+
+    strangers: Path | None = option("photographs of none of these places", metavar="FOLDER")
+    draws: int = option("draws of lines for each true query (default %(default)s)", default=3, parse=at_least(1))
+    noise: int = option("noise queries of either kind for each scene (default %(default)s)", default=10, parse=at_least(0))
+    strain_draws: int = option(
+        "draws of matches at each share of wrong ones (default %(default)s)", default=5, parse=at_least(1)
+    )
+    forged: int | None = option("ask forgeries, too: number of draws of each kind", parse=at_least(1), metavar="DRAWS")
+    only_forged: bool = option("ask nothing but forgeries and their true counterparts", default=False)
+    forged_features: int = option("features of a forged query at most (default %(default)s)", default=800, parse=at_least(100))
+    forged_figure: Path | None = option("draw the evidence of forgeries (.png or .svg)", parse=picture, metavar="FILE")
+    workers: int = option("processes (default %(default)s)", default=2, parse=at_least(1))
+    figure: Path | None = option("draw errors and evidence (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate queries` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "queries",
-        "true, foreign and random queries from lines, and lines against points",
-        "Hold out photographs of each scene in turn, map the others, and localize the held-out ones from lines and from\n"
-        "points; ask the same maps about photographs of the other scenes, of a folder of strangers, and about noise, which\n"
-        "must be refused. Then compare the errors of lines and points on the same matches, with planted wrong ones.\n"
-        "A scene is a folder with images/ and K.txt + gt_dense_cameras/ or a COLMAP text model. Four scenes of ten\n"
-        "photographs take about ten minutes on two cores.\n"
-        "With --forged the first maps are also asked, in five forms, about posters, screens, collages, repeated textures,\n"
-        "text, foliage, and right features in wrong places, and about true crops, zooms, blurred, dark and sparse ones.",
-        EXAMPLES,
-    )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
-    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
-    add_same_place(parser)
-    parser.add_argument(
-        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
-    )
-    parser.add_argument("--draws", type=at_least(1), default=3, help="draws of lines for each true query (default %(default)s)")
-    parser.add_argument(
-        "--noise", type=at_least(0), default=10, help="noise queries of either kind for each scene (default %(default)s)"
-    )
-    parser.add_argument(
-        "--strain-draws", type=at_least(1), default=5, help="draws of matches at each share of wrong ones (default %(default)s)"
-    )
-    parser.add_argument("--forged", type=at_least(1), metavar="DRAWS", help="ask forgeries too, so many draws of each kind")
-    parser.add_argument("--only-forged", action="store_true", help="ask nothing but forgeries and their true counterparts")
-    parser.add_argument(
-        "--forged-features", type=at_least(100), default=800, help="features of a forged query at most (default %(default)s)"
-    )
-    parser.add_argument("--forged-figure", type=picture, metavar="FILE", help="draw the evidence of forgeries (.png or .svg)")
-    add_extraction(parser)
-    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default %(default)s)")
-    add_engine_arguments(parser)
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw errors and evidence (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_queries)
+    summary = "true, foreign and random queries from lines, and lines against points"
+    add_record_command(protocols, "queries", summary, EXAMPLES, EvaluateQueries, _queries)
 
 
-def _queries(arguments: argparse.Namespace) -> int:
+def _queries(arguments: EvaluateQueries) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     scenes = [read_scene(folder) for folder in arguments.scenes]
@@ -93,11 +92,11 @@ def _queries(arguments: argparse.Namespace) -> int:
     protocol = QueryProtocol(folds=arguments.folds, draws=arguments.draws, noise=arguments.noise, workers=arguments.workers)
     if arguments.only_forged and not arguments.forged:
         raise InputError("--only-forged needs --forged DRAWS: how many of each kind are to be asked")
-    features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
+    features = {scene.name: extracted_features(scene, max_features=arguments.max_features) for scene in scenes}
     forged = _forged(scenes, features, arguments) if arguments.forged else []
     if arguments.only_forged:
         return 0
-    strangers = stranger_features(arguments)
+    strangers = stranger_features(arguments.strangers, max_features=arguments.max_features)
     answers: list[QueryAnswer] = []
     trials: list[RobustnessTrial] = []
     for scene in scenes:
@@ -121,7 +120,7 @@ def _queries(arguments: argparse.Namespace) -> int:
 
 
 def _forged(
-    scenes: Sequence[ReferenceScene], features: Mapping[str, dict[str, Features]], arguments: argparse.Namespace
+    scenes: Sequence[ReferenceScene], features: Mapping[str, dict[str, Features]], arguments: EvaluateQueries
 ) -> list[FormAnswer]:
     """Answers to forged queries and their true counterparts in all scenes; they are written and drawn as arguments say."""
     strangers = strange_pictures(arguments.strangers)
@@ -151,6 +150,45 @@ def _forged(
     return answers
 
 
+def strange_pictures(folder: Path | None) -> list[Picture]:
+    """At most `MOST_STRANGERS` photographs of `folder`, evenly taken, which must show none of the places.
+
+    Raises InputError where `folder` is None.
+    """
+    if folder is None:
+        raise InputError("forgeries are made of photographs of other places, too; name a folder with --strangers")
+    paths = find_pictures(folder)
+    chosen = np.linspace(0, len(paths) - 1, min(MOST_STRANGERS, len(paths))).round().astype(int)
+    return [read_picture(paths[index]) for index in chosen]
+
+
+def forged_answers(
+    scene: ReferenceScene,
+    place: ReferencePlace,
+    strangers: Sequence[Picture],
+    arguments: EvaluateQueries,
+    done: Callable[[FormAnswer], None],
+) -> None:
+    """Localize every forged and every true query in the maps of one place; `done` is called with each answer.
+
+    `scene` and `place` are the same photographs: their files with reference poses, and their features.
+    """
+    options = ForgedOptions(draws=arguments.forged or 1, max_features=arguments.forged_features)
+    photographs: Mapping[str, Picture] = {
+        name: read_picture(scene.pictures[name], camera=scene.cameras[name]) for name in place.features
+    }
+    with tempfile.TemporaryDirectory(prefix="veil-forged-") as workdir, Bar(f"{scene.name}: forgeries") as bar:
+        localizer = form_localizer(place, bundled_codebook(), bundled_decoys(), Path(workdir), options)
+        queries = [
+            *forged_queries(scene.name, photographs, strangers, options),
+            *true_counterparts(scene.name, photographs, localizer.fold.held_out, options),
+        ]
+        for number, query in enumerate(queries, start=1):
+            for answer in localizer.answers(query):
+                done(answer)
+            bar(number, len(queries))
+
+
 def _record(answers: Sequence[QueryAnswer], trials: Sequence[RobustnessTrial], forged: Sequence[FormAnswer]) -> dict:
     """The JSON record of the command."""
     return {
@@ -172,74 +210,8 @@ def _line(name: str, answers: Sequence[QueryAnswer]) -> str:
     return f"{name}: {', '.join(parts)}"
 
 
-def other_places(scenes: Sequence[ReferenceScene], groups: Sequence[Sequence[str]]) -> dict[str, list[str]]:
-    """Names of the scenes that show another place than each scene, by its name; `groups` list scenes of one place.
-
-    Raises InputError where two scenes have one name, a scene has no reference cameras or fewer than four photographs, or a
-    group names an unknown scene.
-    """
-    names = [scene.name for scene in scenes]
-    if len(set(names)) < len(names):
-        raise InputError("two scenes have the same folder name, and results could not be told apart; rename one")
-    for scene in scenes:
-        if not scene.cam_from_world:
-            raise InputError(f"{scene.name} has no reference cameras: it needs gt_dense_cameras/ or a COLMAP text model")
-        if len(scene.pictures) < 4:
-            raise InputError(f"{scene.name} has {len(scene.pictures)} photographs; leaving some out needs four or more")
-    unknown = {name for group in groups for name in group} - set(names)
-    if unknown:
-        raise InputError(f"--same-place names {', '.join(sorted(unknown))}, but the scenes are {', '.join(names)}")
-    together = {frozenset((a, b)) for group in groups for a in group for b in group}
-    return {name: [other for other in names if other != name and frozenset((name, other)) not in together] for name in names}
-
-
-def extracted_features(
-    scene: ReferenceScene, arguments: argparse.Namespace, descriptor: Extractor = "sift"
-) -> dict[str, Features]:
-    """Features of all photographs of a scene, by name; `arguments` have `max_features` and `first_octave`.
-
-    Networks with keypoints of their own give as many features as SIFT may give, however small their scores are.
-    """
-    options = extraction_options(descriptor, arguments.max_features, arguments.first_octave)
-    network, features = load_network(descriptor), {}
-    for name, path in progress(sorted(scene.pictures.items()), f"{scene.name}: extracting {descriptor}"):
-        features[name] = extract(read_picture(path, camera=scene.cameras[name]), descriptor, options, network)
-    return features
-
-
-def stranger_features(arguments: argparse.Namespace, *, most: int | None = None) -> dict[str, Features]:
-    """Features of the photographs that `--strangers` names, by "strangers/file name"; with `most` so many of them, evenly.
-
-    Raises InputError for an empty folder.
-    """
-    if arguments.strangers is None:
-        return {}
-    options = SiftOptions(max_features=arguments.max_features, first_octave=arguments.first_octave)
-    paths = find_pictures(arguments.strangers)
-    if not paths:
-        raise InputError(f"{arguments.strangers} holds no photographs")
-    paths = paths[:: -(-len(paths) // most)] if most else paths
-    return {
-        f"strangers/{path.name}": extract_sift(read_picture(path), options) for path in progress(paths, "extracting strangers")
-    }
-
-
-def reference_place(scene: ReferenceScene, features: dict[str, Features]) -> ReferencePlace:
-    """The scene as a place for an evaluation, with gravity where it was measured.
-
-    Elsewhere gravity is the reference's vertical, or where the reference has none the mean of the cameras' y-axes.
-    """
-    down = scene.down
-    if down is None:
-        down = np.mean([pose.rotation[1] for pose in scene.cam_from_world.values()], axis=0)
-        down /= np.linalg.norm(down)
-    exact = {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
-    known = {**exact, **scene.gravity}
-    return ReferencePlace(name=scene.name, features=features, cam_from_world=scene.cam_from_world, down=known)
-
-
 def _results(
-    place: ReferencePlace, others: dict[str, Features], protocol: QueryProtocol, arguments: argparse.Namespace
+    place: ReferencePlace, others: dict[str, Features], protocol: QueryProtocol, arguments: EvaluateQueries
 ) -> Iterator[JobResult]:
     """Results of all jobs of one place; `others` are photographs of other places."""
     folds: list[Fold]
@@ -247,7 +219,7 @@ def _results(
         folds = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
     jobs = query_jobs(folds, others, default_levels(arguments.strain_draws), protocol)
     total = job_count(folds, others, protocol)
-    with opened_engine(arguments) as engine, tracker(f"{place.name}: localizing", total) as shown:
+    with open_engine("local", workers=arguments.workers) as engine, tracker(f"{place.name}: localizing", total) as shown:
         for result in run_jobs(jobs, engine=engine, prepare=quiet_colmap):
             shown.update()
             yield result

@@ -5,11 +5,10 @@ A file of its own: `veil codebook build` ends with it, and `veil lab quality` pr
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from veil.cli.common import explain, say, say_table
+from veil.cli.common import Arguments, explain, say, say_table
 from veil.report.tables import Name, Table, fixed, numbers
 
 
@@ -28,7 +27,7 @@ def spread_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def say_quality(arguments: argparse.Namespace, record: dict) -> None:
+def say_quality(arguments: Arguments, record: dict) -> None:
     """Print a record of `veil lab quality` for people."""
     images, own, words = record["images"], record["book_images"], record["words"]
     say(arguments, f"\n{record['descriptors']} descriptors of {images} photographs, and the {words} words")

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from veil.cli.common import (
-    add_command,
-    add_json,
-    at_least,
-    explain,
-    picture,
-    report,
-    say_table,
-    write_json,
-)
+from veil.cli.common import Commands, at_least, explain, picture, report, say_table, write_json
+from veil.cli.records import Record, add_record_command, json_file, option
 from veil.device.protection import DELTA, MAX_POSTERIOR
 from veil.ldp.budget import outward
 from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
@@ -31,50 +24,44 @@ FEATURES, WORDS, SUBSET_SIZES = (50, 100, 200, 500, 1000, 2000), (1000, 4000, 16
 ROWS = 12
 
 
-def register(actions) -> None:  # type: ignore[no-untyped-def]
-    """Add `veil budget plan` to the group's actions."""
-    parser = add_command(
-        actions,
-        "plan",
-        "which K, m and number of features are best",
-        "For an epsilon of the image, the largest epsilon of a feature, and how many true words that lets through. Ranked by\n"
-        "margin: expected true words less the inliers that a pose needs beside what chance calls up. Localization needs tens\n"
-        "of inliers. The plan cannot know quantization (how often two views of a point fall on one word) nor what the map\n"
-        "shows: expect a part of the true words as inliers, and try it with your dictionary.",
-        EXAMPLES,
-    )
-    add_plan_arguments(parser)
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw true words against epsilon (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_plan)
+@dataclass(frozen=True, kw_only=True)
+class AskedPlans(Record):
+    """Options that say which plans there are."""
 
-
-def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which plans there are."""
-    parser.add_argument(
-        "--epsilon-image", type=float, required=True, metavar="E", help="epsilon that an image may spend, at --delta"
-    )
-    parser.add_argument("--delta", type=float, default=DELTA, help="delta of that epsilon (default %(default)g)")
-    parser.add_argument(
-        "--features", type=at_least(1), nargs="+", metavar="N", help="numbers of features that an image sends, to try"
-    )
-    parser.add_argument(
-        "--word-count", type=at_least(2), nargs="+", metavar="K", help="numbers of words in the dictionary, to try"
-    )
-    parser.add_argument("--m", type=at_least(1), nargs="+", metavar="M", help="numbers of words that a feature sends, to try")
-    parser.add_argument(
-        "--map-features",
-        type=at_least(1),
+    epsilon_image: float = option("epsilon that an image may spend, at --delta", required=True, metavar="E")
+    delta: float = option("delta of that epsilon (default %(default)g)", default=DELTA)
+    features: tuple[int, ...] | None = option("numbers of features that an image sends, to try", parse=at_least(1), metavar="N")
+    word_count: tuple[int, ...] | None = option("numbers of words in the dictionary, to try", parse=at_least(2), metavar="K")
+    m: tuple[int, ...] | None = option("numbers of words that a feature sends, to try", parse=at_least(1), metavar="M")
+    map_features: int = option(
+        "features of the map (default %(default)s)",
         default=PlannedPlace().map_features,
+        parse=at_least(1),
         metavar="F",
-        help="features of the map (default %(default)s)",
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanBudget(AskedPlans):
+    """For an epsilon of the image, the largest epsilon of a feature, and how many true words that lets through. Ranked by
+    margin: expected true words less the inliers that a pose needs beside what chance calls up. Localization needs tens
+    of inliers. The plan cannot know quantization (how often two views of a point fall on one word) nor what the map
+    shows: expect a part of the true words as inliers, and try it with your dictionary.
+    """
+
+    figure: Path | None = option("draw true words against epsilon (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(actions: Commands) -> None:
+    """Add `veil budget plan` to the group's actions."""
+    add_record_command(actions, "plan", "which K, m and number of features are best", EXAMPLES, PlanBudget, _plan)
 
 
 def plans_of(
-    arguments: argparse.Namespace, *, features: Sequence[int], words: Sequence[int], subset_sizes: Sequence[int]
+    arguments: AskedPlans, *, features: Sequence[int], words: Sequence[int], subset_sizes: Sequence[int]
 ) -> list[ReleasePlan]:
-    """The plans that the options of `add_plan_arguments` ask for, the best one first.
+    """The plans that the options ask for, the best one first.
 
     `features`, `words` and `subset_sizes` stand for what is not given.
     """
@@ -88,13 +75,13 @@ def plans_of(
     )
 
 
-def plans_record(arguments: argparse.Namespace, plans: Sequence[ReleasePlan]) -> dict:
+def plans_record(arguments: AskedPlans, plans: Sequence[ReleasePlan]) -> dict:
     """The record of plans for machines."""
     facts: dict = {"epsilon_image": arguments.epsilon_image, "delta": arguments.delta, "map_features": arguments.map_features}
     return {**facts, "plans": [_plan_facts(plan) for plan in plans]}
 
 
-def _plan(arguments: argparse.Namespace) -> int:
+def _plan(arguments: PlanBudget) -> int:
     plans = plans_of(arguments, features=FEATURES, words=WORDS, subset_sizes=SUBSET_SIZES)
     write_json(arguments.json, plans_record(arguments, plans), private=True)
     say_table(arguments, plan_table(plans[:ROWS]))
