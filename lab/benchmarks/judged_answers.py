@@ -55,7 +55,7 @@ from veil.randomness import seeded
 from veil.scene import Scene
 from veil.wire import LineUpload
 from veil.wire.message import Message
-from veil_lab.cli.evaluate.queries import strange_pictures
+from veil_lab.cli.evaluate.poses.queries import strange_pictures
 from veil_lab.cli.evaluate.scene_arguments import extracted_features, reference_place
 from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.forged_answers import EPSILON, FormLocalizer, M, form_localizer

@@ -36,7 +36,7 @@ from veil.places.poses.upright_problem import UprightProblem
 from veil.randomness import seeded
 from veil.scene import mean_down
 from veil.wire.message import Upload
-from veil_lab.cli.evaluate.upright import extent_of, scene_folds
+from veil_lab.cli.evaluate.poses.upright import extent_of, scene_folds
 from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.false_acceptance import Fold
 from veil_lab.studies.localization.map_dictionaries import dictionary_of, mapped

@@ -1,4 +1,7 @@
-"""`veil lab quality`: how far descriptors lie from the words of a codebook, and how evenly the words are used."""
+"""`veil lab quality`: how far descriptors lie from the words of a codebook, and how evenly the words are used.
+
+Alone because it measures codebooks; `lab` only lists commands.
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,14 @@ import pytest
 from veil.cli import main
 from veil.errors import InputError
 from veil.ldp.planning import ReleasePlan, plan_release
-from veil_lab.studies.localization.plan_search import LEAST, TriedPlan, search_plans, setting_of
-from veil_lab.studies.localization.upright_localization import UprightSetting, UprightTrial
+from veil_lab.studies.localization.upright_localization import (
+    LEAST,
+    TriedPlan,
+    UprightSetting,
+    UprightTrial,
+    search_plans,
+    setting_of,
+)
 from worlds.edges import door_scene
 from worlds.schemas import validate
 

@@ -40,7 +40,7 @@ from veil.report.tables import Table, names, numbers
 from veil.trials.line_maps import Subject, map_lines
 from veil.trials.reconstruction_run import Run
 from veil_lab.files.scenes import ReferenceScene, read_scene
-from veil_lab.report.reconstruction import draw_curve, draw_maps
+from veil_lab.report.localization import draw_curve, draw_maps
 from veil_lab.studies.mapping.reconstruction import map_points
 
 # The image is doubled before SIFT begins, as COLMAP does.

@@ -16,7 +16,7 @@ from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import holds_features, read_features
 from veil.files.learned_models import write_learned_model
 from veil.files.pictures import named_pictures, read_picture
-from veil_lab.files.training_states import read_training_state, write_training_state
+from veil_lab.files.trainings import read_training_state, write_training_state
 from veil_lab.training.altered import altered_copies
 from veil_lab.training.density_training import DensityTraining, TrainingState
 from veil_lab.training.learning import train_learned_model

@@ -26,7 +26,7 @@ from veil.inversion.weights import Training, Weights
 from veil.threads import cores
 
 if TYPE_CHECKING:
-    from veil_lab.files.workshop import Workshop
+    from veil_lab.files.trainings import Workshop
     from veil_lab.training.inversion_training import State, TrainingOptions
     from veil_lab.training.photos import Example, ServerView
 
@@ -80,7 +80,7 @@ def register(actions: Commands) -> None:
 def _train(arguments: TrainInversion) -> int:
     from veil.files.inverters import read_weights, write_weights
     from veil.inversion.network import torch
-    from veil_lab.files.workshop import Workshop
+    from veil_lab.files.trainings import Workshop
     from veil_lab.training.inversion_training import train
     from veil_lab.training.photos import Ahead, ServerView, Supply
 

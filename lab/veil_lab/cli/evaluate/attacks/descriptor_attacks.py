@@ -20,8 +20,8 @@ from veil.features import Features
 from veil.files.pictures import read_picture
 from veil.progress import StepCount
 from veil.report.tables import Name, Table, numbers
+from veil_lab.cli.evaluate.attacks.photographs import chosen_photographs
 from veil_lab.cli.evaluate.descriptors import Descriptors, extraction_options, usable
-from veil_lab.cli.evaluate.photographs import chosen_photographs
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow, DescriptorStudy, attack_rows
 from veil_lab.studies.attacks.descriptor_material import DescribedPhotographs, StudyBooks, database_of
 from veil_lab.training.altered import second_view

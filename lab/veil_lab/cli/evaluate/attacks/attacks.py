@@ -28,15 +28,15 @@ from veil.codebooks.kmeans import chosen_method, train_words
 from veil.errors import InputError
 from veil.features import Features
 from veil.mechanisms.public import publish
-from veil_lab.cli.evaluate.attack_tables import (
+from veil_lab.cli.evaluate.attacks.attack_tables import (
     decoy_table,
     distribution_table,
     position_table,
     structural_table,
 )
-from veil_lab.cli.evaluate.descriptor_attacks import AskedAttacks, compare_descriptors
-from veil_lab.cli.evaluate.photographs import extracted
-from veil_lab.report.position_attacks import draw_position_attacks
+from veil_lab.cli.evaluate.attacks.descriptor_attacks import AskedAttacks, compare_descriptors
+from veil_lab.cli.evaluate.attacks.photographs import extracted
+from veil_lab.report.attacks import draw_position_attacks
 from veil_lab.studies.attacks.distribution import DistributionStudy, descriptor_attacks
 from veil_lab.studies.attacks.positions import position_rows, position_trials
 from veil_lab.studies.attacks.structural import structural_attacks

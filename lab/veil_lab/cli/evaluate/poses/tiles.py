@@ -41,12 +41,17 @@ from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.tiles import ALLOWED_RATIO, NEEDED_SHARE, draw_tiles
 from veil_lab.studies.localization.against_raw import AgainstRaw
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
-from veil_lab.studies.localization.tile_forms import FORMS, FormName, FormRow, FormTrial, form_rows, form_trials
 from veil_lab.studies.localization.tile_localization import (
+    FORMS,
+    FormName,
+    FormRow,
+    FormTrial,
     TileRow,
     TileSetting,
     TileTrial,
     false_queries,
+    form_rows,
+    form_trials,
     raw_trials,
     tile_rows,
     tile_trials,

@@ -26,10 +26,10 @@ from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.pictures import read_picture
-from veil_lab.cli.evaluate.attack_tables import accuracy_table, far_table, near_table
-from veil_lab.cli.evaluate.photographs import extracted
+from veil_lab.cli.evaluate.attacks.attack_tables import accuracy_table, far_table, near_table
+from veil_lab.cli.evaluate.attacks.photographs import extracted
 from veil_lab.files.homographies import find_sequences
-from veil_lab.report.defenses import draw_defenses
+from veil_lab.report.attacks import draw_defenses
 from veil_lab.studies.attacks.defenses import DefenseRow, Effort, Pools, default_defenses, defense_study
 from veil_lab.studies.matching.homographies import ImageSequence
 

@@ -13,12 +13,11 @@ from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import ReleasePlan
 from veil.report.tables import Name, Table, fixed, numbers
+from veil_lab.cli.evaluate.poses.upright import GRAVITY_NOISE_DEG, Job, extent_of, run_jobs, scene_folds
 from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds
-from veil_lab.cli.evaluate.upright import GRAVITY_NOISE_DEG, Job, extent_of, run_jobs, scene_folds
 from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.map_dictionaries import mapped, most_words
-from veil_lab.studies.localization.plan_search import TriedPlan, search_plans
-from veil_lab.studies.localization.upright_localization import UprightSetting, UprightTrial, sizes
+from veil_lab.studies.localization.upright_localization import TriedPlan, UprightSetting, UprightTrial, search_plans, sizes
 
 EXAMPLES = """\
   veil evaluate plans castle/ --epsilon-image 200               the plans that localize best there, by trial

@@ -20,8 +20,8 @@ from veil.cli.server.index import read_dictionary
 from veil.errors import InputError
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import all_books, bundled_books, usable
-from veil_lab.cli.evaluate.localization_table import compare
-from veil_lab.cli.evaluate.localization_trials import EvaluateLocalization, false_queries, folds_of, summed_up, trials_of
+from veil_lab.cli.evaluate.poses.localization_table import compare
+from veil_lab.cli.evaluate.poses.localization_trials import EvaluateLocalization, false_queries, folds_of, summed_up, trials_of
 from veil_lab.cli.evaluate.scene_arguments import (
     extracted_features,
     other_places,

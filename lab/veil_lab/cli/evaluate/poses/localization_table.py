@@ -11,7 +11,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.report.tables import Remark, Table, fixed, names, numbers
 from veil_lab.cli.evaluate.descriptors import Descriptors, all_books, bundled_books, usable
-from veil_lab.cli.evaluate.localization_trials import EvaluateLocalization, false_queries, folds_of, summed_up, trials_of
+from veil_lab.cli.evaluate.poses.localization_trials import EvaluateLocalization, false_queries, folds_of, summed_up, trials_of
 from veil_lab.cli.evaluate.scene_arguments import extracted_features, other_places
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, settings_of_forms

@@ -33,7 +33,7 @@ from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import named_pictures, read_picture, read_rgb
 from veil.mechanisms.profile import paper
 from veil.report.tables import Name, Table, fixed, names, numbers, percent
-from veil_lab.report.inversion import draw_inversions, draw_similarity
+from veil_lab.report.attacks import draw_inversions, draw_similarity
 from veil_lab.studies.attacks.inversion import (
     DIMS,
     Gap,

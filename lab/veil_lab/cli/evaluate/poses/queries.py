@@ -19,7 +19,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.pictures import find_pictures, read_picture
 from veil.places.poses.options import LocalizeOptions
-from veil_lab.cli.evaluate.query_tables import say_answers, say_forged
+from veil_lab.cli.evaluate.poses.query_tables import say_answers, say_forged
 from veil_lab.cli.evaluate.scene_arguments import (
     AskedExtraction,
     AskedFolds,
