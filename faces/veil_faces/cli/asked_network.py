@@ -30,21 +30,21 @@ class AskedNetwork(Record):
     )
 
 
-def chosen_network(asked: AskedNetwork, *, needed: Space | None = None) -> FaceNetwork:
+def chosen_network(arguments: AskedNetwork, *, needed: Space | None = None) -> FaceNetwork:
     """The network that the options name. Raises SpaceError if its descriptors do not live in the space `needed`."""
-    preparation = Preparation(bgr=asked.bgr, mean=asked.mean, scale=asked.scale)
-    if asked.model is None:
+    preparation = Preparation(bgr=arguments.bgr, mean=arguments.mean, scale=arguments.scale)
+    if arguments.model is None:
         if preparation != DEFAULT:
             raise InputError("--bgr, --mean and --scale describe the network of --model; leave them out, or name one")
         _require(FACE_SPACE, needed)
-        return load_face_network(second_try=not asked.frontal_only)
-    content = read_model(asked.model)
+        return load_face_network(second_try=not arguments.frontal_only)
+    content = read_model(arguments.model)
     try:
         model = load_onnx_model(content, preparation)
     except InputError as error:
-        raise error.at(asked.model) from None
+        raise error.at(arguments.model) from None
     _require(model.space, needed)
-    return load_onnx_network(model, second_try=not asked.frontal_only)
+    return load_onnx_network(model, second_try=not arguments.frontal_only)
 
 
 def _require(space: Space, needed: Space | None) -> None:

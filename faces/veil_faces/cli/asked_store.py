@@ -57,7 +57,7 @@ def client_of(store: FaceStore, decoys: Path) -> Client:
     return Client(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
 
 
-def opened_store(asked: AskedDecoys) -> tuple[FaceStore, Client]:
+def opened_store(arguments: AskedDecoys) -> tuple[FaceStore, Client]:
     """The store that the options name, sealed by this client's secret, and the client with the store's decoys."""
-    store = FaceStore(asked.store, FaceHome.for_store(asked.store))
-    return store, client_of(store, asked.decoys)
+    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
+    return store, client_of(store, arguments.decoys)

@@ -43,33 +43,33 @@ class Calibrate(AskedDecoys):
     )
 
 
-def calibrate(asked: Calibrate) -> int:
+def calibrate(arguments: Calibrate) -> int:
     """Run `veil faces calibrate` and return the exit code."""
-    for name, share in (("--far", asked.far), ("--fpir", asked.fpir)):
+    for name, share in (("--far", arguments.far), ("--fpir", arguments.fpir)):
         if share is not None and not 0 < share < 1:
             raise InputError(f"{name} must lie between 0 and 1, got {share:g}")
-    store = FaceStore(asked.store, FaceHome.for_store(asked.store))
-    faces, client = identities(read_faces(asked.faces)), client_of(store, asked.decoys)
-    pairs = read_pairs(asked.face_pairs, faces)
-    threshold = _threshold(client, faces, pairs, asked.far)
+    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
+    faces, client = identities(read_faces(arguments.faces)), client_of(store, arguments.decoys)
+    pairs = read_pairs(arguments.face_pairs, faces)
+    threshold = _threshold(client, faces, pairs, arguments.far)
     valid = [line.purpose for line in store.enrolled() if line.valid]
     counts = sorted({valid.count(purpose) for purpose in valid})
-    open_set = None if store.scheme.comparison == "parallel" else _open_set(client, faces, asked.fpir, counts)
+    open_set = None if store.scheme.comparison == "parallel" else _open_set(client, faces, arguments.fpir, counts)
     store.calibrate(threshold, open_set)
     write_json(
-        asked.json,
+        arguments.json,
         {**threshold.as_json(), "identification": None if open_set is None else open_set.as_record()},
         private=True,
     )
     say(
-        asked,
+        arguments,
         f"threshold {threshold.distance:.3f}: {threshold.false_accepts:.2%} false accepts and {threshold.false_rejects:.2%} "
         f"false rejects on {len(pairs)} pairs, on which it was fitted",
     )
     if open_set is None:
-        say(asked, "this store verifies only: its probes fit one template each (--by parallel)")
+        say(arguments, "this store verifies only: its probes fit one template each (--by parallel)")
     else:
-        print_sizes(asked, open_set, counts)
+        print_sizes(arguments, open_set, counts)
     return 0
 
 
@@ -112,30 +112,30 @@ def _open_set(client: Client, faces: Faces, fpir: float, counts: Sequence[int]) 
     return calibrate_open_set(distance, people[last], people[first], mated=mated, fpir=fpir, wanted=counts)
 
 
-def print_what_is_needed(asked: AskedStore, scheme: TemplateScheme) -> None:
+def print_what_is_needed(arguments: AskedStore, scheme: TemplateScheme) -> None:
     """Print, after a store is created, how many people a calibration needs by size of the gallery."""
     if scheme.comparison == "parallel":
-        say(asked, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
+        say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
         return
     needs = ", ".join(f"{people_needed(size, 0.01):,} people for {size:,} templates" for size in (20, 1_000, 10_000))
-    say(asked, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
+    say(arguments, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
 
 
-def print_sizes(asked: AskedStore, fitted: OpenSet, counts: Sequence[int]) -> None:
+def print_sizes(arguments: AskedStore, fitted: OpenSet, counts: Sequence[int]) -> None:
     """Print thresholds by size of the gallery: for the store's own sizes, and for some others."""
     head = f"identify: an FPIR of {fitted.asked:.2%} asked, {fitted.people:,} people, {fitted.mated:,} of them twice"
     if not fitted.sizes:
         need = people_needed(1, fitted.asked)
-        say(asked, f"{head}: too few for any gallery, about {need:,} people are needed; nobody will be identified")
+        say(arguments, f"{head}: too few for any gallery, about {need:,} people are needed; nobody will be identified")
         return
-    say(asked, f"{head}: galleries of up to {fitted.largest:,} templates")
+    say(arguments, f"{head}: galleries of up to {fitted.largest:,} templates")
     own = {fitted.at(count).templates for count in counts if 1 <= count <= fitted.largest}
     shown = [size for size in fitted.sizes if size.templates in own or str(size.templates).strip("0") == "1"]
-    say_table(asked, size_table(list(dict.fromkeys([*shown, fitted.sizes[-1]])), own))
+    say_table(arguments, size_table(list(dict.fromkeys([*shown, fitted.sizes[-1]])), own))
     for count in counts:
         if count > fitted.largest:
             need = people_needed(count, fitted.asked)
-            say(asked, f"{count:,} templates of this store: refused, about {need:,} people are needed")
+            say(arguments, f"{count:,} templates of this store: refused, about {need:,} people are needed")
 
 
 def size_table(sizes: Sequence[GallerySize], own: Container[int]) -> Table:

@@ -40,35 +40,35 @@ class Identify(AskedFace):
     top: int = option("candidates to list (default %(default)s)", default=1, parse=at_least(1))
 
 
-def verify(asked: Verify) -> int:
+def verify(arguments: Verify) -> int:
     """Run `veil faces verify`. Returns the exit code: 0 accepted, 3 any kind of no."""
-    person, purpose = checked_name(asked.person, "person"), checked_name(asked.purpose, "purpose")
-    store, client = opened_store(asked)
+    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
+    store, client = opened_store(arguments)
     if store.threshold is None:
         raise InputError(f"{store.path} has no threshold; fit one with: veil faces calibrate")
     record: dict[str, object] = {"accepted": False, "reason": None, "score": None, "threshold": store.threshold.distance}
     _, templates = store.templates(purpose, person)
     if templates is None:
-        return _no(asked, record, "no template", f"{person!r} has no valid template for {purpose!r}")
+        return _no(arguments, record, "no template", f"{person!r} has no valid template for {purpose!r}")
     try:
-        vector = face_vector(asked, store.scheme)
+        vector = face_vector(arguments, store.scheme)
     except NoFace as error:
-        return _no(asked, record, "no face", str(error))
+        return _no(arguments, record, "no face", str(error))
     score = float(scores(client.probe(vector, purpose=purpose, template=templates), templates)[0])
     record["score"], told = score, f"distance {score:.3f}, threshold {store.threshold.distance:.3f}"
     if not score <= store.threshold.distance:
-        return _no(asked, record, "distance", told)
-    write_json(asked.json, {**record, "accepted": True}, private=True)
-    say(asked, f"accepted: {told}")
+        return _no(arguments, record, "distance", told)
+    write_json(arguments.json, {**record, "accepted": True}, private=True)
+    say(arguments, f"accepted: {told}")
     return 0
 
 
-def identify(asked: Identify) -> int:
+def identify(arguments: Identify) -> int:
     """Run `veil faces identify`. Returns the exit code: 0 somebody is accepted, 3 any kind of no."""
     from veil import distances
 
-    purpose = checked_name(asked.purpose, "purpose")
-    store, client = opened_store(asked)
+    purpose = checked_name(arguments.purpose, "purpose")
+    store, client = opened_store(arguments)
     if store.scheme.comparison == "parallel":
         raise InputError(f"{store.path} compares along one template's directions; to identify, create a store --by p2s")
     if store.open_set is None:
@@ -77,59 +77,59 @@ def identify(asked: Identify) -> int:
     record: dict[str, object] = {"accepted": False, "reason": None, "candidates": [], "templates": len(people)}
     record |= {"threshold": None, "gallery": None}
     if templates is None:
-        return _no(asked, record, "no template", f"nobody has a valid template for {purpose!r}")
+        return _no(arguments, record, "no template", f"nobody has a valid template for {purpose!r}")
     size = store.open_set.at(len(people))
     record |= {"threshold": size.threshold, "gallery": {"fpir_asked": store.open_set.asked, **size.as_json()}}
     try:
-        vector = face_vector(asked, store.scheme)
+        vector = face_vector(arguments, store.scheme)
     except NoFace as error:
-        return _no(asked, record, "no face", str(error))
+        return _no(arguments, record, "no face", str(error))
     probe = client.probe(vector, purpose=purpose)
-    nearest = distances.nearest(probe, (templates.origin, templates.basis), min(asked.top, len(people)))
+    nearest = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
     best = [
         {"person": people[row], "score": float(score), "accepted": bool(score <= size.threshold)}
         for row, score in zip(nearest.index[0].tolist(), nearest.distance[0].tolist(), strict=True)
     ]
     accepted = any(item["accepted"] for item in best)
     write_json(
-        asked.json,
+        arguments.json,
         {**record, "accepted": accepted, "reason": None if accepted else "distance", "candidates": best},
         private=True,
     )
     say(
-        asked,
+        arguments,
         f"{len(people)} templates: threshold {size.threshold:.3f}, FPIR {size.fpir:.2%} ({size.fpir_low:.2%} to "
         f"{size.fpir_high:.2%}) by {store.open_set.people} strangers, {store.open_set.asked:.2%} asked",
     )
     for item in best:
-        say(asked, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
+        say(arguments, f"{item['score']:.3f} {'accepted' if item['accepted'] else 'rejected'} {item['person']}")
     return 0 if accepted else EXIT_NO
 
 
-def _no(asked: AskedFace, record: dict[str, object], reason: str, told: str) -> int:
+def _no(arguments: AskedFace, record: dict[str, object], reason: str, told: str) -> int:
     """Write and print that nobody was accepted, and why; returns the exit code."""
-    write_json(asked.json, {**record, "reason": reason}, private=True)
-    say(asked, f"rejected: {told}")
+    write_json(arguments.json, {**record, "reason": reason}, private=True)
+    say(arguments, f"rejected: {told}")
     return EXIT_NO
 
 
-def face_vector(asked: AskedFace, scheme: TemplateScheme) -> np.ndarray:
+def face_vector(arguments: AskedFace, scheme: TemplateScheme) -> np.ndarray:
     """The unit-length descriptor of the one face of a photograph or of a file of descriptors, float32 (dim,).
 
     Raises NoFace where the photograph shows no usable face, or several.
     """
-    path, name = asked.face, asked.face_name
+    path, name = arguments.face, arguments.face_name
     if not holds_faces(path):
         from veil_faces.extraction.face_finder import SECOND_TRY, FoundFace
         from veil_faces.extraction.faces import describe_face
 
         def tell(found: FoundFace) -> None:
             if found.found_by == SECOND_TRY:
-                say(asked, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
+                say(arguments, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
 
-        network = chosen_network(asked, needed=scheme.space)
+        network = chosen_network(arguments, needed=scheme.space)
         return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX, on_found=tell)
-    if asked.model is not None:
+    if arguments.model is not None:
         raise InputError(f"--model describes photographs; {path} holds descriptors already")
     faces = read_faces(path)
     if faces.space != scheme.space:

@@ -91,25 +91,25 @@ class Reseal(AskedStore):
     """
 
 
-def create(asked: Create) -> int:
+def create(arguments: Create) -> int:
     """Run `veil faces create`: make an empty store. Returns the exit code."""
-    decoys = read_faces(asked.decoys)
+    decoys = read_faces(arguments.decoys)
     scheme = TemplateScheme(
-        strategy=asked.lifting,
-        m=asked.m,
-        comparison=asked.by,
+        strategy=arguments.lifting,
+        m=arguments.m,
+        comparison=arguments.by,
         space=decoys.space,
-        decoys=decoys_digest(decoys, asked.balance),
-        centered=asked.by == "s2s" if asked.center is None else asked.center,
-        balance=asked.balance,
-        quota=asked.quota,
+        decoys=decoys_digest(decoys, arguments.balance),
+        centered=arguments.by == "s2s" if arguments.center is None else arguments.center,
+        balance=arguments.balance,
+        quota=arguments.quota,
     )
     home = FaceHome.for_new_store(on_new=tell)
     Client(scheme=scheme, decoys=decoys, secret=home.secret)  # refuses what would not work later
-    FaceStore.create(asked.store, scheme, home)
-    write_json(asked.json, _record(scheme), private=True)
-    report(asked, asked.store, "an empty store")
-    print_what_is_needed(asked, scheme)
+    FaceStore.create(arguments.store, scheme, home)
+    write_json(arguments.json, _record(scheme), private=True)
+    report(arguments, arguments.store, "an empty store")
+    print_what_is_needed(arguments, scheme)
     return 0
 
 
@@ -126,39 +126,39 @@ def _record(scheme: TemplateScheme) -> dict[str, object]:
     }
 
 
-def enroll(asked: Enroll) -> int:
+def enroll(arguments: Enroll) -> int:
     """Run `veil faces enroll` or, with the options of it, `renew`: store a person's template. Returns the exit code."""
-    is_renewal = isinstance(asked, Renew)
-    person, purpose = checked_name(asked.person, "person"), checked_name(asked.purpose, "purpose")
-    store, client = opened_store(asked)
-    if asked.label is not None and not store.scheme.balance:
-        raise InputError(f"{asked.store} balances no label; leave --label out, or create a store with --balance")
-    vector = face_vector(asked, store.scheme)
+    is_renewal = isinstance(arguments, Renew)
+    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
+    store, client = opened_store(arguments)
+    if arguments.label is not None and not store.scheme.balance:
+        raise InputError(f"{arguments.store} balances no label; leave --label out, or create a store with --balance")
+    vector = face_vector(arguments, store.scheme)
     version = store.next_version(person, purpose)
-    template = client.template(vector, purpose=purpose, person=person, version=version, label=asked.label)
+    template = client.template(vector, purpose=purpose, person=person, version=version, label=arguments.label)
     store.enroll(person, purpose, version, template, renew=is_renewal)
-    write_json(asked.json, {"person": person, "purpose": purpose, "version": version}, private=True)
+    write_json(arguments.json, {"person": person, "purpose": purpose, "version": version}, private=True)
     done = "renewed" if is_renewal else "enrolled"
-    say(asked, f"{done} {person} for {purpose}: template {version}. An obfuscation without proof.")
+    say(arguments, f"{done} {person} for {purpose}: template {version}. An obfuscation without proof.")
     return 0
 
 
-def revoke(asked: Revoke) -> int:
+def revoke(arguments: Revoke) -> int:
     """Run `veil faces revoke`: erase a person's template. Returns the exit code."""
-    person, purpose = checked_name(asked.person, "person"), checked_name(asked.purpose, "purpose")
-    FaceStore(asked.store, FaceHome.for_store(asked.store)).revoke(person, purpose)
-    write_json(asked.json, {"person": person, "purpose": purpose}, private=True)
-    say(asked, f"revoked the template of {person} for {purpose}; its numbers are erased")
+    person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
+    FaceStore(arguments.store, FaceHome.for_store(arguments.store)).revoke(person, purpose)
+    write_json(arguments.json, {"person": person, "purpose": purpose}, private=True)
+    say(arguments, f"revoked the template of {person} for {purpose}; its numbers are erased")
     return 0
 
 
-def list_templates(asked: ListTemplates) -> int:
+def list_templates(arguments: ListTemplates) -> int:
     """Run `veil faces list`: say who is enrolled. Returns the exit code."""
-    store = FaceStore(asked.store, FaceHome.for_store(asked.store))
+    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     lines = store.enrolled()
     scheme, threshold = store.scheme, store.threshold
     write_json(
-        asked.json,
+        arguments.json,
         {
             "setup": _record(scheme),
             "threshold": None if threshold is None else threshold.as_json(),
@@ -172,24 +172,24 @@ def list_templates(asked: ListTemplates) -> int:
     fitted = "not calibrated" if threshold is None else f"threshold {threshold.distance:.3f}"
     balanced = f", {scheme.balance} balanced" if scheme.balance else ""
     say(
-        asked,
+        arguments,
         f"{scheme.strategy} lifting{balanced}, m = {scheme.m}, {scheme.comparison}, "
         f"{'' if scheme.centered else 'not '}centered, {'keyed' if scheme.keyed else 'no key'}; {fitted}",
     )
     if store.open_set is not None:
-        print_sizes(asked, store.open_set, [sum(line.valid for line in lines)])
+        print_sizes(arguments, store.open_set, [sum(line.valid for line in lines)])
     rows = [(line.purpose, line.person, str(line.version), "valid" if line.valid else "revoked") for line in lines]
-    say_table(asked, template_table(rows))
+    say_table(arguments, template_table(rows))
     return 0
 
 
-def reseal_store(asked: Reseal) -> int:
+def reseal_store(arguments: Reseal) -> int:
     """Run `veil faces reseal`: accept a store that was put back. Returns the exit code."""
-    lines = reseal(asked.store, FaceHome.for_store(asked.store))
+    lines = reseal(arguments.store, FaceHome.for_store(arguments.store))
     record = [{"person": line.person, "purpose": line.purpose, "version": line.version} for line in lines]
-    write_json(asked.json, {"templates": record}, private=True)
-    say(asked, f"sealed {asked.store} with {len(lines)} valid templates:")
-    say_table(asked, template_table([(line.purpose, line.person, str(line.version), "valid") for line in lines]))
+    write_json(arguments.json, {"templates": record}, private=True)
+    say(arguments, f"sealed {arguments.store} with {len(lines)} valid templates:")
+    say_table(arguments, template_table([(line.purpose, line.person, str(line.version), "valid") for line in lines]))
     return 0
 
 

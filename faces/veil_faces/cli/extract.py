@@ -91,19 +91,19 @@ def register(commands: Commands) -> None:
     add("reseal", "accept a backup", EXAMPLES["reseal"], Reseal, reseal_store)
 
 
-def _describe(asked: Describe) -> int:
-    pictures = named_pictures(asked.photographs)
-    table = {row.pop("file"): row for row in read_labels(asked.labels)} if asked.labels else {}
-    network = chosen_network(asked)
+def _describe(arguments: Describe) -> int:
+    pictures = named_pictures(arguments.photographs)
+    table = {row.pop("file"): row for row in read_labels(arguments.labels)} if arguments.labels else {}
+    network = chosen_network(arguments)
     shown = (read_rgb(path) for _, path in progress(pictures, "describing"))
     by_row: dict[int, FoundFace] = {}
     vectors, refused = describe_faces(
-        shown, network, only=asked.single_face, least_px=asked.least_px, on_found=by_row.__setitem__
+        shown, network, only=arguments.single_face, least_px=arguments.least_px, on_found=by_row.__setitem__
     )
     doubtful = {pictures[row][0]: item.confidence for row, item in by_row.items() if item.found_by == SECOND_TRY}
     names = tuple(name for row, (name, _) in enumerate(pictures) if row not in refused)
     write_json(
-        asked.json,
+        arguments.json,
         {
             "photographs": len(pictures),
             "faces": len(names),
@@ -114,19 +114,19 @@ def _describe(asked: Describe) -> int:
         private=True,
     )
     for row, why in refused.items():
-        say(asked, f"{pictures[row][0]}: {why}")
+        say(arguments, f"{pictures[row][0]}: {why}")
     for name, confidence in doubtful.items():
-        say(asked, f"{name}: found at the second try only, by dlib's {SECOND_TRY}, confidence {confidence:.2f}")
+        say(arguments, f"{name}: found at the second try only, by dlib's {SECOND_TRY}, confidence {confidence:.2f}")
     if not names:
         raise InputError("no photograph shows a usable face; see the reasons above")
     faces = Faces(vectors=vectors, names=names, space=network.space, labels=_labels(names, table))
-    write_faces(asked.output, faces)
+    write_faces(arguments.output, faces)
     say(
-        asked,
+        arguments,
         f"{len(names)} of {len(pictures)} photographs have a face that can be used, {len(doubtful)} of them at the second try: "
         f"look at these; descriptors are {network.space}",
     )
-    report(asked, asked.output, "the descriptors")
+    report(arguments, arguments.output, "the descriptors")
     return 0
 
 

@@ -25,7 +25,7 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attributes(Record):
+class EvaluateAttributes(Record):
     """Describe faces (needs veil-faces[networks]), part the people into decoys, an attacker with labels, and victims, and
     infer each attribute of the victims by their nearest neighbors among the attacker's, from raw and from lifted
     descriptors.
@@ -50,55 +50,55 @@ class Attributes(Record):
 def register(protocols: Commands) -> None:
     """Add `veil evaluate attributes` to the subparsers `protocols`."""
     summary = "gender, age or race inferred from faces, raw and lifted (Dusmanu et al. 2021, Fig. 5)"
-    add_record_command(protocols, "attributes", summary, EXAMPLES, Attributes, _attributes)
+    add_record_command(protocols, "attributes", summary, EXAMPLES, EvaluateAttributes, _attributes)
 
 
-def _attributes(asked: Attributes) -> int:
+def _attributes(arguments: EvaluateAttributes) -> int:
     """Run the command; exit code 0."""
-    faces, total = _faces(asked)
-    say(asked, f"{len(faces)} of {total} photographs have a face that the detector finds")
-    labels = {name: faces.label(name) for name in asked.attributes}
+    faces, total = _faces(arguments)
+    say(arguments, f"{len(faces)} of {total} photographs have a face that the detector finds")
+    labels = {name: faces.label(name) for name in arguments.attributes}
     rows = attribute_study(
         faces.features,
         labels,
-        seed=asked.seed,
-        dimensions=asked.m,
-        neighbors=asked.neighbors,
-        centered=asked.center,
+        seed=arguments.seed,
+        dimensions=arguments.m,
+        neighbors=arguments.neighbors,
+        centered=arguments.center,
     )
     write_json(
-        asked.json,
+        arguments.json,
         {
             "photographs": total,
             "faces": len(faces),
             "rows": [row.as_json() for row in rows],
         },
     )
-    if str(asked.json) != "-":
-        say_table(asked, attribute_table(rows))
-    if asked.figure:
-        draw_attributes(asked.figure, rows)
-        report(asked, asked.figure, "the figure")
+    if str(arguments.json) != "-":
+        say_table(arguments, attribute_table(rows))
+    if arguments.figure:
+        draw_attributes(arguments.figure, rows)
+        report(arguments, arguments.figure, "the figure")
     return 0
 
 
-def _faces(asked: Attributes) -> tuple[Faces, int]:
+def _faces(arguments: EvaluateAttributes) -> tuple[Faces, int]:
     """Faces with their labels, and the number of photographs that they were looked for in."""
-    if holds_faces(asked.folder):
-        faces = read_faces(asked.folder)
+    if holds_faces(arguments.folder):
+        faces = read_faces(arguments.folder)
         return faces, len(faces)
-    if asked.labels is None:
+    if arguments.labels is None:
         raise InputError(
             "photographs need a table of labels; give it with --labels, or descriptors "
             "that hold them (`veil faces describe --labels`)"
         )
-    people = read_labels(asked.labels, asked.attributes)
-    pictures = (read_rgb(asked.folder / person["file"]) for person in progress(people, "describing faces"))
+    people = read_labels(arguments.labels, arguments.attributes)
+    pictures = (read_rgb(arguments.folder / person["file"]) for person in progress(people, "describing faces"))
     vectors, refused = describe_faces(pictures, load_face_network(second_try=False))
     described = [person for row, person in enumerate(people) if row not in refused]
     if not described:
-        raise InputError(f"no face was found in the photographs of {asked.folder}; give photographs of faces")
-    labels = {name: tuple(person[name] for person in described) for name in asked.attributes}
+        raise InputError(f"no face was found in the photographs of {arguments.folder}; give photographs of faces")
+    labels = {name: tuple(person[name] for person in described) for name in arguments.attributes}
     names = tuple(person["file"] for person in described)
     return Faces(vectors=vectors, names=names, space=FACE_SPACE, labels=labels), len(people)
 

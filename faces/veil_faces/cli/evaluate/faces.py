@@ -35,7 +35,7 @@ HISTORY_EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class FaceVerification(AskedPairs):
+class EvaluateFaces(AskedPairs):
     """Accuracy of telling pairs of one person from pairs of two, by raw descriptors, by a template against a raw one (p2s)
     and by two templates (s2s), with thresholds fitted on the other folds. Beside it how often a template's person is
     found in a gallery of raw descriptors: lifting does not hide who somebody is from those who hold a gallery.
@@ -47,7 +47,7 @@ class FaceVerification(AskedPairs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Linkability(AskedPairs):
+class EvaluateProtection(AskedPairs):
     """Whether templates of a person, made for two purposes, tell that they are one person's (linkability of Gomez-Barrero
     et al. 2018, from 0 to 1), and how often a point that an attacker takes from a template passes for the person
     before a verifier of raw descriptors. Two simple estimates are tried: a better attacker does better.
@@ -57,7 +57,7 @@ class Linkability(AskedPairs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Histories(AskedFaces):
+class EvaluateHistories(AskedFaces):
     """From 2, 3 and 5 probes of each person the point nearest to all of them: how far it is from the person's mean
     descriptor, and how often a gallery names the person. Probes are lifted afresh, or along the directions of the
     enrolled template. People need seven pictures.
@@ -71,83 +71,85 @@ class Histories(AskedFaces):
 def register(protocols: Commands) -> None:
     """Add `veil evaluate faces`, `identification`, `histories` and `protection` to the subparsers `protocols`."""
     summary = "verification by face templates, and a gallery's view of them (Dusmanu et al. 2021, Fig. 4)"
-    add_record_command(protocols, "faces", summary, EXAMPLES, FaceVerification, _faces)
+    add_record_command(protocols, "faces", summary, EXAMPLES, EvaluateFaces, _faces)
     identification.register(protocols)
     summary = "what a server learns that keeps a person's probes (Dusmanu et al. 2021, Sec. 5)"
-    add_record_command(protocols, "histories", summary, HISTORY_EXAMPLES, Histories, _histories)
+    add_record_command(protocols, "histories", summary, HISTORY_EXAMPLES, EvaluateHistories, _histories)
     summary = "how linkable and how reversible templates are (ISO/IEC 24745), with and without their key"
-    add_record_command(protocols, "protection", summary, PROTECTION_EXAMPLES, Linkability, _protection)
+    add_record_command(protocols, "protection", summary, PROTECTION_EXAMPLES, EvaluateProtection, _protection)
 
 
-def _protection(asked: Linkability) -> int:
+def _protection(arguments: EvaluateProtection) -> int:
     """Run `veil evaluate protection`; exit code 0."""
-    study = _study(asked)
+    study = _study(arguments)
     with Bar("linking") as bar:
         protection = protection_study(study, progress=bar)
-    write_json(asked.json, protection.as_json())
-    if str(asked.json) != "-":
-        say_table(asked, protection_table(protection.rows))
+    write_json(arguments.json, protection.as_json())
+    if str(arguments.json) != "-":
+        say_table(arguments, protection_table(protection.rows))
         explain(
-            asked,
+            arguments,
             "linkability: 0 where two templates of one person look like those of two people, 1 where all can be told; "
             f"reversed: estimates that pass for the person; raw descriptors do in {100 * protection.accepted_raw:.1f} %, "
             f"strangers in {100 * protection.accepted_strangers:.1f} %, the mean of a crowd in "
             f"{100 * protection.accepted_mean:.1f} %",
         )
-    if asked.figure:
-        draw_protection(asked.figure, protection)
-        report(asked, asked.figure, "the figure")
+    if arguments.figure:
+        draw_protection(arguments.figure, protection)
+        report(arguments, arguments.figure, "the figure")
     return 0
 
 
-def _histories(asked: Histories) -> int:
+def _histories(arguments: EvaluateHistories) -> int:
     """Run `veil evaluate histories`; exit code 0."""
-    faces, decoys = identities(read_faces(asked.faces)), read_faces(asked.decoys)
+    faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
     rows = [
         row
-        for lifting in asked.lifting
-        for m in asked.m
-        for row in history_study(faces, decoys, m=m, lifting=lifting, seed=asked.seed, centered=asked.center)
+        for lifting in arguments.lifting
+        for m in arguments.m
+        for row in history_study(faces, decoys, m=m, lifting=lifting, seed=arguments.seed, centered=arguments.center)
     ]
-    write_json(asked.json, {"rows": [row.as_json() for row in rows]})
-    if str(asked.json) != "-":
-        say_table(asked, history_table(rows))
-        explain(asked, f"{rows[0].people} people; distance: of the estimate from the mean of the person's descriptors")
+    write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
+    if str(arguments.json) != "-":
+        say_table(arguments, history_table(rows))
+        explain(arguments, f"{rows[0].people} people; distance: of the estimate from the mean of the person's descriptors")
     return 0
 
 
-def _study(asked: AskedPairs) -> FaceStudy:
+def _study(arguments: AskedPairs) -> FaceStudy:
     """The study of the files and liftings that the options name; the command prints how many pairs are left out."""
-    faces = identities(read_faces(asked.faces))
-    decoys = read_faces(asked.decoys)
-    pairs = read_pairs(asked.face_pairs, faces)
+    faces = identities(read_faces(arguments.faces))
+    decoys = read_faces(arguments.decoys)
+    pairs = read_pairs(arguments.face_pairs, faces)
     if pairs.missing:
-        say(asked, f"{pairs.missing} pairs are left out: a face of theirs is not in {asked.faces}")
+        say(arguments, f"{pairs.missing} pairs are left out: a face of theirs is not in {arguments.faces}")
     return FaceStudy(
         faces=faces,
         pairs=pairs,
         decoys=decoys,
-        seed=asked.seed,
-        liftings=asked.lifting,
-        dimensions=asked.m,
-        centered=asked.center,
+        seed=arguments.seed,
+        liftings=arguments.lifting,
+        dimensions=arguments.m,
+        centered=arguments.center,
     )
 
 
-def _faces(asked: FaceVerification) -> int:
+def _faces(arguments: EvaluateFaces) -> int:
     """Run `veil evaluate faces`; exit code 0."""
-    study = _study(asked)
+    study = _study(arguments)
     faces, pairs = study.faces, study.pairs
     with Bar("verifying") as bar:
-        rows = verification_study(study, folds=asked.folds, balance=asked.balance, progress=bar)
+        rows = verification_study(study, folds=arguments.folds, balance=arguments.balance, progress=bar)
     record = {"faces": len(faces), "pairs": len(pairs), "missing": pairs.missing, "rows": [row.as_json() for row in rows]}
-    write_json(asked.json, record)
-    if str(asked.json) != "-":
-        say_table(asked, verification_table(rows))
-        explain(asked, "accuracy over folds; FAR at FRR: false accepts where that share of the person's are rejected falsely")
-    if asked.figure:
-        draw_verification(asked.figure, rows, pairs.same)
-        report(asked, asked.figure, "the figure")
+    write_json(arguments.json, record)
+    if str(arguments.json) != "-":
+        say_table(arguments, verification_table(rows))
+        explain(
+            arguments, "accuracy over folds; FAR at FRR: false accepts where that share of the person's are rejected falsely"
+        )
+    if arguments.figure:
+        draw_verification(arguments.figure, rows, pairs.same)
+        report(arguments, arguments.figure, "the figure")
     return 0
 
 

@@ -25,7 +25,7 @@ EXAMPLES = """\
 
 
 @dataclass(frozen=True, kw_only=True)
-class Identification(AskedFaces):
+class EvaluateIdentification(AskedFaces):
     """Half of the people calibrate thresholds, one for each size of a gallery, so that by the upper end of a 95 % interval
     no more than --fpir of strangers are accepted; the other half are enrolled, or come as strangers, in all galleries
     of a size. Repeated over 20 random splits, by p2s. Beside it the threshold that accepts --fpir of single comparisons.
@@ -41,37 +41,37 @@ class Identification(AskedFaces):
 def register(protocols: Commands) -> None:
     """Add `veil evaluate identification` to the subparsers `protocols`."""
     summary = "strangers accepted by galleries of all sizes (FPIR and FNIR of ISO/IEC 19795-1)"
-    add_record_command(protocols, "identification", summary, EXAMPLES, Identification, _identification)
+    add_record_command(protocols, "identification", summary, EXAMPLES, EvaluateIdentification, _identification)
 
 
-def _identification(asked: Identification) -> int:
+def _identification(arguments: EvaluateIdentification) -> int:
     """Run the command; exit code 0."""
-    faces, decoys = identities(read_faces(asked.faces)), read_faces(asked.decoys)
+    faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
     with Bar("identifying") as bar:
         rows = identification_study(
             faces,
             decoys,
-            lifting=asked.lifting,
-            m=asked.m,
-            centered=asked.center,
-            fpir=asked.fpir,
+            lifting=arguments.lifting,
+            m=arguments.m,
+            centered=arguments.center,
+            fpir=arguments.fpir,
             splits=SPLITS,
-            seed=asked.seed,
+            seed=arguments.seed,
             progress=bar,
         )
-    write_json(asked.json, {"fpir": asked.fpir, "splits": SPLITS, "rows": [row.as_json() for row in rows]})
-    if str(asked.json) != "-":
-        say_table(asked, identification_table(rows))
+    write_json(arguments.json, {"fpir": arguments.fpir, "splits": SPLITS, "rows": [row.as_json() for row in rows]})
+    if str(arguments.json) != "-":
+        say_table(arguments, identification_table(rows))
         explain(
-            asked,
-            f"{rows[0].strangers} held-out people; an FPIR of {asked.fpir:.2%} was asked. FPIR: strangers that a gallery "
+            arguments,
+            f"{rows[0].strangers} held-out people; an FPIR of {arguments.fpir:.2%} was asked. FPIR: strangers that a gallery "
             "takes for one of its people; FNIR: people of the gallery that it misses; exceeded: share of the splits in which "
             "held-out strangers were accepted more often; one: with the threshold of a single comparison. Rows without a "
             "threshold of their own have too few people",
         )
-    if asked.figure:
-        draw_identification(asked.figure, rows, asked.fpir)
-        report(asked, asked.figure, "the figure")
+    if arguments.figure:
+        draw_identification(arguments.figure, rows, arguments.fpir)
+        report(arguments, arguments.figure, "the figure")
     return 0
 
 
