@@ -159,18 +159,6 @@ class FaceClient:
         origin, basis = canonical(turned, template.basis.astype(np.float64))
         return origin.astype(np.float32), basis.astype(np.float32)
 
-    def made(self, template: Subspaces, *, purpose: str) -> bool | None:
-        """Whether this client can have made a template: decoys, rotated by its secret and the purpose, lie in it exactly.
-
-        None where lifting draws no decoys (random): such a template shows nothing of its secret.
-        """
-        count = self.scheme.profile.decoy_count
-        if not count:
-            return None
-        pool = self._turned(self.decoys.vectors[0::2], purpose), None
-        nearest = distances.nearest((template.origin, template.basis), pool, count).distance[0]
-        return bool(nearest.max() < 1e-3)
-
     def _lifted(
         self, vector: Float32[np.ndarray, "dim"], purpose: str, *, side: int, randomness: Secure, label: str | None
     ) -> Subspaces:

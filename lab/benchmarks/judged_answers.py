@@ -55,8 +55,8 @@ from veil.randomness import seeded
 from veil.scene import Scene
 from veil.wire import LineUpload
 from veil.wire.message import Message
-from veil_lab.cli.evaluate.forged import strange_pictures
-from veil_lab.cli.evaluate.queries import extracted_features, reference_place
+from veil_lab.cli.evaluate.poses.queries import strange_pictures
+from veil_lab.cli.evaluate.scene_arguments import extracted_features, reference_place
 from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.forged_answers import EPSILON, FormLocalizer, M, form_localizer
 from veil_lab.studies.localization.forged_queries import ForgedOptions, ForgedQuery, forged_queries, true_counterparts
@@ -379,7 +379,9 @@ def _kept(name: str, arguments: argparse.Namespace) -> tuple[FormLocalizer, list
         return pickle.loads(path.read_bytes())  # written and read by this benchmark alone
     data = Path(os.environ["VEIL_DATA"])
     scene = read_scene(data / name)
-    place = reference_place(scene, extracted_features(scene, arguments))
+    place = reference_place(
+        scene, extracted_features(scene, max_features=arguments.max_features, first_octave=arguments.first_octave)
+    )
     options = ForgedOptions(draws=arguments.draws)
     photographs = {one: read_picture(scene.pictures[one], camera=scene.cameras[one]) for one in place.features}
     with tempfile.TemporaryDirectory() as workdir:

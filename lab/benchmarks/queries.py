@@ -61,7 +61,7 @@ from veil.report.figures import drawn, series
 from veil.scene import MappedImage, Scene
 from veil.threads import settle
 from veil_lab.city.images import PHONE
-from veil_lab.studies.localization.word_neighbors import neighbor_candidates
+from veil_lab.studies.localization.word_localization import neighbor_candidates
 
 PART, LEAST_SHARED = 1000, 30
 NEAR_M, NEAR_DEG = 0.5, 2.0

@@ -36,7 +36,7 @@ from veil.places.poses.upright_problem import UprightProblem
 from veil.randomness import seeded
 from veil.scene import mean_down
 from veil.wire.message import Upload
-from veil_lab.cli.evaluate.upright import extent_of, scene_folds
+from veil_lab.cli.evaluate.poses.upright import extent_of, scene_folds
 from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.false_acceptance import Fold
 from veil_lab.studies.localization.map_dictionaries import dictionary_of, mapped
@@ -60,7 +60,13 @@ def main() -> None:
     quiet_colmap()
     for folder in arguments.scenes:
         scene = read_scene(folder)
-        folds = scene_folds(scene, arguments)
+        folds = scene_folds(
+            scene,
+            folds=arguments.folds,
+            workers=arguments.workers,
+            max_features=arguments.max_features,
+            first_octave=arguments.first_octave,
+        )
         for epsilon in arguments.epsilon:
             rows = [
                 row for fold in tqdm(folds, f"{scene.name}, epsilon {epsilon:g}", leave=False) for row in asked(fold, epsilon)

@@ -188,8 +188,8 @@ def whole_subject(folder: Path, arguments: argparse.Namespace) -> MappableScene:
     return pickle.loads(path.read_bytes())
 
 
-def _whole(folder: Path, arguments: argparse.Namespace) -> MappableScene:
-    subject = subject_of(read_scene(folder), arguments)
+def _whole(folder: Path, arguments: argparse.Namespace) -> Subject:
+    subject = subject_of(read_scene(folder), arguments, first_octave=arguments.first_octave)
     if subject.reference:
         return subject
     run = map_points(subject)  # no reference cameras: plain pycolmap on all features is the reference

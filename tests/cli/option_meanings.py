@@ -71,7 +71,7 @@ MEANINGS = (
         "file with descriptors that decoys are drawn from",
         "privatize, client contribute, client localize, audit, faces create, evaluate faces, evaluate identification, "
         "evaluate histories, evaluate protection, faces enroll, faces renew, faces verify, faces identify, faces "
-        "calibrate, faces reseal, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
+        "calibrate, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
         "evaluate forms, evaluate learned",
     ),
     Meaning(
@@ -125,8 +125,7 @@ MEANINGS = (
         "--first-octave",
         "count",
         "octave at which SIFT begins: -1 doubles the image",
-        "extract, evaluate reconstruction, evaluate queries, evaluate localization, evaluate upright, "
-        "evaluate tiles, evaluate forms, evaluate inversion, evaluate plans",
+        "extract, evaluate inversion",
     ),
     Meaning(
         "--folds",
@@ -157,7 +156,7 @@ MEANINGS = (
         "--gravity-noise",
         "number",
         "degrees by which readings of gravity are off",
-        "evaluate reconstruction, evaluate upright, evaluate plans",
+        "evaluate reconstruction",
     ),
     Meaning("--images", "path", "originals of what was released: photographs and features", "view, audit"),
     Meaning("--inverter", "path", "network that turns features into pictures", "audit, invert, evaluate inversion"),
@@ -207,7 +206,7 @@ MEANINGS = (
         "--most-strangers",
         "count",
         "photographs of --strangers that are used at most",
-        "evaluate retrieval, evaluate upright",
+        "evaluate retrieval",
     ),
     Meaning("--name", "text", "name of what is made", "serve token, serve tiles"),
     Meaning("--nearest", "count", "images of the map that are taken to be near", "localize, evaluate upright"),
@@ -224,7 +223,6 @@ MEANINGS = (
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
     Meaning("--pairs", "choice", "pairs of images that are matched", "plan map"),
-    Meaning("--pca-axes", "count", "axes of the PCA of tiles' descriptors", "evaluate tiles"),
     Meaning("--per-image", "count", "features of each photograph that are lifted", "evaluate attacks, evaluate defenses"),
     Meaning(
         "--photographs",

@@ -36,6 +36,9 @@ class Boil(Fuel):
     stove: tuple[float, float] | None = option("where the stove is", metavar=("X", "Y"))
     yolks: Literal[1, 2] = option("yolks of an egg (default %(default)s)", default=1)
     salts: tuple[Literal["sea", "rock"], ...] = option("what salts the water (default sea)", default=("sea",))
+    size: tuple[int, str] = option("grams and class", default=(60, "M"), parse=lambda text: (int(text), "L"), metavar="G")
+    beside: tuple[tuple[str, ...], ...] = option("what is boiled with them", default=(), metavar="NAME", repeated=True)
+    peel: bool | None = option("peel them (default: the soft ones)")
     strict: bool = strict_flag("egg")
     json: Path | None = json_file()
     cook: Path | None = positional("photograph of the cook", optional=True)
@@ -54,6 +57,9 @@ def by_hand() -> argparse.ArgumentParser:
     parser.add_argument(
         "--salts", nargs="+", choices=("sea", "rock"), default=("sea",), help="what salts the water (default sea)"
     )
+    parser.add_argument("--size", type=lambda text: (int(text), "L"), default=(60, "M"), metavar="G", help="grams and class")
+    parser.add_argument("--beside", nargs="+", action="append", default=[], metavar="NAME", help="what is boiled with them")
+    parser.add_argument("--peel", action=argparse.BooleanOptionalAction, help="peel them (default: the soft ones)")
     parser.add_argument(
         "--strict", action="store_true", help="refuse all if one egg cannot be used (default: skip and name it)"
     )
@@ -75,10 +81,12 @@ def test_a_record_makes_the_parser() -> None:
         "a b -o f",
         "a --output f --pot-size 2 --kind hard --minutes 3 --strict --json -",
         "a -o f --stove 1 2 --yolks 2 --salts rock sea --gas",
+        "a --output f --pot-size 2 --kind hard --minutes 3 --size 70 --beside a b --beside c --no-peel --strict --json -",
     ):
         arguments = parser.parse_args(line.split())
         assert vars(arguments) == vars(by_hand().parse_args(line.split()))
         record = Boil.of(arguments)
+        assert record.beside in ((), (("a", "b"), ("c",))) and record.size in ((60, "M"), (70, "L"))
         assert record.eggs == tuple(arguments.eggs) and record.minutes in (None, 6) and record.strict == ("--strict" in line)
     for wrong in ("a", "-o f", "a -o f --kind raw", "a -o f --stove 1", "a -o f --yolks 3", "a -o f --salts road"):
         with pytest.raises(SystemExit):

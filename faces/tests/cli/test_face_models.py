@@ -15,10 +15,9 @@ from PIL import Image
 
 from face_worlds.onnx_models import linear, matrix
 from veil.cli import main
-from veil_faces.cli import networks
-from veil_faces.extraction.face_alignment import TEMPLATE
+from veil_faces.cli import asked_network
 from veil_faces.extraction.face_finder import FaceFinder
-from veil_faces.extraction.face_onnx import OnnxModel, OnnxNetwork
+from veil_faces.extraction.face_onnx import TEMPLATE, OnnxModel, OnnxNetwork
 from veil_faces.files.faces import read_faces
 from worlds import generator
 from worlds.schemas import validate
@@ -54,7 +53,7 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     def network(model: OnnxModel, *, second_try: bool) -> OnnxNetwork:
         return OnnxNetwork(finder=finder, model=model)
 
-    monkeypatch.setattr(networks, "load_onnx_network", network)
+    monkeypatch.setattr(asked_network, "load_onnx_network", network)
     return tmp_path
 
 
@@ -111,7 +110,7 @@ def test_every_kind_of_no_is_one_exit_code(
 
     assert reason("alice", photos / "people/002.png") == "distance"
     assert reason("nobody", photo) == "no template"
-    network = networks.load_onnx_network
+    network = asked_network.load_onnx_network
 
     def finding(count: int, width: int) -> None:
         """From now on every photograph shows so many faces, so wide."""
@@ -121,7 +120,7 @@ def test_every_kind_of_no_is_one_exit_code(
             found = network(model, second_try=second_try)
             return replace(found, finder=replace(found.finder, detector=lambda pixels, times: [box] * count))
 
-        monkeypatch.setattr(networks, "load_onnx_network", load)
+        monkeypatch.setattr(asked_network, "load_onnx_network", load)
 
     for count, width in ((0, 80), (2, 80), (1, 59)):
         finding(count, width)

@@ -9,7 +9,7 @@ import pytest
 
 from veil.errors import InputError
 from veil.geometry.similarity import Similarity
-from veil_faces.extraction.face_alignment import PLACES, TEMPLATE, aligned_face, five_points
+from veil_faces.extraction.face_onnx import PLACES, TEMPLATE, aligned_face, five_points
 from worlds import generator
 
 COLORS = np.array([[255, 0, 0], [0, 0, 255], [0, 255, 0], [255, 255, 0], [0, 255, 255]], dtype=np.float64)

@@ -15,9 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from face_worlds.onnx_models import linear, matrix, model_of
 from veil.errors import InputError, RangeError
 from veil_faces.collection import Faces
-from veil_faces.extraction.face_alignment import TEMPLATE, aligned_face
 from veil_faces.extraction.face_finder import FaceFinder
-from veil_faces.extraction.face_onnx import OnnxModel, OnnxNetwork, Preparation, load_onnx_model
+from veil_faces.extraction.face_onnx import TEMPLATE, OnnxModel, OnnxNetwork, Preparation, aligned_face, load_onnx_model
 from veil_faces.extraction.faces import describe_face, describe_faces
 from veil_faces.extraction.onnx_tensors import WITHIN, has_external_tensors
 from veil_faces.files.faces import read_faces, write_faces

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from veil_faces.report.attributes import draw_attributes
-from veil_faces.report.faces import draw_verification
-from veil_faces.report.identification import draw_identification
-from veil_faces.report.protection import draw_protection
+from veil_faces.report.protocols import draw_attributes, draw_identification, draw_protection, draw_verification
 from veil_faces.studies.attributes import AttributeRow
 from veil_faces.studies.identification import IdentificationRow
 from veil_faces.studies.unlinkability import ProtectionRow, ProtectionStudy

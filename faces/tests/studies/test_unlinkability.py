@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from face_worlds.crowd import crowd, pairs_of
 from veil.errors import InputError, SpaceError
-from veil_faces.report.protection import draw_protection
+from veil_faces.report.protocols import draw_protection
 from veil_faces.studies.face_study import FaceStudy
 from veil_faces.studies.unlinkability import (
     ProtectionRow,

@@ -1,16 +1,18 @@
-"""`veil faces calibrate`: fit the thresholds of a store to faces; and the client that all commands of a store need."""
+"""`veil faces calibrate`: fit the thresholds of a store to faces."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from veil.cli.common import say, say_table, write_json
+from veil.cli.records import option, positional
 from veil.errors import InputError
 from veil.report.tables import Table, Words, fixed, interval, numbers, percent
+from veil_faces.cli.asked_store import AskedDecoys, AskedStore, client_of
 from veil_faces.collection import IDENTITY, FacePairs, Faces
 from veil_faces.files.face_home import FaceHome
 from veil_faces.files.face_pairs import read_pairs
@@ -23,12 +25,25 @@ PAIRS_HELP = "CSV, LFW's pairs.txt, lines `same a b` (AgeDB-30), or a split of C
 PURPOSE = "calibration"
 
 
-def client_of(store: FaceStore, decoys: Path) -> FaceClient:
-    """The client of this device for a store, with its scheme, secret and decoys (a file)."""
-    return FaceClient(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
+@dataclass(frozen=True, kw_only=True)
+class Calibrate(AskedDecoys):
+    """Fit the threshold on pairs of faces, by this store's lifting, m and distance: that of the most right decisions, or
+    of the most accepts at a given share of false ones. Nothing is verified before. Stores that can identify get
+    thresholds by size of the gallery as well, from all people among the faces, each a stranger to the others: at most
+    --fpir of strangers are accepted, by the upper end of a 95 % interval.
+    """
+
+    faces: Path = positional("descriptors of the pairs' faces")
+    face_pairs: Path = option(PAIRS_HELP, required=True, metavar="FILE")
+    far: float | None = option("verify: false accepts at most, for example 0.001", metavar="SHARE")
+    fpir: float = option(
+        "identify: share of strangers who may be accepted, by a gallery of any size (default %(default)s)",
+        default=0.01,
+        metavar="SHARE",
+    )
 
 
-def calibrate(arguments: argparse.Namespace) -> int:
+def calibrate(arguments: Calibrate) -> int:
     """Run `veil faces calibrate` and return the exit code."""
     for name, share in (("--far", arguments.far), ("--fpir", arguments.fpir)):
         if share is not None and not 0 < share < 1:
@@ -97,7 +112,7 @@ def _open_set(client: FaceClient, faces: Faces, fpir: float, counts: Sequence[in
     return calibrate_open_set(distance, people[last], people[first], mated=mated, fpir=fpir, wanted=counts)
 
 
-def print_what_is_needed(arguments: argparse.Namespace, scheme: TemplateScheme) -> None:
+def print_what_is_needed(arguments: AskedStore, scheme: TemplateScheme) -> None:
     """Print, after a store is created, how many people a calibration needs by size of the gallery."""
     if scheme.comparison == "parallel":
         say(arguments, "it verifies once calibrated (veil faces calibrate), and cannot identify (--by p2s or s2s can)")
@@ -106,20 +121,20 @@ def print_what_is_needed(arguments: argparse.Namespace, scheme: TemplateScheme) 
     say(arguments, f"it identifies once calibrated (veil faces calibrate); to keep strangers to an FPIR of 1 %: {needs}")
 
 
-def print_sizes(arguments: argparse.Namespace, found: OpenSet, counts: Sequence[int]) -> None:
+def print_sizes(arguments: AskedStore, fitted: OpenSet, counts: Sequence[int]) -> None:
     """Print thresholds by size of the gallery: for the store's own sizes, and for some others."""
-    head = f"identify: an FPIR of {found.asked:.2%} asked, {found.people:,} people, {found.mated:,} of them twice"
-    if not found.sizes:
-        need = people_needed(1, found.asked)
+    head = f"identify: an FPIR of {fitted.asked:.2%} asked, {fitted.people:,} people, {fitted.mated:,} of them twice"
+    if not fitted.sizes:
+        need = people_needed(1, fitted.asked)
         say(arguments, f"{head}: too few for any gallery, about {need:,} people are needed; nobody will be identified")
         return
-    say(arguments, f"{head}: galleries of up to {found.largest:,} templates")
-    own = {found.at(count).templates for count in counts if 1 <= count <= found.largest}
-    shown = [size for size in found.sizes if size.templates in own or str(size.templates).strip("0") == "1"]
-    say_table(arguments, size_table(list(dict.fromkeys([*shown, found.sizes[-1]])), own))
+    say(arguments, f"{head}: galleries of up to {fitted.largest:,} templates")
+    own = {fitted.at(count).templates for count in counts if 1 <= count <= fitted.largest}
+    shown = [size for size in fitted.sizes if size.templates in own or str(size.templates).strip("0") == "1"]
+    say_table(arguments, size_table(list(dict.fromkeys([*shown, fitted.sizes[-1]])), own))
     for count in counts:
-        if count > found.largest:
-            need = people_needed(count, found.asked)
+        if count > fitted.largest:
+            need = people_needed(count, fitted.asked)
             say(arguments, f"{count:,} templates of this store: refused, about {need:,} people are needed")
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 
 import numpy as np
 
-from veil.cli.common import say, write_json
+from veil.cli.common import at_least, say, write_json
+from veil.cli.records import option
 from veil.errors import InputError, NoFace
 from veil.files.photographs.pictures import read_rgb
-from veil_faces.cli.calibrate import client_of
-from veil_faces.cli.networks import chosen_network
-from veil_faces.files.face_home import FaceHome
-from veil_faces.files.face_store import FaceStore
+from veil_faces.cli.asked_network import chosen_network
+from veil_faces.cli.asked_store import AskedFace, AskedPerson, opened_store
 from veil_faces.files.faces import holds_faces, read_faces
 from veil_faces.naming import checked_name
-from veil_faces.template import FaceClient, TemplateScheme, scores
+from veil_faces.template import TemplateScheme, scores
 
 # Faces narrower than this are not enrolled or verified.
 LEAST_PX = 60
@@ -23,7 +22,25 @@ LEAST_PX = 60
 EXIT_NO = 3
 
 
-def verify(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class Verify(AskedFace, AskedPerson):
+    """Compare a face with one template. Exit code 0: accepted. Exit code 3: no, whatever the reason: too far, nobody of
+    that name, revoked, no face found, several, or one too small; --json says which. 1: the question could not be asked
+    (no threshold, other decoys, a damaged store, an unreadable photograph).
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identify(AskedFace):
+    """Compare a face with all templates of a purpose, at the threshold that was calibrated for their number: the more there
+    are, the nearer a face must be, or strangers get in. Exit code 3 where nobody is accepted, whatever the reason, as
+    for verify. Refused where the calibration had too few people to speak for that number of templates.
+    """
+
+    top: int = option("candidates to list (default %(default)s)", default=1, parse=at_least(1))
+
+
+def verify(arguments: Verify) -> int:
     """Run `veil faces verify`. Returns the exit code: 0 accepted, 3 any kind of no."""
     person, purpose = checked_name(arguments.person, "person"), checked_name(arguments.purpose, "purpose")
     store, client = opened_store(arguments)
@@ -46,7 +63,7 @@ def verify(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def identify(arguments: argparse.Namespace) -> int:
+def identify(arguments: Identify) -> int:
     """Run `veil faces identify`. Returns the exit code: 0 somebody is accepted, 3 any kind of no."""
     from veil import distances
 
@@ -68,10 +85,10 @@ def identify(arguments: argparse.Namespace) -> int:
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
     probe = client.probe(vector, purpose=purpose)
-    found = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
+    nearest = distances.nearest(probe, (templates.origin, templates.basis), min(arguments.top, len(people)))
     best = [
         {"person": people[row], "score": float(score), "accepted": bool(score <= size.threshold)}
-        for row, score in zip(found.index[0].tolist(), found.distance[0].tolist(), strict=True)
+        for row, score in zip(nearest.index[0].tolist(), nearest.distance[0].tolist(), strict=True)
     ]
     accepted = any(item["accepted"] for item in best)
     write_json(
@@ -89,20 +106,14 @@ def identify(arguments: argparse.Namespace) -> int:
     return 0 if accepted else EXIT_NO
 
 
-def _no(arguments: argparse.Namespace, record: dict[str, object], reason: str, told: str) -> int:
+def _no(arguments: AskedFace, record: dict[str, object], reason: str, told: str) -> int:
     """Write and print that nobody was accepted, and why; returns the exit code."""
     write_json(arguments.json, {**record, "reason": reason}, private=True)
     say(arguments, f"rejected: {told}")
     return EXIT_NO
 
 
-def opened_store(arguments: argparse.Namespace) -> tuple[FaceStore, FaceClient]:
-    """The store that the arguments name, sealed by this client's secret, and the client with the store's decoys."""
-    store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
-    return store, client_of(store, arguments.decoys)
-
-
-def face_vector(arguments: argparse.Namespace, scheme: TemplateScheme) -> np.ndarray:
+def face_vector(arguments: AskedFace, scheme: TemplateScheme) -> np.ndarray:
     """The unit-length descriptor of the one face of a photograph or of a file of descriptors, float32 (dim,).
 
     Raises NoFace where the photograph shows no usable face, or several.

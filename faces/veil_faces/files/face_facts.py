@@ -21,7 +21,6 @@ from veil_faces.seal import Line, Sealer
 from veil_faces.template import TemplateScheme
 
 FORMAT = 2
-UNSEALED = 1
 SCHEMA = """
 CREATE TABLE facts (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE templates (
@@ -81,8 +80,12 @@ class Contents:
     @staticmethod
     def new(scheme_text: str, secret: Secret) -> Contents:
         """Contents of an empty store with a random identity; `scheme_text` is its scheme as it is stored."""
-        facts = {"format": str(FORMAT), "id": secrets.token_hex(16), "secret": secret.fingerprint, "setup": scheme_text}
-        return Contents(facts=facts | {"generation": "1"})
+        facts = {"format": str(FORMAT), "id": "", "secret": secret.fingerprint, "setup": scheme_text, "generation": ""}
+        return Contents(facts=facts).anew()
+
+    def anew(self) -> Contents:
+        """Contents of another store with the same facts but a new random identity, in its first generation, without lines."""
+        return Contents(facts=self.facts | {"id": secrets.token_hex(16), "generation": "1"})
 
     @property
     def identity(self) -> str:
@@ -163,14 +166,14 @@ def scheme_of(text: str) -> TemplateScheme:
             descriptor=space["descriptor"],
             normalization=space["normalization"],
             dim=space["dim"],
-            codebook=space.get("codebook", ""),
-            dither_steps=space.get("dither_steps", 0.0),
+            codebook=space["codebook"],
+            dither_steps=space["dither_steps"],
         ),
         decoys=record["decoys"],
-        keyed=record.get("keyed", True),
-        centered=record.get("centered", False),
-        balance=record.get("balance", ""),
-        quota=tuple((str(name), int(count)) for name, count in record.get("quota", ())),
+        keyed=record["keyed"],
+        centered=record["centered"],
+        balance=record["balance"],
+        quota=tuple((str(name), int(count)) for name, count in record["quota"]),
     )
     known = json.loads(scheme_text(scheme))
     if unknown := (record.keys() - known.keys()) | (space.keys() - known["space"].keys()):
@@ -180,24 +183,17 @@ def scheme_of(text: str) -> TemplateScheme:
 
 def read_contents(connection: sqlite3.Connection, path: Path) -> Contents:
     """Facts and lines as they stand in the file, not yet checked. Raises FileFormatError for another format."""
-    facts = read_facts(connection)
-    if facts.get("format") == str(UNSEALED):
-        raise FileFormatError(
-            f"{path} has format {UNSEALED}, in which nothing binds a template to its person",
-            remedy=Remedy("renew", "face store", str(path)),
-        )
+    facts = {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM facts")}
     if facts.get("format") != str(FORMAT):
-        raise FileFormatError(f"{path} has format {facts.get('format')}; this veil reads {FORMAT}")
+        raise FileFormatError(
+            f"{path} has format {facts.get('format')}, and this veil reads {FORMAT} alone; read it with the veil that wrote it",
+            remedy=Remedy("make", "face store"),
+        )
     if not {"id", "secret", "setup", "generation", _SEAL} <= set(facts):
         raise FileFormatError(f"{path} is no store of face templates, or is damaged (facts are missing)")
     seal = bytes.fromhex(facts.pop(_SEAL))
     lines = [_line(*row) for row in connection.execute(_LINES)]
     return Contents(facts=facts, lines={(line.purpose, line.person, line.version): line for line in lines}, seal=seal)
-
-
-def read_facts(connection: sqlite3.Connection) -> dict[str, str]:
-    """All facts by name, including the seal."""
-    return {str(key): str(value) for key, value in connection.execute("SELECT key, value FROM facts")}
 
 
 def _line(person: str, purpose: str, version: int, generation: int, enrolled: float, revoked: float | None, tag: bytes) -> Line:

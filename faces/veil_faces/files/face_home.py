@@ -65,33 +65,30 @@ class FaceHome:
             )
 
     def require_not_older(self, path: Path, contents: Contents) -> None:
-        """Raise FileFormatError if the store is older than what was seen last, differs from it, or is another store than the
-        one seen at this path before."""
+        """Raise FileFormatError if `departure` names a reason."""
+        if reason := self.departure(path, contents):
+            raise FileFormatError(reason, remedy=Remedy("adopt", "face store", str(path)))
+
+    def departure(self, path: Path, contents: Contents) -> str | None:
+        """Sentence on a store that is older than what was seen last, differs from it, or is another than the one seen at this
+        path before; None for any other store."""
         if not self.path.exists():
-            return
-        remedy = Remedy("adopt", "face store", str(path))
+            return None
         with self._opened() as connection:
             place = connection.execute("SELECT id FROM places WHERE path = ?", (_name(path),)).fetchone()
             seen = connection.execute("SELECT generation, seal FROM stores WHERE id = ?", (contents.identity,)).fetchone()
         if place is not None and place[0] != contents.identity:
-            raise FileFormatError(f"{path} is another store than this client saw there before", remedy=remedy)
+            return f"{path} is another store than this client saw there before"
         if seen is None:
-            return
+            return None
         if contents.generation < seen[0]:
-            raise FileFormatError(
+            return (
                 f"{path} is an older copy: it was written {contents.generation} times, and {seen[0]} times when this client "
-                f"saw it last",
-                remedy=remedy,
+                f"saw it last"
             )
         if contents.generation == seen[0] and contents.seal != seen[1]:
-            raise FileFormatError(f"{path} is not the store that this client saw, but went another way since", remedy=remedy)
-
-    def knows(self, path: Path) -> bool:
-        """Whether this client saw a sealed store at this path."""
-        if not self.path.exists():
-            return False
-        with self._opened() as connection:
-            return connection.execute("SELECT 1 FROM places WHERE path = ?", (_name(path),)).fetchone() is not None
+            return f"{path} is not the store that this client saw, but went another way since"
+        return None
 
     def saw(self, path: Path, contents: Contents) -> None:
         """Record a state that was found right, if it is newer than the recorded one."""

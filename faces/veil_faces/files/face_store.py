@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy
-from veil.files.atomic import clear_leftovers, replacing
+from veil.files.atomic import clear_leftovers, replacing, writing
+from veil.files.device.home import make_private
 from veil.forms import Subspaces, lifted_guarantee
 from veil_faces.files.face_facts import (
     SCHEMA,
@@ -38,13 +39,14 @@ from veil_faces.template import TemplateScheme
 # Number of templates that are read at a time.
 ROWS = 256
 _NUMBERS = "SELECT person, version, origin, basis FROM numbers WHERE purpose = ?"
+_ALL_NUMBERS = "SELECT purpose, person, version, origin, basis FROM numbers"
 
 
 class FaceStore:
     """A store of face templates on disk, opened by its client.
 
     `scheme`, `threshold` and `open_set` are as they were when it was last read. Raises InputError where there is no store, or
-    it was made with another secret; FileFormatError where the file is no store, is of a format without seals, was changed by
+    it was made with another secret; FileFormatError where the file is no store, is of another format, was changed by
     somebody else, or is older than what `home` saw last.
     """
 
@@ -167,8 +169,7 @@ class FaceStore:
             size * self.scheme.m,
         ):
             raise FileFormatError(f"{self.path}: a template has the wrong size; restore it from a backup")
-        tag = self._sealer.tag(contents.identity, contents.facts["setup"], line, origin, basis)
-        require_equal(line.tag, tag, f"{self.path}: the template of {line.person!r} for {line.purpose!r} is not its own")
+        _require_own_tag(self.path, contents, self._sealer, line, origin, basis)
 
     def enrolled(self) -> list[Line]:
         """All templates as lines, including revoked ones, sorted by purpose, person and version."""
@@ -221,14 +222,68 @@ class FaceStore:
 
     def _checked(self, connection: sqlite3.Connection) -> Contents:
         """The contents of the file, after its secret, its seal and its age are found right."""
+        contents = _sealed(connection, self.path, self._home)
         with understood(self.path):
-            contents = read_contents(connection, self.path)
-            self._home.require_own_secret(self.path, contents.facts["secret"])
-            seal = self._sealer.seal(contents.facts, contents.lines.values())
-            require_equal(contents.seal, seal, f"{self.path}: its seal does not fit what it holds")
             self.scheme, self.threshold, self.open_set = contents.scheme, contents.threshold, contents.open_set
         self._home.require_not_older(self.path, contents)
         return contents
+
+
+def reseal(path: Path, home: FaceHome) -> list[Line]:
+    """Seal a store anew that its owner put back: an older copy, or another store of this client in the place of one.
+
+    It gets an identity of its own, so that no other copy of it is accepted any longer. Returns the valid lines. Raises
+    FileFormatError where the store was changed, InputError where this client accepts it as it is.
+    """
+    sealer = Sealer.of(home.secret)
+    with opened(path) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        before = _sealed(connection, path, home)
+        if home.departure(path, before) is None:
+            raise InputError(f"{path} is not older than this client saw it, so it needs no new seal; use it as it is")
+        numbers = _own_numbers(connection, path, before, sealer)
+        for table in ("templates", "numbers", "facts"):
+            connection.execute(f"DROP TABLE {table}")
+        for statement in SCHEMA.split(";"):
+            connection.execute(statement)
+        contents = before.anew()
+        for key, line in before.lines.items():
+            write_line(connection, contents, replace(line, generation=1), sealer, *numbers.get(key, ()))
+        write_facts(connection, contents, sealer)
+    with writing(path):
+        make_private(path)
+    home.saw(path, contents)
+    return [line for _, line in sorted(contents.lines.items()) if line.valid]
+
+
+def _sealed(connection: sqlite3.Connection, path: Path, home: FaceHome) -> Contents:
+    """The contents of the file, after its secret and its seal are found right."""
+    with understood(path):
+        contents = read_contents(connection, path)
+        home.require_own_secret(path, contents.facts["secret"])
+        seal = Sealer.of(home.secret).seal(contents.facts, contents.lines.values())
+        require_equal(contents.seal, seal, f"{path}: its seal does not fit what it holds")
+    return contents
+
+
+def _own_numbers(
+    connection: sqlite3.Connection, path: Path, contents: Contents, sealer: Sealer
+) -> dict[tuple[str, str, int], tuple[bytes, bytes]]:
+    """Origin and basis of each valid template by purpose, person and version, after its tag is found right."""
+    numbers = {key: (b"", b"") for key, line in contents.lines.items() if line.valid}
+    with understood(path):
+        for purpose, person, version, origin, basis in connection.execute(_ALL_NUMBERS):
+            if (purpose, person, version) in numbers:
+                numbers[purpose, person, version] = origin, basis
+        for key, (origin, basis) in numbers.items():
+            _require_own_tag(path, contents, sealer, contents.lines[key], origin, basis)
+    return numbers
+
+
+def _require_own_tag(path: Path, contents: Contents, sealer: Sealer, line: Line, origin: bytes, basis: bytes) -> None:
+    """Raise FileFormatError for numbers that the client did not store for this line."""
+    tag = sealer.tag(contents.identity, contents.facts["setup"], line, origin, basis)
+    require_equal(line.tag, tag, f"{path}: the template of {line.person!r} for {line.purpose!r} is not its own")
 
 
 def _whose(person: str, purpose: str) -> tuple[str, str]:

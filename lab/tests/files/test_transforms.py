@@ -9,7 +9,7 @@ import numpy as np
 
 from veil.files.photographs.colmap_text import read_cameras
 from veil.geometry.camera import checked_camera
-from veil_lab.files.transforms import read_transforms
+from veil_lab.files.scenes import read_transforms
 from worlds.hostile_cameras import made
 
 

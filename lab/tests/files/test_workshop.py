@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil_lab.files.workshop import Workshop
+from veil_lab.files.trainings import Workshop
 from veil_lab.training.photos import assembled
 from worlds import generator, sift_like
 

@@ -13,23 +13,10 @@ from veil.audit.finding import Finding, Share
 from veil.files.measured_forms import bundled_measured_forms
 from veil.ldp.planning import plan_release
 from veil.report.tables import Table
-from veil_lab.cli.evaluate import (
-    attack_tables,
-    descriptor_attacks,
-    homographies,
-    inversion,
-    learned,
-    localization,
-    localization_table,
-    neighborhoods,
-    plans,
-    query_tables,
-    reconstruction,
-    retrieval,
-    tiles,
-    upright,
-)
+from veil_lab.cli.evaluate import homographies, reconstruction
+from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods
 from veil_lab.cli.evaluate.descriptors import Descriptors
+from veil_lab.cli.evaluate.poses import localization, localization_table, plans, query_tables, retrieval, tiles, upright
 from veil_lab.report import measured_forms
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
@@ -43,8 +30,7 @@ from veil_lab.studies.localization.acceptance_counts import AcceptanceCount
 from veil_lab.studies.localization.forged_answers import GroupCount
 from veil_lab.studies.localization.retrieval import Recall
 from veil_lab.studies.localization.robustness import ErrorSummary
-from veil_lab.studies.localization.tile_forms import TileFormRow
-from veil_lab.studies.localization.tile_localization import TileRow
+from veil_lab.studies.localization.tile_localization import TileFormRow, TileRow
 from veil_lab.studies.localization.upright_localization import UprightRow, UprightSetting
 from veil_lab.studies.localization.word_localization_settings import METRIC, LocalizationRow
 from veil_lab.studies.matching.retrieval_recall import RETRIEVED, RecallRow

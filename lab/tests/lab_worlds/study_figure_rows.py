@@ -10,13 +10,10 @@ import numpy as np
 
 from veil.geometry.rigid import Rigid
 from veil.trials.reconstruction_run import ErrorStatistics, Run
+from veil_lab.report.attacks import draw_defenses, draw_inversions, draw_position_attacks, draw_similarity
 from veil_lab.report.curves import draw_accuracy, draw_descriptors
-from veil_lab.report.defenses import draw_defenses
-from veil_lab.report.inversion import draw_inversions, draw_similarity
-from veil_lab.report.localization import draw_localization
-from veil_lab.report.position_attacks import draw_position_attacks
+from veil_lab.report.localization import draw_curve, draw_localization, draw_maps
 from veil_lab.report.queries import draw_forged, draw_queries
-from veil_lab.report.reconstruction import draw_curve, draw_maps
 from veil_lab.report.tiles import draw_tiles
 from veil_lab.studies.attacks.defenses import DefenseRow, Recovery, default_defenses
 from veil_lab.studies.attacks.inversion import ORDER, InversionRow, Inverted
@@ -24,8 +21,7 @@ from veil_lab.studies.attacks.positions import ATTACKS, PositionTrial
 from veil_lab.studies.localization.acceptance_counts import OBSERVATION_KINDS, QueryAnswer
 from veil_lab.studies.localization.forged_answers import ForgedAnswer
 from veil_lab.studies.localization.robustness import RobustnessTrial
-from veil_lab.studies.localization.tile_forms import TileFormRow
-from veil_lab.studies.localization.tile_localization import AgainstRaw, TileRow, TileSetting
+from veil_lab.studies.localization.tile_localization import AgainstRaw, TileFormRow, TileRow, TileSetting
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting
 from worlds import generator
 

@@ -17,7 +17,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.mark.parametrize("name", FIGURES)
 def test_nothing_written_lies_over_anything_else(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With planted rows of as many curves and as long names as studies have. Oracle: the boxes that the renderer gives them."""
-    require_legible(FIGURES[name], tmp_path, monkeypatch, also_writes="veil_lab.report.reconstruction.write_figure")
+    require_legible(FIGURES[name], tmp_path, monkeypatch, also_writes="veil_lab.report.localization.write_figure")
 
 
 def test_no_module_has_a_style_of_its_own() -> None:

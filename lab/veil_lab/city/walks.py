@@ -3,6 +3,8 @@
 Four walks of forty images begin at each block, and each overlaps the next by some thirty meters. A walk goes along a rectangle
 with rounded corners, on this side of the street or the other, and looks at the block's facades or at those across the street:
 four of five do as most of their block do.
+
+Alone because a walk says where a phone is; `images` says what it sees.
 """
 
 from __future__ import annotations

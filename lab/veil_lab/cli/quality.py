@@ -1,14 +1,17 @@
-"""`veil lab quality`: how far descriptors lie from the words of a codebook, and how evenly the words are used."""
+"""`veil lab quality`: how far descriptors lie from the words of a codebook, and how evenly the words are used.
+
+Alone because it measures codebooks; `lab` only lists commands.
+"""
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.codebook.quality import say_quality
-from veil.cli.common import Bar, add_command, add_json, at_least, picture, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, Commands, at_least, picture, quiet_colmap, report, say, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.quantization import MEASURED, measure
 from veil.codebooks.sampling import WordTraining
 from veil.errors import InputError
@@ -23,33 +26,31 @@ EXAMPLES = """\
 """
 
 
-def register(actions: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class MeasureCodebook(Record):
+    """Measure the distance of photographs' descriptors to their nearest word, beside the distances to the nearest
+    other descriptor and to one at random, and how evenly the words are used.
+    """
+
+    codebook: Path = positional("a file that `veil codebook build` wrote")
+    photos: tuple[Path, ...] = positional("photographs, folders of them, or features of `veil extract`")
+    seed: int = option("seed of the sample (default %(default)s)", default=0, parse=at_least(0))
+    figure: Path | None = option("draw the distances (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(actions: Commands) -> None:
     """Add `veil lab quality` to the subparsers `actions`."""
-    parser = add_command(
-        actions,
-        "quality",
-        "how far descriptors lie from the words of a codebook",
-        "Measure the distance of photographs' descriptors to their nearest word, beside the distances to the nearest\n"
-        "other descriptor and to one at random, and how evenly the words are used.",
-        EXAMPLES,
-    )
-    parser.add_argument("codebook", type=Path, help="a file that `veil codebook build` wrote")
-    parser.add_argument("photos", type=Path, nargs="+", help="photographs, folders of them, or features of `veil extract`")
-    parser.add_argument(
-        "--sample", type=at_least(2), default=MEASURED, help="descriptors to measure, drawn at random (default %(default)s)"
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of the sample (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw the distances (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_quality)
+    summary = "how far descriptors lie from the words of a codebook"
+    add_record_command(actions, "quality", summary, EXAMPLES, MeasureCodebook, _quality)
 
 
-def _quality(arguments: argparse.Namespace) -> int:
+def _quality(arguments: MeasureCodebook) -> int:
     quiet_colmap()
     book = read_codebook(arguments.codebook)
     if book.descriptor not in EXTRACTORS and not all(map(holds_features, arguments.photos)):
         raise InputError(f"veil cannot extract {book.descriptor}; give features that `veil extract --imported` wrote")
-    taken = WordTraining(arguments.sample, seed=arguments.seed)
+    taken = WordTraining(MEASURED, seed=arguments.seed)
     wanted = Wanted(descriptor=book.descriptor, normalization=book.normalization)
     collection = collect(arguments.photos, wanted, Collection(training=taken, held=WordTraining(2, seed=0)))
     sample = taken.sample()

@@ -1,15 +1,18 @@
-"""The figure of `veil evaluate localization`: localized queries and inliers against epsilon, K and m of queries in words."""
+"""Figures of `veil evaluate localization` and `reconstruction`: queries by form, and maps beside reference cameras."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veil.report.figures import BLACK, drawn, legend_below, log2_axis, series
+from veil.geometry.rigid import Rigid
+from veil.report.figures import BLACK, drawn, legend_below, log2_axis, series, write_figure
+from veil.report.maps_from_above import maps_figure
+from veil.trials.reconstruction_run import Run
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting
 
 
@@ -90,3 +93,28 @@ def _on_line(setting: Setting, name: str, fixed: dict[str, float]) -> bool:
     if value is None or (name == "epsilon" and math.isinf(value)):
         return False
     return all(getattr(setting, key) is not None and np.isclose(getattr(setting, key), wanted) for key, wanted in fixed.items())
+
+
+def draw_maps(path: Path, runs: Sequence[Run], references: Mapping[str, Mapping[str, Rigid]]) -> None:
+    """Write `maps_figure` (PNG or SVG by the suffix of `path`)."""
+    write_figure(path, maps_figure(runs, references))
+
+
+def draw_curve(path: Path, runs: Sequence[Run]) -> None:
+    """Write the figure (PNG or SVG by its suffix) of success against gravity noise, with a curve for each scene.
+
+    Success is the share of draws with a map in which every image is registered and right.
+    """
+    lines = [run for run in runs if run.method == "lines"]
+    with drawn(path, size=(6.2, 3.8)) as (_, axes):
+        axis = axes[0, 0]
+        for number, (scene, color) in enumerate(series([run.scene for run in lines]).items()):
+            noises = sorted({run.gravity_noise_deg for run in lines if run.scene == scene})
+            shares = [
+                np.mean([run.succeeded for run in lines if run.scene == scene and run.gravity_noise_deg == noise])
+                for noise in noises
+            ]
+            # Curves that coincide stay visible.
+            axis.plot(noises, 100 * np.array(shares) - 0.8 * number, marker="o", color=color, label=scene)
+        axis.set(xlabel="gravity noise, degrees about each axis", ylabel="draws with a right map, %", ylim=(-6, 104))
+        axis.legend()

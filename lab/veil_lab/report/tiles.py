@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.report.figures import BLACK, BLUE, DASHES, GRAY, GREEN, PURPLE, VERMILION, drawn, legend_below, log_ticks
-from veil_lab.studies.localization.tile_forms import TileFormRow
-from veil_lab.studies.localization.tile_localization import TileRow
+from veil_lab.studies.localization.tile_localization import TileFormRow, TileRow
 
 _COLORS = {(64, 8): BLUE, (64, 4): VERMILION, (48, 8): GREEN, (48, 4): PURPLE}
 _MARKERS = "osD^vP*X<>"

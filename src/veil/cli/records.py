@@ -3,7 +3,8 @@
 A field of such a record is an `option` or a `positional`. Its annotation says what is parsed: bool is a flag, a Literal is a
 choice, a tuple is one value or several, and None beside another type is what is not given. A command's record inherits those of
 options that it shares with others; its own come first on the command's pages, and --json comes last. A command below a group
-inherits the group's record, too, whose options the group parses.
+inherits the group's record, too, whose options the group parses. A flag that may be None has an opposite, whose name begins
+with "no".
 """
 
 from __future__ import annotations
@@ -56,7 +57,12 @@ class Record:
         """The record of parsed arguments."""
         names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         values = {name: getattr(arguments, name) for name in names}
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        return cls(**{name: _frozen(value) for name, value in values.items()})
+
+
+def _frozen(value: Any) -> Any:
+    """A value in which lists are tuples."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def option(
@@ -73,7 +79,8 @@ def option(
 ) -> Any:
     """A field that is an option, by the field's name or another, and by a `short` name, too.
 
-    `parse` and `choices` stand for what its annotation says. A tuple that is `repeated` has one value of each time.
+    `parse` and `choices` stand for what its annotation says. A tuple that is `repeated` has one value of each time,
+    and one of fixed length with a `parse` is one word.
     """
     names = (*([short] if short else []), name or "--")
     told = Told(help=help, names=names, metavar=metavar, parse=parse, choices=choices, repeated=repeated)
@@ -138,6 +145,8 @@ def _in_order(record: type[Record]) -> list[dataclasses.Field[Any]]:
 def _parsed(hint: Any, told: Told) -> dict[str, Any]:
     """Arguments of argparse that parse values of an annotation."""
     parts = typing.get_args(hint)
+    if set(parts) == {bool, type(None)}:
+        return {"action": argparse.BooleanOptionalAction}
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         hint = next(part for part in parts if part is not type(None))  # `parse` reads the others
         parts = typing.get_args(hint)
@@ -147,8 +156,13 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
     if typing.get_origin(hint) is tuple:
         if told.repeated:
             given["action"] = "append"
-        else:
-            given["nargs"] = "+" if parts[-1] is Ellipsis else len(parts)
+            if typing.get_origin(parts[0]) is tuple:
+                given["nargs"] = "+"
+                parts = typing.get_args(parts[0])
+        elif parts[-1] is Ellipsis:
+            given["nargs"] = "+"
+        elif told.parse is None:
+            given["nargs"] = len(parts)
         hint = parts[0]
     if typing.get_origin(hint) is Literal:
         given["choices"] = typing.get_args(hint)

@@ -8,7 +8,7 @@ from veil.errors import Action, Remedy, VeilError, sentence
 
 # By action and object: what the command line says. The remedy's value stands for {}, and FILE where it has none.
 PHRASES: Mapping[tuple[Action, str], str] = {
-    ("adopt", "face store"): "if you put it there yourself, accept it with `veil faces reseal {} --decoys FILE --restored`",
+    ("adopt", "face store"): "if you put it there yourself, accept it with `veil faces reseal {}`",
     ("adopt", "server's store"): "see `veil serve adopt`",
     ("allow", "Device.release.allow_second"): "pass --allow-second-release if you accept that",
     ("allow", "Device.replace_lost"): "pass --new-secret if it is lost: what the ledger lists can then not be released again",
@@ -59,7 +59,6 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("give", "read_colmap_database.space"): "say --normalization L1_ROOT (COLMAP's default) or L2",
     ("give", "read_features.space"): "say it, for example with --imported superpoint:256",
     ("give", "remove_from_map.output"): "write the new map to another folder with -o",
-    ("give", "reseal_store.without"): "leave one out (--without)",
     (
         "give",
         "run_audit.originals",
@@ -102,7 +101,6 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("raise", "OpenSet.asked"): "calibrate with more faces, or ask for a larger --fpir",
     ("raise", "plan_release.words"): "give larger --word-count",
     ("renew", "audit"): "run `veil audit` again",
-    ("renew", "face store"): "look at it and seal it with `veil faces reseal {} --decoys FILE`",
     ("renew", "index"): "run `veil index` again",
     ("renew", "kept matches"): "delete the folder, and the next `veil map --matches` makes it again",
     ("renew", "tiles"): "get it again, or run `veil tiles cut`",

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from veil.attacks.distribution.attributes import NEIGHBORS
-from veil.cli.common import add_command, add_json, at_least, picture, progress, report, say, say_table, write_json
+from veil.cli.common import Commands, at_least, picture, progress, report, say, say_table, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.files.photographs.pictures import read_rgb
 from veil.report.tables import Table, interval, names, numbers, percent
-from veil_faces.cli.evaluate.face_arguments import add_center
 from veil_faces.collection import Faces
 from veil_faces.extraction.faces import FACE_SPACE, describe_faces, load_face_network
 from veil_faces.files.faces import holds_faces, read_faces, read_labels
-from veil_faces.report.attributes import draw_attributes
+from veil_faces.report.protocols import draw_attributes
 from veil_faces.studies.attributes import DIMENSIONS, AttributeRow, attribute_study
 
 EXAMPLES = """\
@@ -25,43 +24,36 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateAttributes(Record):
+    """Describe faces (needs veil-faces[networks]), part the people into decoys, an attacker with labels, and victims, and
+    infer each attribute of the victims by their nearest neighbors among the attacker's, from raw and from lifted
+    descriptors.
+    Only to measure how well a method protects people.
+    """
+
+    folder: Path = positional("photographs of one face each, or descriptors with labels (.npz, HDF5)")
+    labels: Path | None = option("labels of photographs: CSV with a column `file` and one for each attribute", metavar="FILE")
+    attributes: tuple[str, ...] = option(
+        "attributes to infer, columns of --labels or labels of the descriptors", required=True, metavar="NAME"
+    )
+    m: tuple[int, ...] = option(
+        f"dimensions of the subspaces (default {' '.join(map(str, DIMENSIONS))})", default=DIMENSIONS, parse=at_least(2)
+    )
+    neighbors: int = option("nearest neighbors that vote (default %(default)s)", default=NEIGHBORS, parse=at_least(1))
+    center: bool = option("lift descriptors less the decoys' mean, of unit length again", default=False)
+    seed: int = option("seed of the parts and of lifting (default %(default)s)", default=0, parse=at_least(0))
+    figure: Path | None = option("draw accuracies (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate attributes` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "attributes",
-        "gender, age or race inferred from faces, raw and lifted (Dusmanu et al. 2021, Fig. 5)",
-        "Describe faces (needs veil-faces[networks]), part the people into decoys, an attacker with labels, and victims, and\n"
-        "infer each attribute of the victims by their nearest neighbors among the attacker's, from raw and from lifted\n"
-        "descriptors.\n"
-        "Only to measure how well a method protects people.",
-        EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="photographs of one face each, or descriptors with labels (.npz, HDF5)")
-    parser.add_argument(
-        "--labels", type=Path, metavar="FILE", help="labels of photographs: CSV with a column `file` and one for each attribute"
-    )
-    parser.add_argument(
-        "--attributes",
-        nargs="+",
-        required=True,
-        metavar="NAME",
-        help="attributes to infer, columns of --labels or labels of the descriptors",
-    )
-    parser.add_argument(
-        "--m", type=at_least(2), nargs="+", default=list(DIMENSIONS), help="dimensions of the subspaces (default 2 4 8 16)"
-    )
-    parser.add_argument(
-        "--neighbors", type=at_least(1), default=NEIGHBORS, help="nearest neighbors that vote (default %(default)s)"
-    )
-    add_center(parser)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of the parts and of lifting (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_attributes)
+    summary = "gender, age or race inferred from faces, raw and lifted (Dusmanu et al. 2021, Fig. 5)"
+    add_record_command(protocols, "attributes", summary, EXAMPLES, EvaluateAttributes, _attributes)
 
 
-def _attributes(arguments: argparse.Namespace) -> int:
+def _attributes(arguments: EvaluateAttributes) -> int:
     """Run the command; exit code 0."""
     faces, total = _faces(arguments)
     say(arguments, f"{len(faces)} of {total} photographs have a face that the detector finds")
@@ -90,7 +82,7 @@ def _attributes(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _faces(arguments: argparse.Namespace) -> tuple[Faces, int]:
+def _faces(arguments: EvaluateAttributes) -> tuple[Faces, int]:
     """Faces with their labels, and the number of photographs that they were looked for in."""
     if holds_faces(arguments.folder):
         faces = read_faces(arguments.folder)

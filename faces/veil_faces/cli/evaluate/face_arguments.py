@@ -1,35 +1,34 @@
-"""Arguments that the commands of `veil evaluate` about faces have in common."""
+"""Options that the protocols of faces share."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import at_least
+from veil.cli.common import at_least, picture
+from veil.cli.records import Record, option, positional
 from veil.mechanisms.profile import Strategy
 from veil_faces.cli.calibrate import PAIRS_HELP
 from veil_faces.studies.face_study import DIMENSIONS, LIFTINGS
 
 
-def add_files(parser: argparse.ArgumentParser, *, pairs: bool = False) -> None:
-    """Add the files of faces and of decoys, and with `pairs` that of pairs of faces."""
-    parser.add_argument("faces", type=Path, help="descriptors: .npz or HDF5 (veil faces describe)")
-    if pairs:
-        parser.add_argument("--face-pairs", type=Path, required=True, metavar="FILE", help=PAIRS_HELP)
-    parser.add_argument("--decoys", type=Path, required=True, metavar="FILE", help="descriptors of other people")
+@dataclass(frozen=True, kw_only=True)
+class AskedFaces(Record):
+    """Faces, decoys and their lifting."""
+
+    faces: Path = positional("descriptors: .npz or HDF5 (veil faces describe)")
+    decoys: Path = option("descriptors of other people", required=True, metavar="FILE")
+    center: bool = option("lift descriptors less the decoys' mean, of unit length again", default=False)
+    seed: int = option("seed of all random draws (default %(default)s)", default=0, parse=at_least(0))
 
 
-def add_liftings(
-    parser: argparse.ArgumentParser, *, dimensions: Sequence[int] = DIMENSIONS, liftings: Sequence[Strategy] = LIFTINGS
-) -> None:
-    """Add the dimensions and the liftings to compare, with these as defaults."""
-    text = f"dimensions of the templates (default {' '.join(map(str, dimensions))})"
-    parser.add_argument("--m", type=at_least(2), nargs="+", default=list(dimensions), help=text)
-    text = f"ways of lifting (default {'all' if tuple(liftings) == LIFTINGS else ' '.join(liftings)})"
-    parser.add_argument("--lifting", nargs="+", choices=LIFTINGS, default=list(liftings), help=text)
+@dataclass(frozen=True, kw_only=True)
+class AskedPairs(AskedFaces):
+    """Pairs of faces, with the liftings of them that are compared."""
 
-
-def add_center(parser: argparse.ArgumentParser) -> None:
-    """Add the switch for centered descriptors."""
-    parser.add_argument("--center", action="store_true", help="lift descriptors less the decoys' mean, of unit length again")
+    face_pairs: Path = option(PAIRS_HELP, required=True, metavar="FILE")
+    m: tuple[int, ...] = option(
+        f"dimensions of the templates (default {' '.join(map(str, DIMENSIONS))})", default=DIMENSIONS, parse=at_least(2)
+    )
+    lifting: tuple[Strategy, ...] = option("ways of lifting (default all)", default=LIFTINGS, choices=LIFTINGS)
+    figure: Path | None = option("draw the result (.png or .svg)", parse=picture, metavar="FILE")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, explain, picture, report, say, say_table, write_json
+from veil.cli.common import Bar, Commands, at_least, explain, report, say, say_table, write_json
+from veil.cli.records import add_record_command, json_file, option
+from veil.mechanisms.profile import Strategy
 from veil.report.tables import Name, Number, Table, fixed, interval, names, numbers, percent
 from veil_faces.cli.evaluate import identification
-from veil_faces.cli.evaluate.face_arguments import add_center, add_files, add_liftings
+from veil_faces.cli.evaluate.face_arguments import AskedFaces, AskedPairs
 from veil_faces.files.face_pairs import read_pairs
 from veil_faces.files.faces import identities, read_faces
-from veil_faces.report.faces import draw_verification
-from veil_faces.report.protection import draw_protection
-from veil_faces.studies.face_study import FaceStudy
+from veil_faces.report.protocols import draw_protection, draw_verification
+from veil_faces.studies.face_study import LIFTINGS, FaceStudy
 from veil_faces.studies.repeated_probes import HistoryRow, history_study
 from veil_faces.studies.unlinkability import ProtectionRow, protection_study
 from veil_faces.studies.verification import FALSE_REJECTS, VerificationRow, verification_study
@@ -33,91 +34,73 @@ HISTORY_EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateFaces(AskedPairs):
+    """Accuracy of telling pairs of one person from pairs of two, by raw descriptors, by a template against a raw one (p2s)
+    and by two templates (s2s), with thresholds fitted on the other folds. Beside it how often a template's person is
+    found in a gallery of raw descriptors: lifting does not hide who somebody is from those who hold a gallery.
+    """
+
+    balance: str | None = option("label of the decoys, to try hybrid+ as well", metavar="LABEL")
+    folds: int = option("folds of the pairs (default %(default)s)", default=10, parse=at_least(2))
+    json: Path | None = json_file()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateProtection(AskedPairs):
+    """Whether templates of a person, made for two purposes, tell that they are one person's (linkability of Gomez-Barrero
+    et al. 2018, from 0 to 1), and how often a point that an attacker takes from a template passes for the person
+    before a verifier of raw descriptors. Two simple estimates are tried: a better attacker does better.
+    """
+
+    json: Path | None = json_file()
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateHistories(AskedFaces):
+    """From 2, 3 and 5 probes of each person the point nearest to all of them: how far it is from the person's mean
+    descriptor, and how often a gallery names the person. Probes are lifted afresh, or along the directions of the
+    enrolled template. People need seven pictures.
+    """
+
+    m: tuple[int, ...] = option("dimensions of the templates (default 4)", default=(4,), parse=at_least(2))
+    lifting: tuple[Strategy, ...] = option("ways of lifting (default hybrid)", default=("hybrid",), choices=LIFTINGS)
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate faces`, `identification`, `histories` and `protection` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "faces",
-        "verification by face templates, and a gallery's view of them (Dusmanu et al. 2021, Fig. 4)",
-        "Accuracy of telling pairs of one person from pairs of two, by raw descriptors, by a template against a raw one (p2s)\n"
-        "and by two templates (s2s), with thresholds fitted on the other folds. Beside it how often a template's person is\n"
-        "found in a gallery of raw descriptors: lifting does not hide who somebody is from those who hold a gallery.",
-        EXAMPLES,
-    )
-    add_files(parser, pairs=True)
-    add_liftings(parser)
-    parser.add_argument("--balance", metavar="LABEL", help="label of the decoys, to try hybrid+ as well")
-    add_center(parser)
-    parser.add_argument("--folds", type=at_least(2), default=10, help="folds of the pairs (default %(default)s)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of folds and lifting (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracies and error curves (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_faces)
+    summary = "verification by face templates, and a gallery's view of them (Dusmanu et al. 2021, Fig. 4)"
+    add_record_command(protocols, "faces", summary, EXAMPLES, EvaluateFaces, _faces)
     identification.register(protocols)
-    _register_histories(protocols)
-    _register_protection(protocols)
+    summary = "what a server learns that keeps a person's probes (Dusmanu et al. 2021, Sec. 5)"
+    add_record_command(protocols, "histories", summary, HISTORY_EXAMPLES, EvaluateHistories, _histories)
+    summary = "how linkable and how reversible templates are (ISO/IEC 24745), with and without their key"
+    add_record_command(protocols, "protection", summary, PROTECTION_EXAMPLES, EvaluateProtection, _protection)
 
 
-def _register_protection(protocols: Any) -> None:
-    """Add `veil evaluate protection`."""
-    parser = add_command(
-        protocols,
-        "protection",
-        "how linkable and how reversible templates are (ISO/IEC 24745), with and without their key",
-        "Whether templates of a person, made for two purposes, tell that they are one person's (linkability of Gomez-Barrero\n"
-        "et al. 2018, from 0 to 1), and how often a point that an attacker takes from a template passes for the person\n"
-        "before a verifier of raw descriptors. Two simple estimates are tried: a better attacker does better.",
-        PROTECTION_EXAMPLES,
-    )
-    add_files(parser, pairs=True)
-    add_liftings(parser)
-    add_center(parser)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of lifting (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw both measures (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_protection)
-
-
-def _protection(arguments: argparse.Namespace) -> int:
+def _protection(arguments: EvaluateProtection) -> int:
     """Run `veil evaluate protection`; exit code 0."""
     study = _study(arguments)
     with Bar("linking") as bar:
-        found = protection_study(study, progress=bar)
-    write_json(arguments.json, found.as_json())
+        protection = protection_study(study, progress=bar)
+    write_json(arguments.json, protection.as_json())
     if str(arguments.json) != "-":
-        say_table(arguments, protection_table(found.rows))
+        say_table(arguments, protection_table(protection.rows))
         explain(
             arguments,
             "linkability: 0 where two templates of one person look like those of two people, 1 where all can be told; "
-            f"reversed: estimates that pass for the person; raw descriptors do in {100 * found.accepted_raw:.1f} %, "
-            f"strangers in {100 * found.accepted_strangers:.1f} %, the mean of a crowd in {100 * found.accepted_mean:.1f} %",
+            f"reversed: estimates that pass for the person; raw descriptors do in {100 * protection.accepted_raw:.1f} %, "
+            f"strangers in {100 * protection.accepted_strangers:.1f} %, the mean of a crowd in "
+            f"{100 * protection.accepted_mean:.1f} %",
         )
     if arguments.figure:
-        draw_protection(arguments.figure, found)
+        draw_protection(arguments.figure, protection)
         report(arguments, arguments.figure, "the figure")
     return 0
 
 
-def _register_histories(protocols: Any) -> None:
-    """Add `veil evaluate histories`."""
-    parser = add_command(
-        protocols,
-        "histories",
-        "what a server learns that keeps a person's probes (Dusmanu et al. 2021, Sec. 5)",
-        "From 2, 3 and 5 probes of each person the point nearest to all of them: how far it is from the person's mean\n"
-        "descriptor, and how often a gallery names the person. Probes are lifted afresh, or along the directions of the\n"
-        "enrolled template. People need seven pictures.",
-        HISTORY_EXAMPLES,
-    )
-    add_files(parser)
-    add_liftings(parser, dimensions=(4,), liftings=("hybrid",))
-    add_center(parser)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of lifting (default %(default)s)")
-    add_json(parser)
-    parser.set_defaults(run=_histories)
-
-
-def _histories(arguments: argparse.Namespace) -> int:
+def _histories(arguments: EvaluateHistories) -> int:
     """Run `veil evaluate histories`; exit code 0."""
     faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
     rows = [
@@ -133,8 +116,8 @@ def _histories(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _study(arguments: argparse.Namespace) -> FaceStudy:
-    """The study of the files and liftings that the arguments name; the command prints how many pairs are left out."""
+def _study(arguments: AskedPairs) -> FaceStudy:
+    """The study of the files and liftings that the options name; the command prints how many pairs are left out."""
     faces = identities(read_faces(arguments.faces))
     decoys = read_faces(arguments.decoys)
     pairs = read_pairs(arguments.face_pairs, faces)
@@ -151,7 +134,7 @@ def _study(arguments: argparse.Namespace) -> FaceStudy:
     )
 
 
-def _faces(arguments: argparse.Namespace) -> int:
+def _faces(arguments: EvaluateFaces) -> int:
     """Run `veil evaluate faces`; exit code 0."""
     study = _study(arguments)
     faces, pairs = study.faces, study.pairs
@@ -161,7 +144,9 @@ def _faces(arguments: argparse.Namespace) -> int:
     write_json(arguments.json, record)
     if str(arguments.json) != "-":
         say_table(arguments, verification_table(rows))
-        explain(arguments, "accuracy over folds; FAR at FRR: false accepts where so many of the person are rejected falsely")
+        explain(
+            arguments, "accuracy over folds; FAR at FRR: false accepts where that share of the person's are rejected falsely"
+        )
     if arguments.figure:
         draw_verification(arguments.figure, rows, pairs.same)
         report(arguments, arguments.figure, "the figure")

@@ -2,50 +2,49 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
 
-from veil.cli.common import Bar, add_command, add_json, at_least, explain, picture, report, say_table, write_json
+from veil.cli.common import Bar, Commands, at_least, explain, picture, report, say_table, write_json
+from veil.cli.records import add_record_command, json_file, option
+from veil.mechanisms.profile import Strategy
 from veil.report.tables import Table, fixed, interval, numbers, percent
-from veil_faces.cli.evaluate.face_arguments import add_center, add_files
+from veil_faces.cli.evaluate.face_arguments import AskedFaces
 from veil_faces.files.faces import identities, read_faces
-from veil_faces.report.identification import draw_identification
+from veil_faces.report.protocols import draw_identification
 from veil_faces.studies.face_study import LIFTINGS
 from veil_faces.studies.identification import IdentificationRow, identification_study
 
+# Random splits of the people.
+SPLITS = 20
 EXAMPLES = """\
   veil evaluate identification lfw.npz --decoys fairface.npz --figure identification.png
   veil evaluate identification lfw.npz --decoys fairface.npz --fpir 0.05 --lifting random --m 2 --json identification.json
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateIdentification(AskedFaces):
+    """Half of the people calibrate thresholds, one for each size of a gallery, so that by the upper end of a 95 % interval
+    no more than --fpir of strangers are accepted; the other half are enrolled, or come as strangers, in all galleries
+    of a size. Repeated over 20 random splits, by p2s. Beside it the threshold that accepts --fpir of single comparisons.
+    """
+
+    m: int = option("dimension of the templates (default %(default)s)", default=4, parse=at_least(2))
+    lifting: Strategy = option("way of lifting (default %(default)s)", default="hybrid", choices=LIFTINGS)
+    fpir: float = option("share of strangers who may be accepted (default %(default)s)", default=0.01, metavar="SHARE")
+    figure: Path | None = option("draw both rates (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate identification` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "identification",
-        "strangers accepted by galleries of all sizes (FPIR and FNIR of ISO/IEC 19795-1)",
-        "Half of the people calibrate thresholds, one for each size of a gallery, so that by the upper end of a 95 % interval\n"
-        "no more than --fpir of strangers are accepted; the other half are enrolled, or come as strangers, in all galleries\n"
-        "of a size. Repeated over random splits, by p2s. Beside it the threshold that accepts --fpir of single comparisons.",
-        EXAMPLES,
-    )
-    add_files(parser)
-    parser.add_argument("--m", type=at_least(2), default=4, help="dimension of the templates (default %(default)s)")
-    parser.add_argument("--lifting", choices=LIFTINGS, default="hybrid", help="way of lifting (default %(default)s)")
-    add_center(parser)
-    parser.add_argument(
-        "--fpir", type=float, default=0.01, metavar="SHARE", help="share of strangers who may be accepted (default %(default)s)"
-    )
-    parser.add_argument("--splits", type=at_least(1), default=20, help="random splits of the people (default %(default)s)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of splits and lifting (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw both rates (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_identification)
+    summary = "strangers accepted by galleries of all sizes (FPIR and FNIR of ISO/IEC 19795-1)"
+    add_record_command(protocols, "identification", summary, EXAMPLES, EvaluateIdentification, _identification)
 
 
-def _identification(arguments: argparse.Namespace) -> int:
+def _identification(arguments: EvaluateIdentification) -> int:
     """Run the command; exit code 0."""
     faces, decoys = identities(read_faces(arguments.faces)), read_faces(arguments.decoys)
     with Bar("identifying") as bar:
@@ -56,11 +55,11 @@ def _identification(arguments: argparse.Namespace) -> int:
             m=arguments.m,
             centered=arguments.center,
             fpir=arguments.fpir,
-            splits=arguments.splits,
+            splits=SPLITS,
             seed=arguments.seed,
             progress=bar,
         )
-    write_json(arguments.json, {"fpir": arguments.fpir, "splits": arguments.splits, "rows": [row.as_json() for row in rows]})
+    write_json(arguments.json, {"fpir": arguments.fpir, "splits": SPLITS, "rows": [row.as_json() for row in rows]})
     if str(arguments.json) != "-":
         say_table(arguments, identification_table(rows))
         explain(

@@ -98,7 +98,7 @@ def test_a_defense_is_chosen_by_name(
         yield next(defense_study(*given, **options))  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("veil_lab.cli.evaluate.defenses.defense_study", interrupted)
+    monkeypatch.setattr("veil_lab.cli.evaluate.attacks.defenses.defense_study", interrupted)
     assert run("evaluate", "defenses", folder, *options, "--only", "paper", "float16", "--json", record) != 0
     assert json.loads(record.read_text())["rows"] == rows[:1]  # what was done is kept
 

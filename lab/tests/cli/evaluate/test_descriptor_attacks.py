@@ -15,7 +15,7 @@ from veil.audit.score import score_descriptors, score_words
 from veil.cli import main
 from veil.files.photographs.examples import lund_door
 from veil.files.weights import installed_file
-from veil_lab.cli.evaluate.descriptor_attacks import compared_attacks, reasons_of
+from veil_lab.cli.evaluate.attacks.descriptor_attacks import compared_attacks, reasons_of
 from veil_lab.cli.evaluate.descriptors import Descriptors
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow
 from worlds.schemas import validate

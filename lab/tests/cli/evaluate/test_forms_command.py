@@ -18,7 +18,7 @@ from worlds.schemas import validate
 def test_the_tables_have_every_form_and_attack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded on both sides: raw features localize every photograph, and words at no epsilon worth the name are attacked."""
     steps = RecordedSteps()
-    monkeypatch.setattr("veil_lab.cli.evaluate.forms.StepBar", steps.bar)
+    monkeypatch.setattr("veil_lab.cli.evaluate.attacks.forms.StepBar", steps.bar)
     forms = ("--forms", "raw", "subspaces", "words, epsilon 10, lines")
     few = ("--photographs", 1, "--others", 2, "--attacked-features", 12, "--max-seconds", 2, "--max-features", 800)
     files = ("--json", tmp_path / "f.json", "--markdown", tmp_path / "tables.markdown", "--record", tmp_path / "r.json")

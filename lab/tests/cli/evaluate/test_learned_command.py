@@ -16,7 +16,7 @@ from veil.features import Features
 from veil.files.attack_networks import bundled_learned_model, read_learned_model, write_learned_model
 from veil.files.codebooks import bundled_codebook
 from veil.files.photographs.examples import lund_door
-from veil_lab.files.training_states import read_training_state
+from veil_lab.files.trainings import read_training_state
 from worlds import unit
 from worlds.recorded_steps import RecordedSteps
 from worlds.schemas import validate
@@ -120,7 +120,7 @@ def test_the_study_prints_a_table(
 ) -> None:
     """Null: networks that learned nothing are no better than the nearest entry."""
     steps = RecordedSteps()
-    monkeypatch.setattr("veil_lab.cli.evaluate.learned.StepBar", steps.bar)
+    monkeypatch.setattr("veil_lab.cli.evaluate.attacks.learned.StepBar", steps.bar)
     with lund_door() as example:
         chosen = (
             "--photographs",

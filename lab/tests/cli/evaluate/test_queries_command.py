@@ -43,7 +43,8 @@ def test_the_door_is_found_and_another_place_refused(
 ) -> None:
     """Oracle: the bundled reference poses; the photograph of Berlin shows another place. Printed counts are the JSON's."""
     monkeypatch.setattr(
-        "veil_lab.cli.evaluate.queries.default_levels", lambda draws: (OutlierLevel(matches=60, wrong_share=0.25, draws=draws),)
+        "veil_lab.cli.evaluate.poses.queries.default_levels",
+        lambda draws: (OutlierLevel(matches=60, wrong_share=0.25, draws=draws),),
     )
     scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
     (tmp_path / "others").mkdir()
@@ -95,7 +96,7 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     """Oracle: what each query was made of. Printed counts are the JSON's; the rest of the study is left out."""
     from functools import partial
 
-    import veil_lab.cli.evaluate.forged as module
+    import veil_lab.cli.evaluate.poses.queries as module
 
     asked = {"poster of the place 0.5", "square 60 px", "true"}
     for name in ("forged_queries", "true_counterparts"):

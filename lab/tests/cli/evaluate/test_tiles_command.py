@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil_lab.cli.evaluate.tiles import enough, form_table, tile_table
+from veil_lab.cli.evaluate.poses.tiles import enough, form_table, tile_table
 from veil_lab.report.tiles import draw_tiles
 from veil_lab.studies.localization.against_raw import AgainstRaw
-from veil_lab.studies.localization.tile_forms import FormName, TileFormRow
-from veil_lab.studies.localization.tile_localization import TileRow, TileSetting
+from veil_lab.studies.localization.tile_localization import FormName, TileFormRow, TileRow, TileSetting
 from worlds.schemas import validate
 
 

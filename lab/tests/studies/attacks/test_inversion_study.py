@@ -20,7 +20,7 @@ from veil.inversion.maps import SIDE, Kind, SparseMap
 from veil.inversion.quality import quality
 from veil.mechanisms.public import publish
 from veil.space import Space
-from veil_lab.report.inversion import draw_inversions, draw_similarity
+from veil_lab.report.attacks import draw_inversions, draw_similarity
 from veil_lab.studies.attacks.inversion import Attack, Inverted, UntrainedPhotograph, gaps, inversion_study, known_attacks, rows
 from worlds import generator, sift_like
 

@@ -14,7 +14,7 @@ from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture
-from veil_lab.report.position_attacks import draw_position_attacks
+from veil_lab.report.attacks import draw_position_attacks
 from veil_lab.studies.attacks.positions import (
     ATTACKS,
     BLIND,

@@ -13,7 +13,7 @@ from PIL import Image
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil_lab.report.defenses import draw_defenses
+from veil_lab.report.attacks import draw_defenses
 from veil_lab.studies.attacks.defenses import DefenseEffort, DescriptorPools, codebook_for, default_defenses, defense_study
 from veil_lab.studies.attacks.structural import structural_attacks
 from veil_lab.studies.matching.homographies import ImageSequence

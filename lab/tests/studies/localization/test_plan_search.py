@@ -13,8 +13,14 @@ from veil.errors import InputError
 from veil.ldp.planning import ReleasePlan, plan_release
 from veil.places.poses.options import UprightOptions, WordOptions
 from veil_lab.studies.localization import upright_localization
-from veil_lab.studies.localization.plan_search import LEAST, TriedPlan, search_plans, setting_of
-from veil_lab.studies.localization.upright_localization import UprightSetting, UprightTrial
+from veil_lab.studies.localization.upright_localization import (
+    LEAST,
+    TriedPlan,
+    UprightSetting,
+    UprightTrial,
+    search_plans,
+    setting_of,
+)
 from worlds.edges import door_scene
 from worlds.schemas import validate
 

@@ -12,11 +12,13 @@ from veil.geometry.similarity import Similarity
 from veil.randomness import Secret, memoized
 from veil.trials.form_answers import FormSetup
 from veil_lab.studies.localization.false_acceptance import Fold, ReferencePlace
-from veil_lab.studies.localization.tile_forms import FORMS, form_rows, form_trials
 from veil_lab.studies.localization.tile_localization import (
+    FORMS,
     TileSetting,
     TileTrial,
     false_queries,
+    form_rows,
+    form_trials,
     raw_trials,
     tile_rows,
     tile_trials,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
-from veil_lab.studies.localization.word_neighbors import neighbor_candidates
+from veil_lab.studies.localization.word_localization import neighbor_candidates
 from worlds import world
 from worlds.word_worlds import dictionary_of, scene_of, words_of
 

@@ -16,7 +16,7 @@ from veil.places.maps.lines import LineMapOptions
 from veil.places.maps.lines.quad import SeedOptions
 from veil.trials.line_maps import MappableScene, disturbed, line_views, map_lines
 from veil.trials.reconstruction_run import ErrorStatistics
-from veil_lab.report.reconstruction import draw_curve, draw_maps
+from veil_lab.report.localization import draw_curve, draw_maps
 from veil_lab.studies.mapping.reconstruction import map_points
 from worlds import generator, world
 from worlds.line_worlds import features_of, matches_of

@@ -6,22 +6,9 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from veil.cli.common import add_command
-from veil_lab.cli.evaluate import (
-    attacks,
-    defenses,
-    forms,
-    homographies,
-    inversion,
-    learned,
-    localization,
-    neighborhoods,
-    plans,
-    queries,
-    reconstruction,
-    retrieval,
-    tiles,
-    upright,
-)
+from veil_lab.cli.evaluate import homographies, reconstruction
+from veil_lab.cli.evaluate.attacks import attacks, defenses, forms, inversion, learned, neighborhoods
+from veil_lab.cli.evaluate.poses import localization, plans, queries, retrieval, tiles, upright
 
 # Packages bring protocols of their own by entry points of this group: each is a function like `register` of a protocol here.
 PROTOCOLS = "veil.protocols"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 
 from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, at_least, say
+from veil.cli.records import Record, option
 from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.codebooks.sampling import WordTraining
@@ -29,39 +29,26 @@ KINDS = "sift, hardtfeat, hardnet, aliked, xfeat"
 SAMPLE = 50_000  # descriptors of the photographs, at most
 
 
-def add_descriptors(parser: argparse.ArgumentParser, said: str) -> None:
-    """Add --descriptor for several of them, about which the help says `said`, and the options of their books."""
-    parser.add_argument("--descriptor", type=full_name, choices=EXTRACTORS, nargs="+", metavar="NAME", help=f"{said}; {KINDS}")
-    parser.add_argument(
-        "--codebook",
-        type=Path,
-        nargs="+",
-        default=[],
+@dataclass(frozen=True, kw_only=True)
+class AskedDescriptors(Record):
+    """Descriptors that are compared, and their books."""
+
+    descriptor: tuple[Extractor, ...] | None = option(
+        f"descriptors to compare (default: SIFT alone); {KINDS}", parse=full_name, choices=EXTRACTORS, metavar="NAME"
+    )
+    codebook: tuple[Path, ...] = option(
+        "codebooks with words and PCA, a file for each descriptor (default of SIFT and ALIKED: bundled)",
+        default=(),
         metavar="FILE",
-        help="codebooks with words and PCA, a file for each descriptor (default of SIFT and ALIKED: bundled)",
     )
-    parser.add_argument(
-        "--decoys",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="decoy pools, a file for each descriptor (default of SIFT and ALIKED: bundled)",
+    decoys: tuple[Path, ...] = option(
+        "decoy pools, a file for each descriptor (default of SIFT and ALIKED: bundled)", default=(), metavar="FILE"
     )
-    parser.add_argument(
-        "--decoys-from",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="PHOTOS",
-        help="other photographs, to make words and decoys of each descriptor that no file is given for",
+    decoys_from: tuple[Path, ...] = option(
+        "other photographs, to make words and decoys of each descriptor that no file is given for", default=(), metavar="PHOTOS"
     )
-    parser.add_argument(
-        "--book-words",
-        type=at_least(2),
-        default=WORDS,
-        metavar="K",
-        help="words to make of --decoys-from (default %(default)s)",
+    book_words: int = option(
+        "words to make of --decoys-from (default %(default)s)", default=WORDS, parse=at_least(2), metavar="K"
     )
 
 
@@ -106,13 +93,13 @@ def _network(name: Extractor) -> Any:
 
 
 def extraction_options(name: str, max_features: int, first_octave: int | None = 0) -> SiftOptions | DetectorOptions:
-    """Options that give so many features where there are any, however small their scores are."""
+    """Options that give up to `max_features` features, however small their scores are."""
     if name in DETECTORS:
         return DetectorOptions(max_features=max_features, min_score=0.0)
     return SiftOptions(max_features=max_features, first_octave=first_octave)
 
 
-def all_books(arguments: argparse.Namespace, names: Iterable[str]) -> dict[str, DescriptorBooks]:
+def all_books(arguments: AskedDescriptors, names: Iterable[str]) -> dict[str, DescriptorBooks]:
     """Codebook and decoys of each descriptor: from a file, else made from --decoys-from, else the bundled ones.
 
     Raises InputError where there are none, and for files of descriptors that are not compared.
@@ -142,7 +129,7 @@ def _by_descriptor(paths: Sequence[Path], names: Sequence[str], option: str) -> 
 
 
 def _books(
-    arguments: argparse.Namespace, name: str, codebook: tuple[Path, Codebook] | None, pool: tuple[Path, Codebook] | None
+    arguments: AskedDescriptors, name: str, codebook: tuple[Path, Codebook] | None, pool: tuple[Path, Codebook] | None
 ) -> DescriptorBooks:
     """Codebook and decoys of one descriptor, where files give the one or the other."""
     if codebook and pool:
@@ -163,7 +150,7 @@ def _books(
     )
 
 
-def _made(arguments: argparse.Namespace, name: str) -> DescriptorBooks:
+def _made(arguments: AskedDescriptors, name: str) -> DescriptorBooks:
     """Codebook and decoys of one descriptor, made from the photographs of --decoys-from."""
     collection = Collection(training=WordTraining(SAMPLE, seed=0), held=WordTraining(2, seed=0))
     collect(arguments.decoys_from, Wanted(descriptor=name), collection)

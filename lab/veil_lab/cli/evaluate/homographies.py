@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from veil.cli.common import (
     Bar,
-    add_command,
-    add_json,
+    Commands,
     at_least,
     explain,
     picture,
@@ -22,6 +21,7 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.records import add_record_command, json_file, option, positional
 from veil.device.descriptor_books import DescriptorBooks
 from veil.errors import InputError
 from veil.extraction import Extractor, extract
@@ -32,9 +32,9 @@ from veil.randomness import seeded
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
 from veil_lab.cli.evaluate.descriptors import (
     EPSILON,
+    AskedDescriptors,
     Descriptors,
     M,
-    add_descriptors,
     all_books,
     extraction_options,
     usable,
@@ -60,53 +60,34 @@ FORMS = {"raw": "raw", "hardened": "subspaces", "words": "words"}
 AGAINST = {"point": "raw", "p2s": "raw", "p2w": "raw", "s2s": "subspaces", "w2w": "words"}
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateHomographies(AskedDescriptors):
+    """Mean matching accuracy of mutual nearest neighbors at 1..10 px, every lifting and dimension, raw beside it.
+    With --descriptor descriptors are compared with equal numbers of features in each image: raw, in hardened subspaces
+    and in words, each against a raw image and against its like. One that cannot be extracted here is named.
+    """
+
+    folder: Path = positional("sequences NAME/1.jpg ... and NAME/H_1_2 ...")
+    liftings: bool = option("with --descriptor: every lifting in place of the forms", default=False)
+    dims: tuple[int, ...] = option("dimensions m for p2s, a point against a subspace (default 2 4 8 16)", default=(2, 4, 8, 16))
+    s2s_dims: tuple[int, ...] = option("dimensions m for s2s, two subspaces (default 2 4 8)", default=(2, 4, 8))
+    epsilon: float = option(f"epsilon of each feature in words that are compared (default %(default)g, m {M})", default=EPSILON)
+    max_features: int = option("features per image at most (default %(default)s)", default=2048, parse=at_least(1))
+    workers: int = option("image pairs at a time that are matched (default 2)", default=2, parse=at_least(1))
+    figure: Path | None = option("draw the curves (.png or .svg)", parse=picture, metavar="FILE")
+    calibrate: Path | None = option(
+        "write the best ratio of each case (JSON), which the automatic ratio test reads", metavar="FILE"
+    )
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate homographies` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "homographies",
-        "mean matching accuracy on HPatches-like sequences",
-        "Mean matching accuracy of mutual nearest neighbors at 1..10 px, every lifting and dimension, raw beside it.\n"
-        "With --descriptor descriptors are compared with equal numbers of features in each image: raw, in hardened subspaces\n"
-        "and in words, each against a raw image and against its like. One that cannot be extracted here is named.",
-        EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="sequences NAME/1.jpg ... and NAME/H_1_2 ...")
-    add_descriptors(parser, "to compare in every form (default: every lifting of SIFT)")
-    parser.add_argument("--liftings", action="store_true", help="with --descriptor: every lifting in place of the forms")
-    parser.add_argument(
-        "--dims",
-        type=int,
-        nargs="+",
-        default=[2, 4, 8, 16],
-        help="dimensions m for p2s, a point against a subspace (default 2 4 8 16)",
-    )
-    parser.add_argument(
-        "--s2s-dims", type=int, nargs="+", default=[2, 4, 8], help="dimensions m for s2s, two subspaces (default 2 4 8)"
-    )
-    parser.add_argument(
-        "--epsilon",
-        type=float,
-        default=EPSILON,
-        help=f"epsilon of each feature in words that are compared (default %(default)g, m {M})",
-    )
-    parser.add_argument(
-        "--max-features", type=at_least(1), default=2048, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument("--study", default="homographies", help="name that seeds all random draws (default %(default)s)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw the curves (.png or .svg)")
-    parser.add_argument(
-        "--calibrate",
-        type=Path,
-        metavar="FILE",
-        help="write the best ratio of each case (JSON), which the automatic ratio test reads",
-    )
-    add_json(parser)
-    parser.set_defaults(run=_homographies)
+    summary = "mean matching accuracy on HPatches-like sequences"
+    add_record_command(protocols, "homographies", summary, EXAMPLES, EvaluateHomographies, _homographies)
 
 
-def _homographies(arguments: argparse.Namespace) -> int:
+def _homographies(arguments: EvaluateHomographies) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     liftings = arguments.liftings or not arguments.descriptor
@@ -135,7 +116,7 @@ def _homographies(arguments: argparse.Namespace) -> int:
 
 
 def _sequences(
-    files: Sequence[SequenceFiles], descriptors: Descriptors, arguments: argparse.Namespace
+    files: Sequence[SequenceFiles], descriptors: Descriptors, arguments: EvaluateHomographies
 ) -> dict[Extractor, list[ImageSequence]]:
     """Features and homographies of all sequences for each descriptor, of several ones equal numbers in each image."""
     found: dict[str, dict[str, Features]] = {}
@@ -159,7 +140,7 @@ def _sequences(
 
 
 def _matched(
-    name: str, sequences: Sequence[ImageSequence], books: DescriptorBooks, arguments: argparse.Namespace, *, liftings: bool
+    name: str, sequences: Sequence[ImageSequence], books: DescriptorBooks, arguments: EvaluateHomographies, *, liftings: bool
 ) -> list[MatchingRow]:
     """Rows of one descriptor: of every lifting, or of the compared forms with the pool as releases use it."""
     quantized = sequences[0].features[0].is_quantized
@@ -174,7 +155,7 @@ def _matched(
             cases,
             codebook=books.codebook,
             decoys=books.decoys,
-            randomness=seeded(arguments.study),
+            randomness=seeded("homographies"),
             workers=arguments.workers,
             progress=bar,
         )
@@ -229,7 +210,7 @@ def descriptor_table(records: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def _say_tables(arguments: argparse.Namespace, records: Sequence[Mapping[str, Any]], *, liftings: bool) -> None:
+def _say_tables(arguments: EvaluateHomographies, records: Sequence[Mapping[str, Any]], *, liftings: bool) -> None:
     """Print a table of liftings for each descriptor, or one of descriptors."""
     if not liftings:
         say_table(arguments, descriptor_table(records))
@@ -239,7 +220,7 @@ def _say_tables(arguments: argparse.Namespace, records: Sequence[Mapping[str, An
         if len(kinds) > 1:
             say(arguments, name)
         say_table(arguments, matching_table([row for row in records if row["descriptor"] == name]))
-    explain(arguments, "MMA: mean share of matches that are right within so many pixels, over image pairs")
+    explain(arguments, "MMA: mean share of matches that are right within that number of pixels, over image pairs")
 
 
 def _draw(path: Path, records: Sequence[dict], *, sequences: int, liftings: bool) -> None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veil.cli.common import (
+    Arguments,
     Bar,
-    add_command,
-    add_json,
+    Commands,
     at_least,
     explain,
     picture,
@@ -26,6 +24,7 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.features import Features
@@ -35,15 +34,17 @@ from veil.geometry.camera import parse
 from veil.geometry.rigid import Rigid
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
-from veil.mechanisms.lines import RULE_NAMES, rule_of
+from veil.mechanisms.lines import RULE_NAMES, RuleName, rule_of
 from veil.mechanisms.public import publish
 from veil.report.tables import Table, names, numbers
 from veil.trials.line_maps import MappableScene, map_lines
 from veil.trials.reconstruction_run import Run
 from veil_lab.files.scenes import ReferenceScene, read_scene
-from veil_lab.report.reconstruction import draw_curve, draw_maps
+from veil_lab.report.localization import draw_curve, draw_maps
 from veil_lab.studies.mapping.reconstruction import map_points
 
+# The image is doubled before SIFT begins, as COLMAP does.
+FIRST_OCTAVE = -1
 EXAMPLES = """\
   veil evaluate reconstruction strecha/fountain-P11 strecha/entry-P10 --json maps.json --figure maps.png
   veil evaluate reconstruction strecha/fountain-P11 --gravity-noise 0 0.25 0.5 1 2 --curve noise.png
@@ -51,62 +52,39 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateReconstruction(Record):
+    """Map each scene from random lines (half of them along gravity) and, with the same features and matches, from raw
+    keypoints by COLMAP. A scene is a folder with images/ and K.txt + gt_dense_cameras/ or a COLMAP text model, and
+    optionally gravity.csv; without reference cameras, COLMAP's map of the raw keypoints is the reference.
+    Gravity is the table's where there is one, else exact.
+    """
+
+    scenes: tuple[Path, ...] = positional("folders of scenes", metavar="SCENE")
+    draws: int = option("draws of lines (default %(default)s)", default=5, parse=at_least(1))
+    gravity_noise: tuple[float, ...] = option(
+        "standard deviations of gravity about each axis, to try (default 0)", default=(0.0,), metavar="DEG"
+    )
+    line_rule: RuleName = option("how lines are drawn (default random)", default="random", choices=RULE_NAMES)
+    gravity: Path | None = option("table image,x,y,z in place of the scenes' own gravity", metavar="CSV")
+    camera: str | None = option("intrinsics of scenes without reference cameras", metavar="MODEL,P1,...")
+    methods: tuple[str, ...] = option(
+        "what maps are made from (default both)", default=("lines", "points"), choices=("lines", "points")
+    )
+    max_features: int = option("features per image at most (default %(default)s)", default=MAX_FEATURES)
+    workers: int = option("image pairs at a time that are matched (default 2)", default=2, parse=at_least(1))
+    figure: Path | None = option("draw cameras and points of each scene (.png or .svg)", parse=picture, metavar="FILE")
+    curve: Path | None = option("draw success against gravity noise (.png or .svg)", metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate reconstruction` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "reconstruction",
-        "maps from lines alone, and from points, against reference cameras",
-        "Map each scene from random lines (half of them along gravity) and, with the same features and matches, from raw\n"
-        "keypoints by COLMAP. A scene is a folder with images/ and K.txt + gt_dense_cameras/ or a COLMAP text model, and\n"
-        "optionally gravity.csv; without reference cameras, COLMAP's map of the raw keypoints is the reference.\n"
-        "Gravity is the table's where there is one, else exact.",
-        EXAMPLES,
-    )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of scenes")
-    parser.add_argument("--draws", type=at_least(1), default=5, help="draws of lines (default %(default)s)")
-    parser.add_argument(
-        "--gravity-noise",
-        type=float,
-        nargs="+",
-        default=[0.0],
-        metavar="DEG",
-        help="standard deviations of gravity about each axis, to try (default 0)",
-    )
-    parser.add_argument(
-        "--aligned-share",
-        type=float,
-        default=0.5,
-        metavar="Q",
-        help="share of random lines that lie along gravity (default 0.5): with more, a map can begin with fewer tracks",
-    )
-    parser.add_argument("--line-rule", choices=RULE_NAMES, default="random", help="how lines are drawn (default random)")
-    parser.add_argument("--gravity", type=Path, metavar="CSV", help="table image,x,y,z in place of the scenes' own gravity")
-    parser.add_argument("--camera", metavar="MODEL,P1,...", help="intrinsics of scenes without reference cameras")
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        choices=("lines", "points"),
-        default=["lines", "points"],
-        help="what maps are made from (default both)",
-    )
-    parser.add_argument(
-        "--max-features", type=int, default=MAX_FEATURES, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--first-octave",
-        type=int,
-        default=-1,
-        help="octave at which SIFT begins: -1 doubles the image first, as COLMAP does (default)",
-    )
-    parser.add_argument("--workers", type=at_least(1), default=2, help="image pairs at a time that are matched (default 2)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw cameras and points of each scene (.png or .svg)")
-    parser.add_argument("--curve", type=Path, metavar="FILE", help="draw success against gravity noise (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_reconstruction)
+    summary = "maps from lines alone, and from points, against reference cameras"
+    add_record_command(protocols, "reconstruction", summary, EXAMPLES, EvaluateReconstruction, _reconstruction)
 
 
-def _reconstruction(arguments: argparse.Namespace) -> int:
+def _reconstruction(arguments: EvaluateReconstruction) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     scenes = [read_scene(folder) for folder in arguments.scenes]
@@ -131,7 +109,7 @@ def _reconstruction(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
+def _check(scene: ReferenceScene, arguments: EvaluateReconstruction) -> None:
     """Raise InputError for a scene that cannot be mapped with these arguments."""
     if len(scene.pictures) < 4:
         raise InputError(f"{scene.name}: mapping from lines needs at least four photographs, got {len(scene.pictures)}")
@@ -141,11 +119,11 @@ def _check(scene: ReferenceScene, arguments: argparse.Namespace) -> None:
         raise InputError(f"{scene.name} has neither reference cameras nor gravity.csv: run `veil gravity`, give --gravity")
 
 
-def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> MappableScene:
+def subject_of(scene: ReferenceScene, arguments: Arguments, *, first_octave: int = FIRST_OCTAVE) -> Subject:
     """The subject of `scene`, extracted and matched, with the camera and gravity that the command line gives, if any.
 
     Photographs without reference cameras that have not the most common size are left out, and the command says so.
-    `arguments` are those of the command: `camera`, `gravity`, `max_features`, `first_octave` and `workers`.
+    `arguments` are those of the command: `camera`, `gravity`, `max_features` and `workers`.
     """
     camera = arguments.camera
     if not scene.cameras:
@@ -158,9 +136,7 @@ def subject_of(scene: ReferenceScene, arguments: argparse.Namespace) -> Mappable
         scene = replace(scene, pictures=same, cameras=dict.fromkeys(same, parse(camera, width, height)))
     if arguments.gravity:
         scene = replace(scene, gravity=read_gravity(arguments.gravity))
-    return read_subject(
-        scene, max_features=arguments.max_features, first_octave=arguments.first_octave, workers=arguments.workers
-    )
+    return read_subject(scene, max_features=arguments.max_features, first_octave=first_octave, workers=arguments.workers)
 
 
 def _shape(path: Path) -> tuple[int, int]:
@@ -207,7 +183,7 @@ def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:
     return {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
 
 
-def _runs(subject: MappableScene, arguments: argparse.Namespace, *, warm: bool) -> Iterator[Run]:
+def _runs(subject: Subject, arguments: EvaluateReconstruction, *, warm: bool) -> Iterator[Run]:
     """Runs of one subject by all methods, noises and seeds; `warm` says that everything is compiled."""
     if "points" in arguments.methods or not subject.reference:
         with Bar(f"{subject.name}: points") as bar:
@@ -218,7 +194,7 @@ def _runs(subject: MappableScene, arguments: argparse.Namespace, *, warm: bool) 
             yield run
     if "lines" not in arguments.methods:
         return
-    rule = rule_of(arguments.line_rule, aligned_share=arguments.aligned_share)
+    rule = rule_of(arguments.line_rule, aligned_share=0.5)
     if not warm:  # what numba compiles once an installation is no part of a map's time
         map_lines(subject, seed=0, rule=rule)
     for noise in arguments.gravity_noise:

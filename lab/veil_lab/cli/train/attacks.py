@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from veil.cli.common import Bar, add_command, add_json, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.common import Bar, Commands, at_least, progress, quiet_colmap, report, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -15,8 +16,8 @@ from veil.files.attack_networks import write_learned_model
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_picture
-from veil_lab.files.training_states import read_training_state, write_training_state
-from veil_lab.training.altered import ALTERATIONS, altered_copies
+from veil_lab.files.trainings import read_training_state, write_training_state
+from veil_lab.training.altered import altered_copies
 from veil_lab.training.density_training import DensityTraining, TrainingState
 from veil_lab.training.learning import train_learned_model
 from veil_lab.training.pair_training import PairTraining
@@ -31,49 +32,41 @@ EXAMPLES = """\
 KEPT_EVERY = 250
 
 
-def register(actions: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class TrainAttacks(Record):
+    """Train the networks of the attacks `modes` and `context` on hardened subspaces, from photographs that the attacker
+    has: what descriptors are likely, and how far apart two features lie. An audit uses the bundled ones for the bundled
+    codebook; train your own for another codebook, or to attack with photographs like yours. Runs in NumPy.
+    """
+
+    photos: tuple[Path, ...] = positional("photographs, folders of these, or features.h5", metavar="PATH")
+    output: Path = option("where to write (.npz)", required=True, short="-o", metavar="FILE")
+    codebook: Path | None = option("codebook that releases name (default: the bundled one)", metavar="FILE")
+    steps: int = option(
+        "training steps of the density (default %(default)s)", default=DensityTraining().steps, parse=at_least(1)
+    )
+    pair_steps: int = option(
+        "training steps of the neighbors' network (default %(default)s)", default=PairTraining().steps, parse=at_least(1)
+    )
+    every: int = option("take each N-th photograph (default all)", default=1, parse=at_least(1), metavar="N")
+    skip: int = option("begin after the first K photographs", default=0, parse=at_least(0), metavar="K")
+    max_features: int = option("features of a photograph at most (default %(default)s)", default=2000, parse=at_least(10))
+    copies: Literal[0, 1, 2, 3, 4, 5] = option(
+        "altered copies of each photograph to learn from, too: mirrored, smaller, larger (default %(default)s)", default=0
+    )
+    source: str = option("where the photographs come from; stored with the networks", default="")
+    seed: int = option("seed of the training (default %(default)s)", default=0, parse=at_least(0))
+    resume: bool = option("go on from what an interrupted run left beside --output", default=False)
+    json: Path | None = json_file()
+
+
+def register(actions: Commands) -> None:
     """Add `veil lab train attacks` to the subparsers `actions`."""
-    train = add_command(
-        actions,
-        "attacks",
-        "photographs -> networks of the attacks `modes` and `context`",
-        "Train the networks of the attacks `modes` and `context` on hardened subspaces, from photographs that the attacker\n"
-        "has: what descriptors are likely, and how far apart two features lie. An audit uses the bundled ones for the bundled\n"
-        "codebook; train your own for another codebook, or to attack with photographs like yours. Runs in NumPy.",
-        EXAMPLES,
-    )
-    train.add_argument("photos", type=Path, nargs="+", metavar="PATH", help="photographs, folders of these, or features.h5")
-    train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="where to write (.npz)")
-    train.add_argument("--codebook", type=Path, metavar="FILE", help="codebook that releases name (default: the bundled one)")
-    train.add_argument(
-        "--steps", type=at_least(1), default=DensityTraining().steps, help="training steps of the density (default %(default)s)"
-    )
-    train.add_argument(
-        "--pair-steps",
-        type=at_least(1),
-        default=PairTraining().steps,
-        help="training steps of the neighbors' network (default %(default)s)",
-    )
-    train.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
-    train.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")
-    train.add_argument(
-        "--max-features", type=at_least(10), default=2000, help="features of a photograph at most (default %(default)s)"
-    )
-    train.add_argument(
-        "--copies",
-        type=int,
-        default=0,
-        choices=range(len(ALTERATIONS) + 1),
-        help="learn from so many altered copies of each photograph too: mirrored, smaller, larger (default %(default)s)",
-    )
-    train.add_argument("--source", default="", help="where the photographs come from; stored with the networks")
-    train.add_argument("--seed", type=at_least(0), default=0, help="seed of the training (default %(default)s)")
-    train.add_argument("--resume", action="store_true", help="go on from what an interrupted run left beside --output")
-    add_json(train)
-    train.set_defaults(run=_train)
+    summary = "photographs -> networks of the attacks `modes` and `context`"
+    add_record_command(actions, "attacks", summary, EXAMPLES, TrainAttacks, _train)
 
 
-def _train(arguments: argparse.Namespace) -> int:
+def _train(arguments: TrainAttacks) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     photographs = _read(arguments)
@@ -115,7 +108,7 @@ def _train(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _read(arguments: argparse.Namespace) -> list[Features]:
+def _read(arguments: TrainAttacks) -> list[Features]:
     """Features of every N-th photograph, in the order of their names, and of its altered copies."""
     files = [path for path in arguments.photos if holds_features(path)]
     found = [item for file in files for _, item in read_features(file)]

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
+from veil.cli.common import Bar, Commands, at_least, quiet_colmap, report, say, write_json
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine, open_engine
 from veil.errors import InputError, TaskError
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.maps.checkpoints import run_key
 from veil.files.photographs.pictures import named_pictures, read_rgb
-from veil.inversion.maps import KINDS
+from veil.inversion.maps import Kind
 from veil.inversion.weights import Training, Weights
 from veil.threads import cores
 
 if TYPE_CHECKING:
-    from veil_lab.files.workshop import Workshop
+    from veil_lab.files.trainings import Workshop
     from veil_lab.training.inversion_training import State, TrainingOptions
     from veil_lab.training.photos import Example, ServerView
 
@@ -41,42 +42,45 @@ LOGGED_STEPS = 100
 WORD_EPSILON = 12.0
 
 
-def register(actions: Any) -> None:
-    """Add `veil lab train inversion` to the subparsers `actions`."""
-    train = add_command(
-        actions,
-        "inversion",
-        "photographs -> weights of an inversion network",
-        "Train a network on photographs that you may use for it. Each is varied --variants times (in other light and\n"
-        "size), with few or many features extracted anew, and mirrored at random. The weights carry a hash and the\n"
-        "choices below. An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.",
-        EXAMPLES,
+@dataclass(frozen=True, kw_only=True)
+class TrainInversion(Record):
+    """Train a network on photographs that you may use for it. Each is varied --variants times (in other light and
+    size), with few or many features extracted anew, and mirrored at random. The weights carry a hash and the
+    choices below. An unfinished run is kept in FILE.unfinished/ with all variations, some 450 kB each.
+    """
+
+    photos: tuple[Path, ...] = positional("photographs or folders of them")
+    input: Kind = option("what is known at keypoints", required=True)
+    m: tuple[int, ...] | None = option("of subspaces (default 2 4 8 16), or of words (default 2)", parse=at_least(1))
+    epsilon: float = option("of words (default %(default)g)", default=WORD_EPSILON)
+    codebook: Path | None = option("decoys or dictionary (default: the bundled codebook)", metavar="FILE")
+    output: Path = option("weights to write (.npz)", required=True, short="-o", metavar="FILE")
+    start: Path | None = option("weights to start from (default: random ones)", metavar="FILE")
+    steps: int = option("at most; the learning rate ends with them", required=True, parse=at_least(1))
+    minutes: float | None = option("of training at most; the learning rate ends with them")
+    seed: int = option("of variations, weights and order", required=True, parse=at_least(0))
+    batch: int = option("pictures a step (default %(default)s)", default=4, parse=at_least(1))
+    variants: int = option("of each photograph (default %(default)s)", default=4, parse=at_least(1))
+    precision: Literal["auto", "float32", "bfloat16"] = option(
+        "auto: what is faster here",
+        default="auto",
     )
-    train.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
-    train.add_argument("--input", choices=KINDS, required=True, help="what is known at keypoints")
-    train.add_argument("--m", type=at_least(1), nargs="+", help="of subspaces (default 2 4 8 16), or of words (default 2)")
-    train.add_argument("--epsilon", type=float, default=WORD_EPSILON, help="of words (default %(default)g)")
-    train.add_argument("--codebook", type=Path, metavar="FILE", help="decoys or dictionary (default: the bundled codebook)")
-    train.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="weights to write (.npz)")
-    train.add_argument("--start", type=Path, metavar="FILE", help="weights to start from (default: random ones)")
-    train.add_argument("--steps", type=at_least(1), required=True, help="at most; the learning rate ends with them")
-    train.add_argument("--minutes", type=float, help="of training at most; the learning rate ends with them")
-    train.add_argument("--seed", type=at_least(0), required=True, help="of variations, weights and order")
-    train.add_argument("--batch", type=at_least(1), default=4, help="pictures a step (default %(default)s)")
-    train.add_argument("--variants", type=at_least(1), default=4, help="of each photograph (default %(default)s)")
-    train.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="auto: a GPU if there is one")
-    train.add_argument("--precision", choices=("auto", "float32", "bfloat16"), default="auto", help="auto: what is faster here")
-    train.add_argument("--source", default="", help="what the photographs are; kept with the weights")
-    train.add_argument("--license", default="", help="of the photographs; kept with the weights")
-    train.add_argument("--resume", action="store_true", help="go on with an unfinished run of the same options")
-    add_json(train)
-    train.set_defaults(run=_train)
+    source: str = option("what the photographs are; kept with the weights", default="")
+    license: str = option("of the photographs; kept with the weights", default="")
+    resume: bool = option("go on with an unfinished run of the same options", default=False)
+    json: Path | None = json_file()
 
 
-def _train(arguments: argparse.Namespace) -> int:
+def register(actions: Commands) -> None:
+    """Add `veil lab train inversion` to the subparsers `actions`."""
+    summary = "photographs -> weights of an inversion network"
+    add_record_command(actions, "inversion", summary, EXAMPLES, TrainInversion, _train)
+
+
+def _train(arguments: TrainInversion) -> int:
     from veil.files.attack_networks import read_weights, write_weights
     from veil.inversion.network import torch
-    from veil_lab.files.workshop import Workshop
+    from veil_lab.files.trainings import Workshop
     from veil_lab.training.inversion_training import train
     from veil_lab.training.photos import Ahead, ServerView, Supply
 
@@ -124,19 +128,17 @@ def _codebook(path: Path | None) -> Codebook:
     return bundled_codebook() if path is None else read_codebook(path)
 
 
-def _options(arguments: argparse.Namespace) -> TrainingOptions:
+def _options(arguments: TrainInversion) -> TrainingOptions:
     from veil.inversion.network import torch
     from veil_lab.training.inversion_training import TrainingOptions
 
-    device = arguments.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device: Literal["cpu", "cuda"] = "cuda" if torch.cuda.is_available() else "cpu"
     return TrainingOptions(
         steps=arguments.steps, minutes=arguments.minutes, seed=arguments.seed, precision=arguments.precision, device=device
     )
 
 
-def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], view: ServerView, start: Weights | None) -> str:
+def _key(arguments: TrainInversion, photographs: list[tuple[str, Path]], view: ServerView, start: Weights | None) -> str:
     """Digest of everything that changes examples or weights, except limits of time: a resumed run may be given more of it."""
     choices = (view.kind, view.dims, view.epsilon, arguments.seed, arguments.batch, arguments.variants)
     digest = ("" if view.codebook is None else view.codebook.digest) + ("" if start is None else start.digest)
@@ -144,9 +146,7 @@ def _key(arguments: argparse.Namespace, photographs: list[tuple[str, Path]], vie
     return run_key([repr(choices).encode(), digest.encode(), *files])
 
 
-def _examples(
-    arguments: argparse.Namespace, photographs: list[tuple[str, Path]], workshop: Workshop, engine: Engine
-) -> list[int]:
+def _examples(arguments: TrainInversion, photographs: list[tuple[str, Path]], workshop: Workshop, engine: Engine) -> list[int]:
     """Make the examples that are missing, on all cores, and return the numbers of all that have features."""
     items = [(path, number) for number, (_, path) in enumerate(photographs)]
     task = partial(_varied, variants=arguments.variants, seed=arguments.seed)
@@ -201,7 +201,7 @@ def _state(workshop: Workshop) -> State | None:
 class _Log:
     """The log of a training: a progress bar, mean losses for machines, and checkpoints with a line for people."""
 
-    def __init__(self, arguments: argparse.Namespace, workshop: Workshop) -> None:
+    def __init__(self, arguments: TrainInversion, workshop: Workshop) -> None:
         self._arguments, self._workshop = arguments, workshop
         self._bar = Bar("training")
         self._recent: list[float] = []
@@ -229,7 +229,7 @@ class _Log:
 
 
 def _provenance(
-    arguments: argparse.Namespace,
+    arguments: TrainInversion,
     state: State,
     photographs: int,
     dims: tuple[int, ...],
@@ -242,7 +242,7 @@ def _provenance(
         names.remove("epsilon")
     given = [(name, getattr(arguments, name)) for name in names]
     words = [
-        [f"--{name}", *map(str, value if isinstance(value, list) else [value])] for name, value in given if value is not None
+        [f"--{name}", *map(str, value if isinstance(value, tuple) else [value])] for name, value in given if value is not None
     ]
     command = [
         "veil",
@@ -251,7 +251,7 @@ def _provenance(
         "inversion",
         "PHOTOS",
         *(word for part in words for word in part),
-        *([] if start is None else ["--start", arguments.start.name]),
+        *([] if start is None else ["--start", str(arguments.start and arguments.start.name)]),
         "--output",
         arguments.output.name,
     ]

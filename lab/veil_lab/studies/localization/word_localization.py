@@ -2,6 +2,8 @@
 
 Scenes have reference poses. The maps are public, as in the paper: COLMAP's, of the photographs that are not held out. What a
 query sends goes through the wire. Photographs of other places are queries, too, and no answer but a refusal is right.
+
+Words are also matched like descriptors, the baseline of Table 3.
 """
 
 from __future__ import annotations
@@ -12,13 +14,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
+from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Lines, Points, Subsets
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
-from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
+from veil.matching.inverted_index import NEAREST, Candidates, InvertedIndex, index_map
+from veil.matching.neighbors import match
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.profile import hardened
 from veil.mechanisms.public import publish
@@ -30,11 +34,42 @@ from veil.places.poses.options import WordOptions
 from veil.progress import Progress
 from veil.randomness import fresh
 from veil.scene import Scene, mean_down
+from veil.space import require_same
 from veil.wire import LineUpload, decode, encode
 from veil_lab.studies.localization.false_acceptance import LEVEL_DOWN, Fold
 from veil_lab.studies.localization.map_dictionaries import dictionary_of, mapped
 from veil_lab.studies.localization.word_localization_settings import Setting, Trial
-from veil_lab.studies.localization.word_neighbors import neighbor_candidates
+
+
+def neighbor_candidates(form: Subsets, scene: Scene, dictionary: Codebook) -> Candidates:
+    """Candidates of a query in words: mutual nearest neighbors of its words' vectors and each map image's descriptors.
+
+    Each of a feature's m words has a vector in the dictionary. Features that send the same word are equally near; the first of
+    them is the neighbor. `log_odds` is minus the distance: only its order is used. Raises InputError unless the map holds
+    descriptors and the dictionary is the query's, SpaceError if these descriptors are of another space.
+    """
+    if form.dictionary != dictionary.digest:
+        raise InputError(f"the query's words are of dictionary {form.dictionary[:12]}, this one is {dictionary.digest[:12]}")
+    require_same(scene.space, dictionary.raw_space)
+    used, first_sent = np.unique(form.ids.ravel(), return_index=True)
+    words = Points(vectors=dictionary.vectors[used], space=scene.space)
+    keys, distances = [], []
+    for image in scene.images.values():
+        if not isinstance(image.form, Points):
+            raise InputError("nearest neighbors of words need a map of descriptors; match words with words instead")
+        matches = match(words, image.form)
+        keypoint = first_sent[matches.indices[:, 0]] // form.m
+        keys.append(keypoint * len(scene.points) + image.point_rows[matches.indices[:, 1]])
+        distances.append(matches.distances)
+    key, distance = np.concatenate(keys), np.concatenate(distances)
+    best = np.argsort(distance, kind="stable")
+    _, first = np.unique(key[best], return_index=True)
+    rows = best[np.sort(first)]
+    keypoint_rows, point_rows = np.divmod(key[rows], len(scene.points))
+    return Candidates(
+        keypoint_rows=keypoint_rows.astype(np.int64), point_rows=point_rows.astype(np.int64), log_odds=-distance[rows]
+    )
+
 
 DELTA = 1e-6
 POSITION_BYTES, LINE_BYTES = 8, 12  # two float32 of a position, three of a line

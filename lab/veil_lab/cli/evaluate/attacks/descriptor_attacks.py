@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.cli.codebook.collect import Collection, Wanted
 from veil.cli.common import Bar, StepBar, at_least, explain, progress, say, say_table, write_json
+from veil.cli.records import Record, json_file, option, positional
 from veil.codebooks.sampling import WordTraining
 from veil.device.descriptor_books import books_of
 from veil.errors import InputError
@@ -19,8 +20,8 @@ from veil.features import Features
 from veil.files.photographs.pictures import read_picture
 from veil.progress import StepCount
 from veil.report.tables import Name, Table, numbers
+from veil_lab.cli.evaluate.attacks.photographs import chosen_photographs
 from veil_lab.cli.evaluate.descriptors import Descriptors, extraction_options, usable
-from veil_lab.cli.evaluate.photographs import chosen_photographs
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow, DescriptorStudy, attack_rows
 from veil_lab.studies.attacks.descriptor_material import DescribedPhotographs, StudyBooks, database_of
 from veil_lab.training.altered import second_view
@@ -36,32 +37,40 @@ LEGEND = (
 )
 
 
-def add_descriptor_attacks(parser: argparse.ArgumentParser) -> None:
-    """Add --descriptor and the options that go with it."""
-    parser.add_argument(
-        "--descriptor",
-        type=full_name,
+@dataclass(frozen=True, kw_only=True)
+class AskedAttacks(Record):
+    """Photographs that are attacked, those of the attacker, and descriptors that are compared."""
+
+    victims: tuple[Path, ...] = positional("the victims: photographs that are attacked", metavar="PHOTOS")
+    attacker: tuple[Path, ...] = option("the attacker's photographs", required=True, metavar="PHOTOS")
+    photographs: int = option(
+        "photographs attacked at most, half of them as further uploads (default %(default)s)", default=80, parse=at_least(2)
+    )
+    attacked_features: int = option("features that are attacked (default %(default)s)", default=400, parse=at_least(10))
+    per_image: int | None = option(
+        "features of each photograph that are lifted (default 120; --descriptor: 1000)", parse=at_least(10)
+    )
+    m: tuple[int, ...] | None = option("dimensions of the subspaces (default 2 4 8 16; --descriptor: 4)", parse=at_least(2))
+    word_count: int = option("number of words that decoys come from (default %(default)s)", default=16384, parse=at_least(64))
+    public: int = option("descriptors in the attacker's database (default %(default)s)", default=65536, parse=at_least(64))
+    threads: int = option("threads of the structural attacks (default %(default)s)", default=2, parse=at_least(1))
+    seed: int = option("seed by which features are drawn (default %(default)s)", default=0, parse=at_least(0))
+
+    descriptor: tuple[Extractor, ...] | None = option(
+        f"one table of all attacks on releases of each of these ({', '.join(EXTRACTORS)}; aliked: aliked-n16rot)",
+        parse=full_name,
         choices=EXTRACTORS,
-        nargs="+",
         metavar="NAME",
-        help=f"one table of all attacks on releases of each of these ({', '.join(EXTRACTORS)}; aliked: aliked-n16rot)",
     )
-    parser.add_argument(
-        "--epsilon", type=float, nargs="+", default=[4.0], metavar="E", help="epsilon of a feature in words (default 4)"
+    epsilon: tuple[float, ...] = option("epsilon of a feature in words (default 4)", default=(4.0,), metavar="E")
+    max_seconds: float = option("processor time of the attacks on a form (default %(default)g)", default=SECONDS)
+    learn: int = option(
+        "training steps of `modes` and `context` (default: leave them out)", default=0, parse=at_least(0), metavar="STEPS"
     )
-    parser.add_argument(
-        "--max-seconds", type=float, default=SECONDS, help="processor time of the attacks on a form (default %(default)g)"
-    )
-    parser.add_argument(
-        "--learn",
-        type=at_least(0),
-        default=0,
-        metavar="STEPS",
-        help="train `modes` and `context` for so many steps (default: leave them out)",
-    )
+    json: Path | None = json_file()
 
 
-def compare_descriptors(arguments: argparse.Namespace) -> int:
+def compare_descriptors(arguments: AskedAttacks) -> int:
     """Run `veil evaluate attacks --descriptor`; exit code 0."""
     victims = chosen_photographs(arguments.victims, arguments.photographs)
     owned = chosen_photographs(arguments.attacker, None)
@@ -77,7 +86,7 @@ def compare_descriptors(arguments: argparse.Namespace) -> int:
         seed=arguments.seed,
         threads=arguments.threads,
     )
-    named = usable(arguments.descriptor)
+    named = usable(arguments.descriptor or ["sift"])
     rows: list[DescriptorRow] = []
     facts: list[dict[str, Any]] = []
     for name, network in named.networks.items():
@@ -110,7 +119,7 @@ def _rows(
         return attack_rows(name, photographs, books, study, model=model, progress=progress)
 
 
-def _learned(name: str, photographs: DescribedPhotographs, books: StudyBooks, arguments: argparse.Namespace) -> LearnedModel:
+def _learned(name: str, photographs: DescribedPhotographs, books: StudyBooks, arguments: AskedAttacks) -> LearnedModel:
     """The networks that the attacker trains on its own photographs, as long as --learn says."""
     with Bar(f"{name}: density") as density, Bar(f"{name}: neighbors") as neighbors:
         return train_learned_model(
@@ -125,7 +134,7 @@ def _learned(name: str, photographs: DescribedPhotographs, books: StudyBooks, ar
 
 
 def _material(
-    arguments: argparse.Namespace,
+    arguments: AskedAttacks,
     name: Extractor,
     network: Any,
     victims: Sequence[tuple[str, Path]],

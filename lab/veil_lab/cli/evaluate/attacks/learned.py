@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veil.cli.common import (
+    Commands,
     StepBar,
-    add_command,
-    add_json,
     at_least,
     progress,
     quiet_colmap,
@@ -20,6 +18,7 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.attack_networks import bundled_learned_model, read_learned_model
@@ -37,52 +36,40 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateLearned(Record):
+    """Release photographs in the hardened profile with decoys from a pool that the attacker does not have, and attack each
+    upload alone with what networks of `veil lab train attacks` learned. As a control, the subspaces of all photographs
+    are exchanged among them. Neither the networks nor the pool may come from the photographs.
+    """
+
+    photos: tuple[Path, ...] = positional("photos that are attacked", metavar="PHOTOS")
+    attack_model: Path | None = option("networks of `veil lab train attacks` (default: the bundled ones)", metavar="FILE")
+    decoys: Path | None = option("the client's pool (default: one half of the bundled one)", metavar="FILE")
+    database: Path | None = option("the attacker's descriptors (default: the other half)", metavar="FILE")
+    as_privatize: bool = option("send the features that `veil privatize` sends (default: all)", default=False)
+    runs: int | None = option("use the pool in S runs (default: as `veil privatize` does)", parse=at_least(1), metavar="S")
+    max_features: int = option("features per image at most (default %(default)s)", default=8192, parse=at_least(10))
+    largest: int | None = option(
+        "keep the N features of largest scale of each photograph, before anything else", parse=at_least(10), metavar="N"
+    )
+    attacked_features: int | None = option(
+        "features of each photograph that are attacked (default all)", parse=at_least(1), metavar="N"
+    )
+    photographs: int = option("photographs attacked at most (default %(default)s)", default=8, parse=at_least(1))
+    every: int = option("take each N-th photograph (default all)", default=1, parse=at_least(1), metavar="N")
+    skip: int = option("begin after the first K photographs", default=0, parse=at_least(0), metavar="K")
+    seed: int = option("seed by which attacked features are chosen (default %(default)s)", default=0, parse=at_least(0))
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate learned` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "learned",
-        "modes of a learned density and context, on one upload",
-        "Release photographs in the hardened profile with decoys from a pool that the attacker does not have, and attack each\n"
-        "upload alone with what networks of `veil lab train attacks` learned. As a control, the subspaces of all photographs\n"
-        "are exchanged among them. Neither the networks nor the pool may come from the photographs.",
-        EXAMPLES,
-    )
-    parser.add_argument("photos", type=Path, nargs="+", metavar="PHOTOS", help="photos that are attacked")
-    parser.add_argument(
-        "--attack-model", type=Path, metavar="FILE", help="networks of `veil lab train attacks` (default: the bundled ones)"
-    )
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="the client's pool (default: one half of the bundled one)")
-    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors (default: the other half)")
-    parser.add_argument(
-        "--as-privatize", action="store_true", help="send the features that `veil privatize` sends (default: all)"
-    )
-    parser.add_argument(
-        "--runs", type=at_least(1), metavar="S", help="use the pool in S runs (default: as `veil privatize` does)"
-    )
-    parser.add_argument(
-        "--max-features", type=at_least(10), default=8192, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--largest",
-        type=at_least(10),
-        metavar="N",
-        help="keep the N features of largest scale of each photograph, before anything else",
-    )
-    parser.add_argument(
-        "--attacked-features", type=at_least(1), metavar="N", help="features of each photograph that are attacked (default all)"
-    )
-    parser.add_argument("--photographs", type=at_least(1), default=8, help="photographs attacked at most (default %(default)s)")
-    parser.add_argument("--every", type=at_least(1), default=1, metavar="N", help="take each N-th photograph (default all)")
-    parser.add_argument("--skip", type=at_least(0), default=0, metavar="K", help="begin after the first K photographs")
-    parser.add_argument(
-        "--seed", type=at_least(0), default=0, help="seed by which attacked features are chosen (default %(default)s)"
-    )
-    add_json(parser)
-    parser.set_defaults(run=_learned)
+    summary = "modes of a learned density and context, on one upload"
+    add_record_command(protocols, "learned", summary, EXAMPLES, EvaluateLearned, _learned)
 
 
-def _learned(arguments: argparse.Namespace) -> int:
+def _learned(arguments: EvaluateLearned) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     chosen = list(named_pictures(arguments.photos))[arguments.skip :: arguments.every][: arguments.photographs]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Iterator, Sequence
 
 from veil.audit.statistics import clopper_pearson
-from veil.cli.common import explain, say, say_table
+from veil.cli.common import Arguments, explain, say, say_table
 from veil.report.tables import Name, Number, Table, Words, fixed, interval, names, numbers, percent
 from veil_lab.studies.localization.acceptance_counts import AcceptanceCount, QueryAnswer, acceptance_counts
 from veil_lab.studies.localization.forged_answers import GroupCount
@@ -18,7 +17,7 @@ from veil_lab.studies.localization.robustness import ALL_MATCHES, ErrorSummary
 NEEDED_SHARE, NEEDED_FALSE, ALLOWED_RATIO = 0.99, 100, 1.3
 
 
-def say_answers(arguments: argparse.Namespace, answers: Sequence[QueryAnswer], summaries: Sequence[ErrorSummary]) -> None:
+def say_answers(arguments: Arguments, answers: Sequence[QueryAnswer], summaries: Sequence[ErrorSummary]) -> None:
     """Print the tables of accepted queries and of errors, each with what the protocol requires."""
     say(arguments, "")
     say_table(arguments, acceptance_table(acceptance_counts(answers)))
@@ -28,7 +27,7 @@ def say_answers(arguments: argparse.Namespace, answers: Sequence[QueryAnswer], s
     explain(arguments, *_robust(summaries))
 
 
-def say_forged(arguments: argparse.Namespace, counts: Sequence[GroupCount]) -> None:
+def say_forged(arguments: Arguments, counts: Sequence[GroupCount]) -> None:
     """Print the tables of forged and of true queries."""
     for true, title in ((False, "forged queries"), (True, "true queries")):
         own = [item for item in counts if item.true == true]

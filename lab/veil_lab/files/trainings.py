@@ -1,16 +1,25 @@
-"""The folder of an unfinished training of an inversion network: its examples, and the state of the optimizer."""
+"""Unfinished trainings on disk, which only the run that began them can use.
+
+Of an inversion network a folder has the examples and the state of the optimizer; of networks of attacks a .npz has the state.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
+import zipfile
+import zlib
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, Remedy
-from veil.files.atomic import write_text
+from veil.errors import FileFormatError, InputError, Remedy, VeilError
+from veil.files.atomic import replacing, write_text
 from veil.files.attack_networks import DAMAGE, load_arrays, save_arrays
+from veil.files.containers import require_filled
+from veil_lab.training.density_training import DensityTraining, TrainingState
 from veil_lab.training.photos import Example, assembled
 
 
@@ -65,3 +74,33 @@ class Workshop:
     def remove(self) -> None:
         """Remove the folder: the training is finished."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def write_training_state(path: Path, options: DensityTraining, state: TrainingState) -> None:
+    """Write the state of a training with `options`, at once or not at all."""
+    header = {"options": asdict(options), "step": state.step, "generator": state.generator, "digest": state.digest}
+    arrays = {f"array{number}": item for number, item in enumerate(state.arrays)}
+    text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    with replacing(path) as temporary, temporary.open("wb") as stream:
+        np.savez(stream, header=text, **arrays)  # type: ignore[arg-type]
+
+
+def read_training_state(path: Path, options: DensityTraining) -> TrainingState | None:
+    """State that `write_training_state` wrote; None if there is no file.
+
+    Raises InputError if it is of a training with other options, FileFormatError if it is damaged.
+    """
+    if not path.is_file():
+        return None
+    try:
+        require_filled(path)
+        with np.load(path, allow_pickle=False) as stored:
+            header = json.loads(stored["header"].tobytes())
+            arrays = tuple(stored[f"array{number}"] for number in range(len(stored.files) - 1))
+            step, generator, digest = int(header["step"]), header["generator"], str(header["digest"])
+            begun = header["options"] | {"hidden": tuple(header["options"]["hidden"])}
+    except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
+        raise FileFormatError(f"{path} holds no state of a training, or is damaged ({error}); delete it") from None
+    if begun != asdict(options):
+        raise InputError(f"{path} is of a training with other options", remedy=Remedy("renew", "training"))
+    return TrainingState(step=step, arrays=arrays, generator=generator, digest=digest)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veil.attacks.distribution.nearest import entries
 from veil.cli.common import (
+    OCTAVE,
     Bar,
-    add_command,
-    add_first_octave,
-    add_json,
+    Commands,
     at_least,
+    octave,
     picture,
     progress,
     quiet_colmap,
@@ -25,6 +24,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.privacy.inversion import loaded
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
@@ -33,7 +33,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
 from veil.mechanisms.profile import paper
 from veil.report.tables import Name, Table, fixed, names, numbers, percent
-from veil_lab.report.inversion import draw_inversions, draw_similarity
+from veil_lab.report.attacks import draw_inversions, draw_similarity
 from veil_lab.studies.attacks.inversion import (
     DIMS,
     Gap,
@@ -52,47 +52,39 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateInversion(Record):
+    """Lift every descriptor of photographs, attack the subspaces, and reconstruct pictures from what is recovered, raw
+    descriptors, after the database, clustering and nearest-neighbor attacks, and by direct inversion of subspaces.
+    The photographs must be others than those that networks, decoys and database were made of.
+    """
+
+    photos: tuple[Path, ...] = positional("photographs or folders of them")
+    inverter: Path | None = option("network for raw descriptors (default: the bundled one)", metavar="FILE")
+    direct: Path | None = option("network for subspaces (default: no direct inversion)", metavar="FILE")
+    codebook: Path | None = option("codebook whose words are the decoys (default: the bundled one)", metavar="FILE")
+    database: Path | None = option("the attacker's descriptors (default: the bundled pool)", metavar="FILE")
+    m: tuple[int, ...] = option("dimensions of the subspaces (default 2 4 8 16)", default=DIMS, parse=at_least(2))
+    photographs: int | None = option("photographs to invert, evenly taken (default: all)", parse=at_least(1), metavar="N")
+    max_features: int = option(
+        "features per image at most (default %(default)s, as of `veil extract`)", default=MAX_FEATURES, parse=at_least(10)
+    )
+    seed: int = option("seed of lifting and attacks (default %(default)s)", default=0, parse=at_least(0))
+    figure: Path | None = option("draw similarity against m (.png or .svg)", parse=picture, metavar="FILE")
+    reconstructions: Path | None = option("draw reconstructions beside photographs", parse=picture, metavar="FILE")
+    shown: int = option("photographs in --reconstructions (default %(default)s)", default=4, parse=at_least(1))
+    shown_m: int | None = option("dimension in --reconstructions (default: the second of --m)", parse=at_least(2))
+    first_octave: int | None = option(OCTAVE, parse=octave, metavar="N")
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate inversion` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "inversion",
-        "pictures from what attacks recover (Pittaluga and Zhuang 2023, Table 1)",
-        "Lift every descriptor of photographs, attack the subspaces, and reconstruct pictures from what is recovered, raw\n"
-        "descriptors, after the database, clustering and nearest-neighbor attacks, and by direct inversion of subspaces.\n"
-        "The photographs must be others than those that networks, decoys and database were made of.",
-        EXAMPLES,
-    )
-    parser.add_argument("photos", type=Path, nargs="+", help="photographs or folders of them")
-    parser.add_argument("--inverter", type=Path, metavar="FILE", help="network for raw descriptors (default: the bundled one)")
-    parser.add_argument("--direct", type=Path, metavar="FILE", help="network for subspaces (default: no direct inversion)")
-    parser.add_argument(
-        "--codebook", type=Path, metavar="FILE", help="codebook whose words are the decoys (default: the bundled one)"
-    )
-    parser.add_argument("--database", type=Path, metavar="FILE", help="the attacker's descriptors (default: the bundled pool)")
-    parser.add_argument(
-        "--m", type=at_least(2), nargs="+", default=list(DIMS), help="dimensions of the subspaces (default 2 4 8 16)"
-    )
-    parser.add_argument(
-        "--photographs", type=at_least(1), metavar="N", help="photographs to invert, evenly taken (default: all)"
-    )
-    parser.add_argument(
-        "--max-features",
-        type=at_least(10),
-        default=MAX_FEATURES,
-        help="features per image at most (default %(default)s, as of `veil extract`)",
-    )
-    add_first_octave(parser)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of lifting and attacks (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw similarity against m (.png or .svg)")
-    parser.add_argument("--reconstructions", type=picture, metavar="FILE", help="draw reconstructions beside photographs")
-    parser.add_argument("--shown", type=at_least(1), default=4, help="photographs in --reconstructions (default %(default)s)")
-    parser.add_argument("--shown-m", type=at_least(2), help="dimension in --reconstructions (default: the second of --m)")
-    add_json(parser)
-    parser.set_defaults(run=_inversion)
+    summary = "pictures from what attacks recover (Pittaluga and Zhuang 2023, Table 1)"
+    add_record_command(protocols, "inversion", summary, EXAMPLES, EvaluateInversion, _inversion)
 
 
-def _inversion(arguments: argparse.Namespace) -> int:
+def _inversion(arguments: EvaluateInversion) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     shown_m = arguments.shown_m or arguments.m[min(1, len(arguments.m) - 1)]
@@ -137,7 +129,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _photographs(arguments: argparse.Namespace) -> list[UntrainedPhotograph]:
+def _photographs(arguments: EvaluateInversion) -> list[Photograph]:
     """Photographs with their features, evenly taken from those that the arguments name; blank ones are left out.
 
     Raises InputError for fewer than two.
@@ -171,8 +163,8 @@ def _require_other_photographs(photographs: Sequence[UntrainedPhotograph], *book
 
 
 def _draw(
-    arguments: argparse.Namespace,
-    photographs: Sequence[UntrainedPhotograph],
+    arguments: EvaluateInversion,
+    photographs: Sequence[Photograph],
     pictures: Sequence[Inverted],
     table: Sequence[InversionRow],
     shown_m: int,

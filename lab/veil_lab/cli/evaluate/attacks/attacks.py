@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veil.attacks.distribution.nearest import entries
 from veil.cli.common import (
     Bar,
-    add_command,
-    add_json,
+    Commands,
     at_least,
     picture,
     progress,
@@ -23,21 +21,22 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.records import add_record_command, option
 from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.dictionary import Dictionary
 from veil.codebooks.kmeans import chosen_method, train_words
 from veil.errors import InputError
 from veil.features import Features
 from veil.mechanisms.public import publish
-from veil_lab.cli.evaluate.attack_tables import (
+from veil_lab.cli.evaluate.attacks.attack_tables import (
     decoy_table,
     distribution_table,
     position_table,
     structural_table,
 )
-from veil_lab.cli.evaluate.descriptor_attacks import add_descriptor_attacks, compare_descriptors
-from veil_lab.cli.evaluate.photographs import extracted
-from veil_lab.report.position_attacks import draw_position_attacks
+from veil_lab.cli.evaluate.attacks.descriptor_attacks import AskedAttacks, compare_descriptors
+from veil_lab.cli.evaluate.attacks.photographs import extracted
+from veil_lab.report.attacks import draw_position_attacks
 from veil_lab.studies.attacks.distribution import DistributionStudy, descriptor_attacks
 from veil_lab.studies.attacks.positions import position_rows, position_trials
 from veil_lab.studies.attacks.structural import structural_attacks
@@ -50,56 +49,26 @@ EXAMPLES = """\
 PER_IMAGE, DIMENSIONS = 120, (2, 4, 8, 16)
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateAttacks(AskedAttacks):
+    """Lift descriptors of photographs as the paper says, and attack them: structure (lattice, vertex), the distribution of
+    descriptors (nearest, oracle, clustering, intersection, database), and lines through keypoints. The attacker's
+    photographs make the words that decoys come from (one half) and its own database (the other half); they must be
+    others than those attacked. Half of the attacked photographs serve as further uploads only. With --descriptor, the
+    paper's lifting, the hardened form and words of several descriptors are attacked by every attack of the list.
+    """
+
+    line_photographs: int = option("photographs whose lines are attacked (default %(default)s)", default=20, parse=at_least(1))
+    figure: Path | None = option("draw errors of positions (.png or .svg)", parse=picture, metavar="FILE")
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate attacks` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "attacks",
-        "every attack on lifted descriptors and hidden positions",
-        "Lift descriptors of photographs as the paper says, and attack them: structure (lattice, vertex), the distribution of\n"
-        "descriptors (nearest, oracle, clustering, intersection, database), and lines through keypoints. The attacker's\n"
-        "photographs make the words that decoys come from (one half) and its own database (the other half); they must be\n"
-        "others than those attacked. Half of the attacked photographs serve as further uploads only. With --descriptor, the\n"
-        "paper's lifting, the hardened form and words of several descriptors are attacked by every attack of the list.",
-        EXAMPLES,
-    )
-    parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="the victims: photographs that are attacked")
-    parser.add_argument("--attacker", type=Path, nargs="+", required=True, metavar="PHOTOS", help="the attacker's photographs")
-    parser.add_argument(
-        "--photographs",
-        type=at_least(2),
-        default=80,
-        help="photographs attacked at most, half of them as further uploads (default %(default)s)",
-    )
-    parser.add_argument(
-        "--attacked-features", type=at_least(10), default=400, help="features that are attacked (default %(default)s)"
-    )
-    parser.add_argument(
-        "--per-image", type=at_least(10), help="features of each photograph that are lifted (default 120; --descriptor: 1000)"
-    )
-    parser.add_argument(
-        "--m", type=at_least(2), nargs="+", help="dimensions of the subspaces (default 2 4 8 16; --descriptor: 4)"
-    )
-    parser.add_argument(
-        "--word-count", type=at_least(64), default=16384, help="number of words that decoys come from (default %(default)s)"
-    )
-    parser.add_argument(
-        "--public", type=at_least(64), default=65536, help="descriptors in the attacker's database (default %(default)s)"
-    )
-    parser.add_argument(
-        "--line-photographs", type=at_least(1), default=20, help="photographs whose lines are attacked (default %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=at_least(1), default=2, help="threads of the structural attacks (default %(default)s)"
-    )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed by which features are drawn (default %(default)s)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw errors of positions (.png or .svg)")
-    add_descriptor_attacks(parser)
-    add_json(parser)
-    parser.set_defaults(run=_attacks)
+    summary = "every attack on lifted descriptors and hidden positions"
+    add_record_command(protocols, "attacks", summary, EXAMPLES, EvaluateAttacks, _attacks)
 
 
-def _attacks(arguments: argparse.Namespace) -> int:
+def _attacks(arguments: EvaluateAttacks) -> int:
     """Run `veil evaluate attacks`; exit code 0."""
     quiet_colmap()
     if arguments.descriptor:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veil.attacks.positions.pair_network import PairNetwork
 from veil.cli.common import (
     Bar,
-    add_command,
-    add_json,
+    Commands,
     at_least,
     explain,
     progress,
@@ -23,6 +21,7 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -48,42 +47,36 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateNeighborhoods(Record):
+    """Hide the keypoints of photographs in lines of every rule, and recover them from the lines of their neighbors
+    (Chelani et al. 2024): given the true neighbors, and with those that a network tells from the descriptors. The
+    network is the bundled one, one of a file, or trained here on the attacker's photographs (some minutes).
+    """
+
+    victims: tuple[Path, ...] = positional("the victims: photographs that are attacked", metavar="PHOTOS")
+    attacker: tuple[Path, ...] | None = option("the attacker's photographs, to train a network on", metavar="PHOTOS")
+    network: Path | None = option("network of --write-network (default: the bundled one)", metavar="FILE")
+    write_network: Path | None = option("with --attacker: keep the network (.npz)", metavar="FILE")
+    steps: int = option("steps of the training (default %(default)s)", default=PairTraining().steps, parse=at_least(1))
+    photographs: int = option("photographs attacked at most (default %(default)s)", default=20, parse=at_least(1))
+    max_features: int = option("features per image at most (default %(default)s)", default=1000, parse=at_least(100))
+    rules: tuple[str, ...] = option("rules of lines (default: all)", default=tuple(RULES), choices=tuple(RULES))
+    seed: int = option("seed of the training and of what is drawn (default 0)", default=0, parse=at_least(0))
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate neighborhoods` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "neighborhoods",
-        "positions recovered from lines by neighbors, learned and given",
-        "Hide the keypoints of photographs in lines of every rule, and recover them from the lines of their neighbors\n"
-        "(Chelani et al. 2024): given the true neighbors, and with those that a network tells from the descriptors. The\n"
-        "network is the bundled one, one of a file, or trained here on the attacker's photographs (some minutes).",
-        EXAMPLES,
-    )
-    parser.add_argument("victims", type=Path, nargs="+", metavar="PHOTOS", help="the victims: photographs that are attacked")
-    source = parser.add_mutually_exclusive_group()
-    source.add_argument(
-        "--attacker", type=Path, nargs="+", metavar="PHOTOS", help="the attacker's photographs, to train a network on"
-    )
-    source.add_argument("--network", type=Path, metavar="FILE", help="network of --write-network (default: the bundled one)")
-    parser.add_argument("--write-network", type=Path, metavar="FILE", help="with --attacker: keep the network (.npz)")
-    parser.add_argument(
-        "--steps", type=at_least(1), default=PairTraining().steps, help="steps of the training (default %(default)s)"
-    )
-    parser.add_argument(
-        "--photographs", type=at_least(1), default=20, help="photographs attacked at most (default %(default)s)"
-    )
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=1000, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument("--rules", nargs="+", choices=tuple(RULES), default=tuple(RULES), help="rules of lines (default: all)")
-    parser.add_argument("--seed", type=at_least(0), default=0, help="seed of the training and of what is drawn (default 0)")
-    add_json(parser)
-    parser.set_defaults(run=_neighborhoods)
+    summary = "positions recovered from lines by neighbors, learned and given"
+    add_record_command(protocols, "neighborhoods", summary, EXAMPLES, EvaluateNeighborhoods, _neighborhoods)
 
 
-def _neighborhoods(arguments: argparse.Namespace) -> int:
+def _neighborhoods(arguments: EvaluateNeighborhoods) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
+    if arguments.attacker and arguments.network:
+        raise InputError("--attacker trains a network, and --network names one; give one of them")
     if arguments.write_network and not arguments.attacker:
         raise InputError("--write-network belongs to --attacker: nothing is trained without it")
     victims = _extracted(arguments.victims, arguments, most=arguments.photographs)
@@ -101,7 +94,7 @@ def _neighborhoods(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _network(arguments: argparse.Namespace, attacked: set[bytes]) -> PairNetwork:
+def _network(arguments: EvaluateNeighborhoods, attacked: set[bytes]) -> PairNetwork:
     """The network of the attack. Raises InputError for a training with photographs that are attacked (`attacked`: digests)."""
     if arguments.network:
         return read_pair_network(arguments.network)
@@ -130,7 +123,7 @@ def _network(arguments: argparse.Namespace, attacked: set[bytes]) -> PairNetwork
     return network
 
 
-def _extracted(paths: Sequence[Path], arguments: argparse.Namespace, *, most: int | None) -> dict[str, Features]:
+def _extracted(paths: Sequence[Path], arguments: EvaluateNeighborhoods, *, most: int | None) -> dict[str, Features]:
     """SIFT features by name of at most `most` photographs, evenly taken from all that have enough features.
 
     Raises InputError if none has.

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from veil.cli.common import (
     Bar,
-    add_command,
-    add_json,
+    Commands,
     at_least,
     progress,
     quiet_colmap,
     say_table,
     write_json,
 )
+from veil.cli.records import add_record_command, json_file, option, positional
 from veil.device.descriptor_books import DescriptorBooks
 from veil.errors import InputError
 from veil.extraction import Extractor, extract
@@ -27,7 +27,7 @@ from veil.places.pairs.candidates import similarities
 from veil.places.pairs.matching import similarities_by_matches
 from veil.randomness import seeded
 from veil.report.tables import Remark, Table, names, numbers, percent
-from veil_lab.cli.evaluate.descriptors import add_descriptors, all_books, extraction_options, usable
+from veil_lab.cli.evaluate.descriptors import AskedDescriptors, all_books, extraction_options, usable
 from veil_lab.studies.matching.equal_numbers import with_equal_numbers
 from veil_lab.studies.matching.retrieval_recall import (
     RETRIEVED,
@@ -47,41 +47,33 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateRetrieval(AskedDescriptors):
+    """Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that
+    look most like it: by the words of raw descriptors, by the hardened subspaces of the same features, and by what
+    `veil map` matches of these by tracks. Right are photographs of its scene whose raw features match. --descriptor: by
+    raw descriptors, subspaces, and words of an epsilon, with equal numbers of features; right are then photographs that
+    match by any of the descriptors.
+    """
+
+    scenes: tuple[Path, ...] = positional("folders of photographs, or with images/ of them", metavar="SCENE")
+    strangers: tuple[Path, ...] = option("photographs of other places", default=(), metavar="FOLDER")
+    most_strangers: int | None = option(
+        "photographs of each folder of strangers at most, evenly taken (default all)", parse=at_least(1), metavar="N"
+    )
+    epsilon: float = option("epsilon of a feature in words (default %(default)g)", default=4.0, metavar="E")
+    max_features: int = option("features per image at most (default %(default)s)", default=2000, parse=at_least(100))
+    threads: int = option("threads of matching (default 2)", default=2, parse=at_least(1))
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate retrieval` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "retrieval",
-        "similar images from subspaces and words, beside raw descriptors",
-        "Put the photographs of all scenes and of strangers together, and ask each photograph of a scene for the images that\n"
-        "look most like it: by the words of raw descriptors, by the hardened subspaces of the same features, and by what\n"
-        "`veil map` matches of these by tracks. Right are photographs of its scene whose raw features match. --descriptor: by\n"
-        "raw descriptors, subspaces, and words of an epsilon, with equal numbers of features; right are then photographs that\n"
-        "match by any of the descriptors.",
-        EXAMPLES,
-    )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders of photographs, or with images/ of them")
-    parser.add_argument("--strangers", type=Path, nargs="+", default=[], metavar="FOLDER", help="photographs of other places")
-    parser.add_argument(
-        "--most-strangers",
-        type=at_least(1),
-        metavar="N",
-        help="photographs of each folder of strangers at most, evenly taken (default all)",
-    )
-    add_descriptors(parser, "compare these (default: SIFT alone)")
-    parser.add_argument(
-        "--epsilon", type=float, default=4.0, metavar="E", help="epsilon of a feature in words (default %(default)g)"
-    )
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=2000, help="features per image at most (default %(default)s)"
-    )
-    parser.add_argument("--study", default="retrieval", help="name that seeds all random draws (default %(default)s)")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching (default 2)")
-    add_json(parser)
-    parser.set_defaults(run=_retrieval)
+    summary = "similar images from subspaces and words, beside raw descriptors"
+    add_record_command(protocols, "retrieval", summary, EXAMPLES, EvaluateRetrieval, _retrieval)
 
 
-def _retrieval(arguments: argparse.Namespace) -> int:
+def _retrieval(arguments: EvaluateRetrieval) -> int:
     quiet_colmap()
     called = [path.resolve().name for path in arguments.scenes]
     if len(set(called)) < len(called):
@@ -110,9 +102,7 @@ def _retrieval(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _features(
-    arguments: argparse.Namespace, name: Extractor, network: Any, pictures: Mapping[str, Path]
-) -> dict[str, Features]:
+def _features(arguments: EvaluateRetrieval, name: Extractor, network: Any, pictures: Mapping[str, Path]) -> dict[str, Features]:
     """Features of one descriptor, by name of the image."""
     options = extraction_options(name, arguments.max_features)
     return {
@@ -132,7 +122,7 @@ def _overlapping(found: Mapping[str, Mapping[str, Features]], scenes: Mapping[st
 
 
 def _rows(
-    arguments: argparse.Namespace,
+    arguments: EvaluateRetrieval,
     name: str,
     images: Mapping[str, Features],
     books: DescriptorBooks,
@@ -140,15 +130,15 @@ def _rows(
     pairs: set[frozenset[str]],
 ) -> list[RecallRow]:
     """Rows of one descriptor: raw and subspaces, and with --descriptor words, else tracks."""
-    study, book = arguments.study, books.codebook
+    book = books.codebook
     several = arguments.descriptor is not None
     decoys = books.for_images_of(min(SENT, max(map(len, images.values())))).decoys if several else books.decoys
     with Bar(f"{name}: privatizing") as bar:
-        forms = released_alike(images, codebook=book, decoys=decoys, randomness=seeded(study), progress=bar)
+        forms = released_alike(images, codebook=book, decoys=decoys, randomness=seeded("retrieval"), progress=bar)
     if several:
         with Bar(f"{name}: words") as bar:
             forms["words"] = released_in_words(
-                images, dictionary=book, epsilon=arguments.epsilon, randomness=seeded(study), progress=bar
+                images, dictionary=book, epsilon=arguments.epsilon, randomness=seeded("retrieval"), progress=bar
             )
     with Bar(f"{name}: finding similar images") as bar:
         similar = partial(similarities, book=book, threads=arguments.threads, progress=bar)

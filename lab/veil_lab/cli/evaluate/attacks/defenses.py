@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veil.cli.common import (
-    add_command,
-    add_json,
+    Commands,
     at_least,
     explain,
     picture,
@@ -22,16 +20,17 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import read_picture
-from veil_lab.cli.evaluate.attack_tables import accuracy_table, far_table, near_table
-from veil_lab.cli.evaluate.photographs import extracted
+from veil_lab.cli.evaluate.attacks.attack_tables import accuracy_table, far_table, near_table
+from veil_lab.cli.evaluate.attacks.photographs import extracted
 from veil_lab.files.homographies import find_sequences
-from veil_lab.report.defenses import draw_defenses
-from veil_lab.studies.attacks.defenses import DefenseEffort, DefenseRow, DescriptorPools, default_defenses, defense_study
+from veil_lab.report.attacks import draw_defenses
+from veil_lab.studies.attacks.defenses import DefenseRow, DescriptorPools, default_defenses, defense_study
 from veil_lab.studies.matching.homographies import ImageSequence
 
 EXAMPLES = """\
@@ -39,54 +38,38 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateDefenses(Record):
+    """For dither, compression, real decoys, precision and their combinations: mean matching accuracy at 3 px, and what the
+    lattice, vertex, nearest-neighbor, intersection and database attacks recover from photographs.
+    """
+
+    folder: Path = positional("sequences NAME/1.jpg ... and NAME/H_1_2 ...")
+    victims: tuple[Path, ...] = option("photographs that are attacked", required=True, metavar="PHOTOS")
+    photographs: int = option(
+        "photographs of --victims that are used at most (default %(default)s)", default=8, parse=at_least(1)
+    )
+    per_image: int = option("features of each photograph that are lifted (default %(default)s)", default=60, parse=at_least(10))
+    structural: int = option(
+        "of these features, those for structural attacks behind a PCA (default %(default)s)", default=200, parse=at_least(1)
+    )
+    m: int = option("dimension of the subspaces (default %(default)s)", default=4, parse=at_least(2))
+    only: tuple[str, ...] | None = option("defenses to measure (default: all)", metavar="NAME")
+    max_features: int = option("features per image for matching (default %(default)s)", default=600, parse=at_least(100))
+    codebook: Path | None = option("codebook whose words are the centroids (default: the bundled one)", metavar="FILE")
+    decoys: Path | None = option("pool of real descriptors (default: the bundled one)", metavar="FILE")
+    threads: int = option("threads of matching and attacks (default 2)", default=2, parse=at_least(1))
+    figure: Path | None = option("draw recovery against matching (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate defenses` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "defenses",
-        "what each defense costs in matching, and what is recovered from it",
-        "For dither, compression, real decoys, precision and their combinations: mean matching accuracy at 3 px, and what the\n"
-        "lattice, vertex, nearest-neighbor, intersection and database attacks recover from photographs.",
-        EXAMPLES,
-    )
-    parser.add_argument("folder", type=Path, help="sequences NAME/1.jpg ... and NAME/H_1_2 ...")
-    parser.add_argument(
-        "--victims", type=Path, nargs="+", required=True, metavar="PHOTOS", help="photographs that are attacked"
-    )
-    parser.add_argument(
-        "--photographs",
-        type=at_least(1),
-        default=8,
-        help="photographs of --victims that are used at most (default %(default)s)",
-    )
-    parser.add_argument(
-        "--per-image", type=at_least(10), default=60, help="features of each photograph that are lifted (default %(default)s)"
-    )
-    parser.add_argument(
-        "--structural",
-        type=at_least(1),
-        default=200,
-        help="of these features, so many for structural attacks behind a PCA (default %(default)s)",
-    )
-    parser.add_argument(
-        "--tours", type=at_least(0), help="tours of the lattice attack behind a PCA (default: its own, minutes each)"
-    )
-    parser.add_argument("--m", type=at_least(2), default=4, help="dimension of the subspaces (default %(default)s)")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="defenses to measure (default: all)")
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=600, help="features per image for matching (default %(default)s)"
-    )
-    parser.add_argument(
-        "--codebook", type=Path, metavar="FILE", help="codebook whose words are the centroids (default: the bundled one)"
-    )
-    parser.add_argument("--decoys", type=Path, metavar="FILE", help="pool of real descriptors (default: the bundled one)")
-    parser.add_argument("--threads", type=at_least(1), default=2, help="threads of matching and attacks (default 2)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw recovery against matching (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_defenses)
+    summary = "what each defense costs in matching, and what is recovered from it"
+    add_record_command(protocols, "defenses", summary, EXAMPLES, EvaluateDefenses, _defenses)
 
 
-def _defenses(arguments: argparse.Namespace) -> int:
+def _defenses(arguments: EvaluateDefenses) -> int:
     """Run `veil evaluate defenses`; exit code 0."""
     quiet_colmap()
     known = default_defenses(arguments.m)
@@ -112,7 +95,7 @@ def _defenses(arguments: argparse.Namespace) -> int:
         read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(),
         read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys(),
     )
-    effort = DefenseEffort(structural=arguments.structural, tours=arguments.tours, threads=arguments.threads)
+    effort = Effort(structural=arguments.structural, threads=arguments.threads)
     results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.threads)
     rows: list[DefenseRow] = []
     for row in progress(results, "attacking defenses", len(known)):

@@ -9,26 +9,31 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from veil.audit.statistics import clopper_pearson
 from veil.cli.common import (
     Bar,
-    add_command,
-    add_json,
+    Commands,
     at_least,
     progress,
     quiet_colmap,
     say_table,
     write_json,
 )
+from veil.cli.records import add_record_command, json_file, option
 from veil.features import Features
 from veil.report.tables import Name, Number, Table, fixed, interval, numbers
 from veil.threads import single_blas
-from veil_lab.cli.evaluate.queries import extracted_features, reference_place, stranger_features
-from veil_lab.cli.evaluate.scene_arguments import add_extraction
+from veil_lab.cli.evaluate.scene_arguments import (
+    AskedExtraction,
+    AskedFolds,
+    AskedScenes,
+    extracted_features,
+    reference_place,
+    stranger_features,
+)
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 from veil_lab.studies.localization.upright_localization import (
@@ -39,6 +44,9 @@ from veil_lab.studies.localization.upright_localization import (
     upright_row,
 )
 
+Point = tuple[int, float, int]
+# Standard deviation of gravity, and strangers at most, evenly taken.
+GRAVITY_NOISE_DEG, MOST_STRANGERS = 0.5, 400
 EXAMPLES = """\
   veil evaluate upright strecha/fountain-P11 strecha/castle-P19 --json upright.json
   veil evaluate upright lund_door --strangers photos/bsds500 --mirrored --only-false --operating-points 1000,5,2
@@ -46,56 +54,7 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
-    """Add `veil evaluate upright` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "upright",
-        "words with positions and gravity, at small epsilons of the image",
-        "Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones from\n"
-        "words, keypoint positions and a gravity that is off by some tenths of a degree; ask about strangers and mirrored\n"
-        "photographs, too, which must be refused. Strangers are spread over the scenes. A query takes one thread, and\n"
-        "some three seconds for each operating point.",
-        EXAMPLES,
-    )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
-    parser.add_argument(
-        "--operating-points",
-        type=_point,
-        nargs="+",
-        default=[(1000, 5.0, 2), (1000, 4.0, 2), (1000, 3.0, 2)],
-        metavar="N,EPS,M",
-        help="features sent, epsilon of each, and words of each (default 1000,5,2 1000,4,2 1000,3,2)",
-    )
-    parser.add_argument(
-        "--word-count",
-        type=at_least(2),
-        default=4096,
-        metavar="K",
-        help="number of words in the dictionary (default %(default)s)",
-    )
-    parser.add_argument(
-        "--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation of gravity (default 0.5)"
-    )
-    parser.add_argument(
-        "--nearest", type=at_least(0), default=0, metavar="N", help="images of the map that are known to be near (default 0)"
-    )
-    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
-    parser.add_argument(
-        "--most-strangers", type=at_least(1), default=400, help="strangers at most, evenly taken (default %(default)s)"
-    )
-    parser.add_argument("--mirrored", action="store_true", help="ask mirrored photographs of each scene")
-    parser.add_argument("--only-false", action="store_true", help="ask nothing but strangers and mirrored photographs")
-    parser.add_argument(
-        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
-    )
-    add_extraction(parser)
-    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
-    add_json(parser)
-    parser.set_defaults(run=_upright)
-
-
-def _point(text: str) -> tuple[int, float, int]:
+def _point(text: str) -> Point:
     """The features, epsilon and m that an argument names."""
     try:
         features, epsilon, m = text.split(",")
@@ -104,7 +63,38 @@ def _point(text: str) -> tuple[int, float, int]:
         raise argparse.ArgumentTypeError(f"must be N,EPSILON,M as 1000,4,2, got {text!r}") from None
 
 
-def _upright(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateUpright(AskedScenes, AskedExtraction, AskedFolds):
+    """Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones from
+    words, keypoint positions and a gravity that is off by some tenths of a degree; ask about strangers and mirrored
+    photographs, too, which must be refused. Strangers are spread over the scenes. A query takes one thread, and
+    some three seconds for each operating point.
+    """
+
+    operating_points: tuple[Point, ...] = option(
+        "features sent, epsilon of each, and words of each (default 1000,5,2 1000,4,2 1000,3,2)",
+        default=((1000, 5.0, 2), (1000, 4.0, 2), (1000, 3.0, 2)),
+        parse=_point,
+        metavar="N,EPS,M",
+    )
+    word_count: int = option(
+        "number of words in the dictionary (default %(default)s)", default=4096, parse=at_least(2), metavar="K"
+    )
+    nearest: int = option("images of the map that are known to be near (default 0)", default=0, parse=at_least(0), metavar="N")
+    strangers: Path | None = option("photographs of none of these places", metavar="FOLDER")
+    mirrored: bool = option("ask mirrored photographs of each scene", default=False)
+    only_false: bool = option("ask nothing but strangers and mirrored photographs", default=False)
+    workers: int = option("processes (default 2)", default=2, parse=at_least(1))
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
+    """Add `veil evaluate upright` to the subparsers `protocols`."""
+    summary = "words with positions and gravity, at small epsilons of the image"
+    add_record_command(protocols, "upright", summary, EXAMPLES, EvaluateUpright, _upright)
+
+
+def _upright(arguments: EvaluateUpright) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     settings = [
@@ -113,13 +103,13 @@ def _upright(arguments: argparse.Namespace) -> int:
             epsilon=epsilon,
             m=m,
             words=arguments.word_count,
-            gravity_sigma_deg=arguments.gravity_noise,
+            gravity_sigma_deg=GRAVITY_NOISE_DEG,
             near=arguments.nearest,
         )
         for features, epsilon, m in arguments.operating_points
     ]
     scenes = [read_scene(folder) for folder in arguments.scenes]
-    strangers = list(stranger_features(arguments, most=arguments.most_strangers).items())
+    strangers = list(stranger_features(arguments.strangers, max_features=arguments.max_features, most=MOST_STRANGERS).items())
     metric = {scene.name: scene.metric for scene in scenes}
     extent = {scene.name: extent_of(scene) for scene in scenes}
     trials: list[UprightTrial] = []
@@ -152,10 +142,10 @@ def _rows(
 
 
 def _trials(
-    scene: ReferenceScene, settings: Sequence[UprightSetting], strangers: dict[str, Features], arguments: argparse.Namespace
+    scene: ReferenceScene, settings: Sequence[UprightSetting], strangers: dict[str, Features], arguments: EvaluateUpright
 ) -> Iterator[UprightTrial]:
     """Trials of one scene, its maps in several processes."""
-    folds = scene_folds(scene, arguments)
+    folds = scene_folds(scene, folds=arguments.folds, workers=arguments.workers, max_features=arguments.max_features)
     names = list(strangers)
     jobs = [
         MapQueries(
@@ -171,10 +161,10 @@ def _trials(
         yield from found
 
 
-def scene_folds(scene: ReferenceScene, arguments: argparse.Namespace) -> list[Fold]:
-    """Maps of a scene with photographs held out; `arguments` have `folds`, `workers`, `max_features` and `first_octave`."""
-    protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
-    place = reference_place(scene, extracted_features(scene, arguments))
+def scene_folds(scene: ReferenceScene, *, folds: int, workers: int, max_features: int, first_octave: int = 0) -> list[Fold]:
+    """Maps of a scene with photographs held out."""
+    protocol = QueryProtocol(folds=folds, workers=workers)
+    place = reference_place(scene, extracted_features(scene, max_features=max_features, first_octave=first_octave))
     with tempfile.TemporaryDirectory(prefix="veil-upright-") as workdir, Bar(f"{scene.name}: mapping") as bar:
         return fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
 

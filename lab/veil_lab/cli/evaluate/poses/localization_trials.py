@@ -1,4 +1,4 @@
-"""Maps with held-out photographs and trials of them for `veil evaluate localization`, in several processes."""
+"""Options of `veil evaluate localization`, its maps with held-out photographs, and trials of them in several processes."""
 
 from __future__ import annotations
 
@@ -6,32 +6,87 @@ import argparse
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 
-from veil.cli.common import Bar, progress, quiet_colmap
+from veil.cli.common import Bar, at_least, picture, progress, quiet_colmap
+from veil.cli.records import json_file, option
 from veil.codebooks.codebook import Codebook
 from veil.device.descriptor_books import DescriptorBooks
 from veil.features import Features
 from veil.geometry.rigid import Rigid
 from veil.threads import single_blas
-from veil_lab.cli.evaluate.queries import reference_place
+from veil_lab.cli.evaluate.descriptors import AskedDescriptors
+from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds, AskedSamePlaces, AskedScenes, reference_place
 from veil_lab.files.scenes import ReferenceScene
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
 from veil_lab.studies.localization.word_localization import FoldLocalizer, run_settings
 from veil_lab.studies.localization.word_localization_settings import (
+    FORMS,
     METRIC,
     RELATIVE,
     LocalizationRow,
     Setting,
+    Tables,
     Trial,
     localization_row,
 )
 
+DEFAULTS = Tables()
+Point = tuple[int, float, int]
 
-def folds_of(scene: ReferenceScene, features: dict[str, Features], arguments: argparse.Namespace) -> list[Fold]:
+
+def _point(text: str) -> Point:
+    """The default point (K, epsilon, m) that an argument names."""
+    try:
+        k, epsilon, m = text.split(",")
+        return int(k), float(epsilon), int(m)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be K,EPSILON,M as 4096,10,2, got {text!r}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateLocalization(AskedScenes, AskedExtraction, AskedFolds, AskedSamePlaces, AskedDescriptors):
+    """Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones in
+    every form; ask about photographs of the other scenes, too, which must be refused. Words vary in their number K,
+    in epsilon and in m around a default point, in how they are matched, in where the dictionary comes from, and in the
+    samples of the search. Then recall of retrieval from words. A scene is a folder with images/ and reference cameras
+    (Strecha's layout, a COLMAP text model, or transforms.json). Minutes a scene, most of them in settings that fail.
+    Several descriptors are compared in one table: each form once, with equal numbers of features in each photograph,
+    subspaces and words by codebooks of their own kind, and epsilon and m of --default.
+    """
+
+    word_count: tuple[int, ...] = option(
+        "values of K, the number of words, to try", default=DEFAULTS.words, parse=at_least(2), metavar="K"
+    )
+    epsilon: tuple[float, ...] = option("values of epsilon to try", default=DEFAULTS.epsilons)
+    m: tuple[int, ...] = option("values of m to try", default=DEFAULTS.sizes, parse=at_least(1))
+    forms: tuple[str, ...] = option("what queries send (default: all)", default=FORMS, choices=FORMS)
+    default: Point = option(
+        "values of those that do not vary (default 4096,10,2)", default=DEFAULTS.default, parse=_point, metavar="K,EPS,M"
+    )
+    elsewhere: tuple[str, ...] | None = option(
+        "dictionaries made from other photographs, to try (default of SIFT: bundled)", metavar="FILE"
+    )
+    word_samples: int = option("samples of a search (default 100000)", default=DEFAULTS.most, parse=at_least(1))
+    false: int = option(
+        "photographs of elsewhere in each turn (default %(default)s)", default=3, parse=at_least(0), metavar="N"
+    )
+    retrieval_words: int = option(
+        "words of the dictionary of all scenes, for retrieval (default %(default)s)",
+        default=16384,
+        parse=at_least(2),
+        metavar="K",
+    )
+    workers: int = option("processes (default 2)", default=2, parse=at_least(1))
+    figure: Path | None = option("draw shares and inliers (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def folds_of(scene: ReferenceScene, features: dict[str, Features], arguments: EvaluateLocalization) -> list[Fold]:
     """The maps of one scene that together hold out each photograph once."""
     protocol = QueryProtocol(folds=arguments.folds, workers=arguments.workers)
     with tempfile.TemporaryDirectory(prefix="veil-localization-") as workdir, Bar(f"{scene.name}: mapping") as bar:
@@ -39,7 +94,7 @@ def folds_of(scene: ReferenceScene, features: dict[str, Features], arguments: ar
 
 
 def false_queries(
-    names: Sequence[str], features: Mapping[str, dict[str, Features]], folds: Sequence[Fold], arguments: argparse.Namespace
+    names: Sequence[str], features: Mapping[str, dict[str, Features]], folds: Sequence[Fold], arguments: EvaluateLocalization
 ) -> list[dict[str, Features]]:
     """False queries for each fold: photographs of the scenes `names`, spread evenly over all of these."""
     pool = [(f"{name}/{photo}", item) for name in names for photo, item in sorted(features[name].items())]
@@ -55,7 +110,7 @@ def trials_of(
     strangers: Sequence[dict[str, Features]],
     named: Mapping[str, Codebook],
     books: DescriptorBooks,
-    arguments: argparse.Namespace,
+    arguments: EvaluateLocalization,
 ) -> Iterator[Trial]:
     """Trials of all settings on all folds of the scene `name`, from several processes.
 

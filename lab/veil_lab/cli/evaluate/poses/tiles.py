@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from veil.cli.common import (
     Bar,
-    add_command,
-    add_json,
+    Commands,
     at_least,
     explain,
     picture,
@@ -23,28 +22,43 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
+from veil.cli.records import add_record_command, json_file, option
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.randomness import Secret, memoized
 from veil.report.tables import Name, Number, Table, fixed, numbers
-from veil.tiles.tile_format import BITS
 from veil.trials.form_answers import FormSetup
-from veil_lab.cli.evaluate.queries import extracted_features, other_places, reference_place, stranger_features
-from veil_lab.cli.evaluate.scene_arguments import add_extraction, add_same_place
+from veil_lab.cli.evaluate.scene_arguments import (
+    AskedExtraction,
+    AskedFolds,
+    AskedSamePlaces,
+    AskedScenes,
+    extracted_features,
+    other_places,
+    reference_place,
+    stranger_features,
+)
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.tiles import ALLOWED_RATIO, NEEDED_SHARE, draw_tiles
 from veil_lab.studies.localization.against_raw import AgainstRaw
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
-from veil_lab.studies.localization.tile_forms import FORMS, FormTrial, TileFormRow, form_rows, form_trials
 from veil_lab.studies.localization.tile_localization import (
+    FORMS,
+    FormName,
+    FormTrial,
+    TileFormRow,
     TileRow,
     TileSetting,
     TileTrial,
     false_queries,
+    form_rows,
+    form_trials,
     raw_trials,
     tile_rows,
     tile_trials,
 )
 
+# Axes of the descriptors' PCA.
+PCA_AXES = 64
 EXAMPLES = """\
   veil evaluate tiles lund_door strecha/castle-P19 --json tiles.json --figure tiles.png
   veil evaluate tiles fox --bytes 65536 --bits 4 --strangers photos/ --false 100
@@ -52,81 +66,58 @@ EXAMPLES = """\
 """
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluateTiles(AskedScenes, AskedExtraction, AskedFolds, AskedSamePlaces):
+    """Hold out photographs of each scene in turn, map the others, cut the maps into tiles of several sizes, and localize
+    the held-out photographs in tiles that sketches choose; also on the whole map, from raw features, and sent to a
+    server in subspaces, lines and words. Photographs of the other scenes, of a folder of strangers, and noise must be
+    refused. A minute or two a scene and four settings.
+    """
+
+    bytes: tuple[int, ...] = option(
+        "bytes of a tile, to try (default 65536 131072 262144)", default=(65536, 131072, 262144), parse=at_least(1000)
+    )
+    bits: tuple[Literal[4, 8], ...] = option("bits along each axis, to try (default 8 4)", default=(8, 4))
+    asked: tuple[int, ...] = option(
+        "tiles that every localization asks for, to try (default 4)", default=(4,), parse=at_least(1)
+    )
+    word_count: tuple[int, ...] | None = option(
+        "words of the sketches, to try (default: 64 a tile, 1024 to 4096)", parse=at_least(2)
+    )
+    forms: tuple[FormName | Literal["none"], ...] = option(
+        "forms in which the same photographs are sent to a server (default: all)", default=FORMS, choices=(*FORMS, "none")
+    )
+    strangers: Path | None = option("photographs of none of these places", metavar="FOLDER")
+    false: int = option(
+        "photographs of elsewhere for each map (default %(default)s)", default=12, parse=at_least(0), metavar="N"
+    )
+    noise: int = option("noise queries of either kind for each map (default %(default)s)", default=3, parse=at_least(0))
+    figure: Path | None = option("draw accuracy against bytes (.png or .svg)", parse=picture, metavar="FILE")
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate tiles` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "tiles",
-        "held-out queries from private tiles, beside the whole raw map",
-        "Hold out photographs of each scene in turn, map the others, cut the maps into tiles of several sizes, and localize\n"
-        "the held-out photographs in tiles that sketches choose; also on the whole map, from raw features, and sent to a\n"
-        "server in subspaces, lines and words. Photographs of the other scenes, of a folder of strangers, and noise must be\n"
-        "refused. A minute or two a scene and four settings.",
-        EXAMPLES,
-    )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
-    parser.add_argument(
-        "--bytes",
-        type=at_least(1000),
-        nargs="+",
-        default=[65536, 131072, 262144],
-        help="bytes of a tile, to try (default 65536 131072 262144)",
-    )
-    parser.add_argument(
-        "--pca-axes", type=at_least(2), nargs="+", default=[64], help="axes of the descriptors' PCA, to try (default 64)"
-    )
-    parser.add_argument(
-        "--bits", type=int, choices=BITS, nargs="+", default=[8, 4], help="bits along each axis, to try (default 8 4)"
-    )
-    parser.add_argument(
-        "--asked", type=at_least(1), nargs="+", default=[4], help="tiles that every localization asks for, to try (default 4)"
-    )
-    parser.add_argument(
-        "--word-count",
-        type=at_least(2),
-        nargs="+",
-        default=[None],
-        help="words of the sketches, to try (default: 64 a tile, 1024 to 4096)",
-    )
-    parser.add_argument(
-        "--forms",
-        choices=FORMS,
-        nargs="*",
-        default=list(FORMS),
-        help="forms in which the same photographs are sent to a server (default: all; none: --forms alone)",
-    )
-    parser.add_argument(
-        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
-    )
-    parser.add_argument("--strangers", type=Path, metavar="FOLDER", help="photographs of none of these places")
-    parser.add_argument(
-        "--false", type=at_least(0), default=12, metavar="N", help="photographs of elsewhere for each map (default %(default)s)"
-    )
-    parser.add_argument(
-        "--noise", type=at_least(0), default=3, help="noise queries of either kind for each map (default %(default)s)"
-    )
-    add_same_place(parser)
-    add_extraction(parser)
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw accuracy against bytes (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_tiles)
+    summary = "held-out queries from private tiles, beside the whole raw map"
+    add_record_command(protocols, "tiles", summary, EXAMPLES, EvaluateTiles, _tiles)
 
 
-def _tiles(arguments: argparse.Namespace) -> int:
+def _tiles(arguments: EvaluateTiles) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     settings = [
         TileSetting(tile_bytes=size, axes=axes, bits=bits, asked=asked, words=words)
         for words, axes, bits, asked, size in product(
-            arguments.word_count, arguments.pca_axes, arguments.bits, arguments.asked, arguments.bytes
+            arguments.word_count or (None,), (PCA_AXES,), arguments.bits, arguments.asked, arguments.bytes
         )
     ]
     for setting in settings:
         _ = setting.cut  # what cannot be is told before the work begins
     scenes = [read_scene(folder) for folder in arguments.scenes]
     others = other_places(scenes, arguments.same_place)
-    features = {scene.name: extracted_features(scene, arguments) for scene in scenes}
-    strangers = stranger_features(arguments, most=max(arguments.false * arguments.folds, 1))
+    features = {scene.name: extracted_features(scene, max_features=arguments.max_features) for scene in scenes}
+    most = max(arguments.false * arguments.folds, 1)
+    strangers = stranger_features(arguments.strangers, max_features=arguments.max_features, most=most)
     trials: list[TileTrial] = []
     sent: list[FormTrial] = []
     # A secret of its own: photographs are released in several forms, which a client must never do.
@@ -138,7 +129,7 @@ def _tiles(arguments: argparse.Namespace) -> int:
         jobs = [(fold, own, setting) for fold, own in zip(folds, false, strict=True) for setting in settings]
         for fold in progress(folds, f"{scene.name}: on the whole map"):
             trials += raw_trials(fold)
-            sent += form_trials(fold, arguments.forms, setup)
+            sent += form_trials(fold, [name for name in arguments.forms if name != "none"], setup)
         for fold, own, setting in progress(jobs, f"{scene.name}: localizing"):
             trials += tile_trials(fold, setting, own)
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
@@ -161,7 +152,7 @@ def _record(rows: Sequence[TileRow], forms: Sequence[TileFormRow]) -> dict:
     return {"rows": [row.as_json() for row in rows], "forms": [row.as_json() for row in forms]}
 
 
-def _folds(scene: ReferenceScene, features: dict, arguments: argparse.Namespace) -> list[Fold]:
+def _folds(scene: ReferenceScene, features: dict, arguments: EvaluateTiles) -> list[Fold]:
     """The maps of one scene that together hold out each photograph once."""
     protocol = QueryProtocol(folds=arguments.folds)
     with tempfile.TemporaryDirectory(prefix="veil-tiles-") as workdir, Bar(f"{scene.name}: mapping") as bar:

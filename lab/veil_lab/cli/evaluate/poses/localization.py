@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from veil.cli.common import (
-    add_command,
-    add_json,
-    at_least,
-    picture,
+    Commands,
     quiet_colmap,
     report,
     say,
     say_table,
     write_json,
 )
+from veil.cli.records import add_record_command
 from veil.cli.server.index import read_dictionary
 from veil.errors import InputError
 from veil.report.tables import Name, Number, Table, fixed, names, numbers, percent
-from veil_lab.cli.evaluate.descriptors import add_descriptors, all_books, bundled_books, usable
-from veil_lab.cli.evaluate.localization_table import compare
-from veil_lab.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
-from veil_lab.cli.evaluate.queries import extracted_features, other_places
-from veil_lab.cli.evaluate.scene_arguments import add_extraction, add_same_place
+from veil_lab.cli.evaluate.descriptors import all_books, bundled_books, usable
+from veil_lab.cli.evaluate.poses.localization_table import compare
+from veil_lab.cli.evaluate.poses.localization_trials import EvaluateLocalization, false_queries, folds_of, summed_up, trials_of
+from veil_lab.cli.evaluate.scene_arguments import (
+    extracted_features,
+    other_places,
+)
 from veil_lab.files.scenes import read_scene
 from veil_lab.report.localization import draw_localization
 from veil_lab.studies.localization.false_acceptance import Fold
 from veil_lab.studies.localization.map_dictionaries import mapped, most_words
 from veil_lab.studies.localization.retrieval import Recall, recalls
-from veil_lab.studies.localization.word_localization_settings import FORMS, LocalizationRow, Setting, Tables
+from veil_lab.studies.localization.word_localization_settings import LocalizationRow, Setting, Tables
 
 EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 strecha/castle-P19 --json words.json --figure words.png
@@ -41,82 +39,15 @@ EXAMPLES = """\
   veil evaluate localization strecha/fountain-P11 --forms raw --descriptor aliked --max-features 2000
   veil evaluate localization strecha/* --descriptor sift hardtfeat aliked xfeat --decoys-from photos/ --max-features 1000
 """
-DEFAULTS = Tables()
 
 
-def register(protocols: Any) -> None:
+def register(protocols: Commands) -> None:
     """Add `veil evaluate localization` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "localization",
-        "held-out queries raw, in subspaces, in words, and with lines",
-        "Hold out photographs of each scene in turn, map the others from raw features, and localize the held-out ones in\n"
-        "every form; ask about photographs of the other scenes, too, which must be refused. Words vary in their number K,\n"
-        "in epsilon and in m around a default point, in how they are matched, in where the dictionary comes from, and in the\n"
-        "samples of the search. Then recall of retrieval from words. A scene is a folder with images/ and reference cameras\n"
-        "(Strecha's layout, a COLMAP text model, or transforms.json). Minutes a scene, most of them in settings that fail.\n"
-        "Several descriptors are compared in one table: each form once, with equal numbers of features in each photograph,\n"
-        "subspaces and words by codebooks of their own kind, and epsilon and m of --default.",
-        EXAMPLES,
-    )
-    parser.add_argument("scenes", type=Path, nargs="+", metavar="SCENE", help="folders with reference cameras")
-    parser.add_argument(
-        "--word-count",
-        type=at_least(2),
-        nargs="+",
-        default=list(DEFAULTS.words),
-        metavar="K",
-        help="values of K, the number of words, to try",
-    )
-    parser.add_argument("--epsilon", type=float, nargs="+", default=list(DEFAULTS.epsilons), help="values of epsilon to try")
-    parser.add_argument("--m", type=at_least(1), nargs="+", default=list(DEFAULTS.sizes), help="values of m to try")
-    parser.add_argument("--forms", nargs="+", choices=FORMS, default=FORMS, help="what queries send (default: all)")
-    parser.add_argument(
-        "--default",
-        type=_point,
-        default=DEFAULTS.default,
-        metavar="K,EPS,M",
-        help="values of those that do not vary (default 4096,10,2)",
-    )
-    parser.add_argument(
-        "--elsewhere",
-        nargs="+",
-        metavar="FILE",
-        help="dictionaries made from other photographs, to try (default of SIFT: bundled)",
-    )
-    parser.add_argument("--word-samples", type=at_least(1), default=DEFAULTS.most, help="samples of a search (default 100000)")
-    parser.add_argument(
-        "--folds", type=at_least(2), default=3, help="photographs are held out in so many turns (default %(default)s)"
-    )
-    parser.add_argument(
-        "--false", type=at_least(0), default=3, metavar="N", help="photographs of elsewhere in each turn (default %(default)s)"
-    )
-    add_same_place(parser)
-    add_extraction(parser)
-    add_descriptors(parser, "default sift; several are compared, networks without a least score")
-    parser.add_argument(
-        "--retrieval-words",
-        type=at_least(2),
-        default=16384,
-        metavar="K",
-        help="words of the dictionary of all scenes, for retrieval (default %(default)s)",
-    )
-    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
-    parser.add_argument("--figure", type=picture, metavar="FILE", help="draw shares and inliers (.png or .svg)")
-    add_json(parser)
-    parser.set_defaults(run=_localization)
+    summary = "held-out queries raw, in subspaces, in words, and with lines"
+    add_record_command(protocols, "localization", summary, EXAMPLES, EvaluateLocalization, _localization)
 
 
-def _point(text: str) -> tuple[int, float, int]:
-    """The default point (K, epsilon, m) that an argument names."""
-    try:
-        k, epsilon, m = text.split(",")
-        return int(k), float(epsilon), int(m)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be K,EPSILON,M as 4096,10,2, got {text!r}") from None
-
-
-def _localization(arguments: argparse.Namespace) -> int:
+def _localization(arguments: EvaluateLocalization) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     if len(arguments.descriptor or ()) > 1:
@@ -124,9 +55,9 @@ def _localization(arguments: argparse.Namespace) -> int:
     descriptor = next(iter(usable(arguments.descriptor or ["sift"]).networks))
     elsewhere = arguments.elsewhere or (["bundled"] if descriptor == "sift" else [])
     settings = Tables(
-        words=tuple(arguments.word_count),
-        epsilons=tuple(arguments.epsilon),
-        sizes=tuple(arguments.m),
+        words=arguments.word_count,
+        epsilons=arguments.epsilon,
+        sizes=arguments.m,
         default=arguments.default,
         most=arguments.word_samples,
         elsewhere=tuple(elsewhere),
@@ -139,7 +70,7 @@ def _localization(arguments: argparse.Namespace) -> int:
     others = other_places(scenes, arguments.same_place)
     lifted = any(setting.form == "subspaces" for setting in settings)
     books = all_books(arguments, [descriptor])[descriptor] if lifted else bundled_books()
-    features = {scene.name: extracted_features(scene, arguments, descriptor) for scene in scenes}
+    features = {scene.name: extracted_features(scene, descriptor, max_features=arguments.max_features) for scene in scenes}
     named = {name: read_dictionary(name) for name in elsewhere}
     settings = [replace(item, words=len(named[item.dictionary])) if item.dictionary in named else item for item in settings]
     rows: list[LocalizationRow] = []
@@ -175,7 +106,7 @@ def _record(rows: Sequence[LocalizationRow], retrieval: Sequence[Recall]) -> dic
     return {"rows": [item.as_json() for item in rows], "retrieval": [item.as_json() for item in retrieval], "left_out": []}
 
 
-def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arguments: argparse.Namespace) -> list[Setting]:
+def _possible(settings: Sequence[Setting], name: str, folds: Sequence[Fold], arguments: EvaluateLocalization) -> list[Setting]:
     """The settings whose dictionary the maps of the scene `name` can give; the command prints which others are left out.
 
     Raises InputError if the default number of words is among those left out.
@@ -239,7 +170,7 @@ def retrieval_table(retrieval: Sequence[Recall]) -> Table:
     )
 
 
-def _say_retrieval(arguments: argparse.Namespace, retrieval: Sequence[Recall]) -> None:
+def _say_retrieval(arguments: EvaluateLocalization, retrieval: Sequence[Recall]) -> None:
     """Print the table of retrieval below what was searched, or that nothing could be."""
     if not retrieval or not retrieval[0].queries:
         say(arguments, "retrieval: no query overlaps a mapped photograph")

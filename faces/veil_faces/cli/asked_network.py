@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass
 from pathlib import Path
 
+from veil.cli.records import Record, option
 from veil.errors import InputError, SpaceError
 from veil.space import Space
 from veil_faces.extraction.face_onnx import Preparation, load_onnx_model, load_onnx_network
@@ -14,26 +15,22 @@ from veil_faces.files.faces import read_model
 DEFAULT = Preparation()
 
 
-def add_model(parser: argparse.ArgumentParser) -> None:
-    """Add the option --model and those that go with it."""
-    group = parser.add_argument_group("a network of your own in place of dlib's")
-    group.add_argument("--model", type=Path, metavar="FILE", help="ONNX network of the ArcFace kind (veil ships none)")
-    group.add_argument("--bgr", action="store_true", help="the network takes blue first (default: red first)")
-    group.add_argument(
-        "--mean",
-        type=float,
-        default=DEFAULT.mean,
-        help="the network takes (x - mean) / scale of pixels x in 0..255 (default %(default)s)",
+@dataclass(frozen=True, kw_only=True)
+class AskedNetwork(Record):
+    """The network that describes faces."""
+
+    model: Path | None = option("ONNX network of the ArcFace kind, in place of dlib's (veil ships none)", metavar="FILE")
+    bgr: bool = option("the network of --model takes blue first (default: red first)", default=False)
+    mean: float = option(
+        "the network of --model takes (x - mean) / scale of pixels x in 0..255 (default %(default)s)", default=DEFAULT.mean
     )
-    group.add_argument("--scale", type=float, default=DEFAULT.scale, help="see --mean (default %(default)s)")
-    parser.add_argument(
-        "--frontal-only",
-        action="store_true",
-        help="no second try by dlib's detection network where its frontal detector finds no face",
+    scale: float = option("see --mean (default %(default)s)", default=DEFAULT.scale)
+    frontal_only: bool = option(
+        "no second try by dlib's detection network where its frontal detector finds no face", default=False
     )
 
 
-def chosen_network(arguments: argparse.Namespace, *, needed: Space | None = None) -> FaceNetwork:
+def chosen_network(arguments: AskedNetwork, *, needed: Space | None = None) -> FaceNetwork:
     """The network that the options name. Raises SpaceError if its descriptors do not live in the space `needed`."""
     preparation = Preparation(bgr=arguments.bgr, mean=arguments.mean, scale=arguments.scale)
     if arguments.model is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 
 from veil.cli.common import explain, say, say_table, write_json
@@ -12,8 +11,8 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.report.tables import Remark, Table, fixed, names, numbers
 from veil_lab.cli.evaluate.descriptors import Descriptors, all_books, bundled_books, usable
-from veil_lab.cli.evaluate.localization_trials import false_queries, folds_of, summed_up, trials_of
-from veil_lab.cli.evaluate.queries import extracted_features, other_places
+from veil_lab.cli.evaluate.poses.localization_trials import EvaluateLocalization, false_queries, folds_of, summed_up, trials_of
+from veil_lab.cli.evaluate.scene_arguments import extracted_features, other_places
 from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.studies.localization.word_localization_settings import LocalizationRow, settings_of_forms
 from veil_lab.studies.matching.equal_numbers import with_equal_numbers
@@ -22,13 +21,13 @@ from veil_lab.studies.matching.equal_numbers import with_equal_numbers
 Photographs = dict[str, dict[str, Features]]
 
 
-def compare(arguments: argparse.Namespace) -> int:
+def compare(arguments: EvaluateLocalization) -> int:
     """Run the comparison that the arguments of `veil evaluate localization` ask for; exit code 0."""
     if arguments.figure or arguments.elsewhere:
         raise InputError("--figure and --elsewhere belong to tables of one descriptor; name one, or leave them out")
     scenes = [read_scene(folder) for folder in arguments.scenes]
     others = other_places(scenes, arguments.same_place)
-    descriptors = usable(arguments.descriptor)
+    descriptors = usable(arguments.descriptor or ["sift"])
     books = {name: item.for_images_of(arguments.max_features) for name, item in _books(arguments, descriptors).items()}
     features = _features(scenes, descriptors, arguments)
     for name in descriptors.networks:
@@ -54,7 +53,7 @@ def compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _books(arguments: argparse.Namespace, descriptors: Descriptors) -> dict[str, DescriptorBooks]:
+def _books(arguments: EvaluateLocalization, descriptors: Descriptors) -> dict[str, DescriptorBooks]:
     """The books of all descriptors; where raw descriptors alone are compared, any stand for those that nothing uses."""
     if {"raw", "lines"} >= set(arguments.forms):
         return {name: bundled_books() for name in descriptors.networks}
@@ -62,14 +61,14 @@ def _books(arguments: argparse.Namespace, descriptors: Descriptors) -> dict[str,
 
 
 def _features(
-    scenes: Sequence[ReferenceScene], descriptors: Descriptors, arguments: argparse.Namespace
+    scenes: Sequence[ReferenceScene], descriptors: Descriptors, arguments: EvaluateLocalization
 ) -> dict[str, Photographs]:
     """Features of all photographs for each descriptor, equal numbers in each photograph."""
     found: dict[str, dict[str, Features]] = {
         name: {
             f"{scene.name}/{photo}": item
             for scene in scenes
-            for photo, item in extracted_features(scene, arguments, name).items()
+            for photo, item in extracted_features(scene, name, max_features=arguments.max_features).items()
         }
         for name in descriptors.networks
     }
@@ -87,7 +86,7 @@ def _rows(
     others: Sequence[str],
     features: Photographs,
     books: DescriptorBooks,
-    arguments: argparse.Namespace,
+    arguments: EvaluateLocalization,
 ) -> list[LocalizationRow] | str:
     """Rows of one scene and descriptor, or the reason why there is no map to localize in."""
     _, epsilon, m = arguments.default

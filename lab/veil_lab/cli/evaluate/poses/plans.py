@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from veil.cli.common import add_command, add_json, at_least, explain, quiet_colmap, say, say_table, write_json
+from veil.cli.common import Commands, at_least, explain, quiet_colmap, say, say_table, write_json
 from veil.cli.device.plan import AskedPlans, law_cells, plans_of, plans_record
-from veil.cli.records import add_record
+from veil.cli.records import add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.ldp.budget import outward
 from veil.ldp.planning import ReleasePlan
 from veil.report.tables import Name, Table, fixed, numbers
-from veil_lab.cli.evaluate.upright import MapQueries, extent_of, run_jobs, scene_folds
+from veil_lab.cli.evaluate.poses.upright import GRAVITY_NOISE_DEG, MapQueries, extent_of, run_jobs, scene_folds
+from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds
 from veil_lab.files.scenes import read_scene
 from veil_lab.studies.localization.map_dictionaries import mapped, most_words
-from veil_lab.studies.localization.plan_search import TriedPlan, search_plans
-from veil_lab.studies.localization.upright_localization import UprightSetting, UprightTrial, sizes
+from veil_lab.studies.localization.upright_localization import TriedPlan, UprightSetting, UprightTrial, search_plans, sizes
 
 EXAMPLES = """\
   veil evaluate plans castle/ --epsilon-image 200               the plans that localize best there, by trial
@@ -28,32 +27,24 @@ EXAMPLES = """\
 FEATURES, WORDS, SUBSET_SIZES = (300, 1000, 2000), (1024, 4096), (1, 2, 4)
 
 
-def register(protocols: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class EvaluatePlans(AskedExtraction, AskedFolds, AskedPlans):
+    """The scene's photographs are held out in turn and localized from words, keypoint positions and gravity. All plans
+    are asked the photographs of the first turn, the better third those of the others.
+    """
+
+    scene: Path = positional("folder with reference cameras", metavar="SCENE")
+    workers: int = option("processes (default 2)", default=2, parse=at_least(1))
+    json: Path | None = json_file()
+
+
+def register(protocols: Commands) -> None:
     """Add `veil evaluate plans` to the subparsers `protocols`."""
-    parser = add_command(
-        protocols,
-        "plans",
-        "plans of `veil budget plan`, tried on a scene",
-        "The scene's photographs are held out in turn and localized from words, keypoint positions and gravity. All plans\n"
-        "are asked the photographs of the first turn, the better third those of the others.",
-        EXAMPLES,
-    )
-    parser.add_argument("scene", type=Path, metavar="SCENE", help="folder with reference cameras")
-    add_record(parser, AskedPlans)
-    parser.add_argument(
-        "--gravity-noise", type=float, default=0.5, metavar="DEG", help="standard deviation of gravity (default 0.5)"
-    )
-    parser.add_argument("--folds", type=at_least(2), default=3, help="turns of holding photographs out (default 3)")
-    parser.add_argument(
-        "--max-features", type=at_least(100), default=4096, help="features of a mapped photograph at most (default %(default)s)"
-    )
-    parser.add_argument("--first-octave", type=int, default=0, help="octave at which SIFT begins (default 0)")
-    parser.add_argument("--workers", type=at_least(1), default=2, help="processes (default 2)")
-    add_json(parser)
-    parser.set_defaults(run=_plans)
+    summary = "plans of `veil budget plan`, tried on a scene"
+    add_record_command(protocols, "plans", summary, EXAMPLES, EvaluatePlans, _plans)
 
 
-def _plans(arguments: argparse.Namespace) -> int:
+def _plans(arguments: EvaluatePlans) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
     plans = plans_of(AskedPlans.of(arguments), features=FEATURES, words=WORDS, subset_sizes=SUBSET_SIZES)
@@ -64,10 +55,10 @@ def _plans(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _tried(arguments: argparse.Namespace, plans: list[ReleasePlan]) -> list[TriedPlan]:
+def _tried(arguments: EvaluatePlans, plans: list[ReleasePlan]) -> list[TriedPlan]:
     """The plans after they were tried on the photographs of the scene."""
     scene = read_scene(arguments.scene)
-    folds = scene_folds(scene, arguments)
+    folds = scene_folds(scene, folds=arguments.folds, workers=arguments.workers, max_features=arguments.max_features)
     most = min(most_words(mapped(fold)) for fold in folds)
     possible = [plan for plan in plans if plan.mechanism.dictionary_size <= most]
     if len(possible) < len(plans):
@@ -87,7 +78,7 @@ def _tried(arguments: argparse.Namespace, plans: list[ReleasePlan]) -> list[Trie
         possible,
         ask,
         folds=len(folds),
-        gravity_sigma_deg=arguments.gravity_noise,
+        gravity_sigma_deg=GRAVITY_NOISE_DEG,
         metric={scene.name: scene.metric},
         extent={scene.name: extent_of(scene)},
     )
@@ -114,7 +105,7 @@ def tried_table(results: Sequence[TriedPlan]) -> Table:
     )
 
 
-def _say_tried(arguments: argparse.Namespace, results: list[TriedPlan]) -> None:
+def _say_tried(arguments: EvaluatePlans, results: list[TriedPlan]) -> None:
     """Print the table of plans that were tried, and what to type to use the best one."""
     say_table(arguments, tried_table(results))
     best, law = results[0].plan, results[0].plan.mechanism
