@@ -45,7 +45,7 @@ from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.places.held_map import Map
@@ -418,7 +418,7 @@ def _by_distance(
             continue
         upload = privatize(
             features,
-            profile=hardened(quantized=features.is_quantized),
+            profile=Profile.hardened(quantized=features.is_quantized),
             compression=book.compression,
             decoys=localizer.decoys,
             randomness=seeded(f"forged {query.place} {query.kind} {query.name}"),

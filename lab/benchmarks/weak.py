@@ -38,7 +38,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import LineOptions
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
@@ -136,7 +136,7 @@ METHODS: dict[str, Callable[[Subject, int], Run]] = {
 def lifted(subject: Subject, seed: int) -> dict[str, Form]:
     """The subject's features in subspaces, by the hardened default."""
     book, decoys = bundled_codebook(), bundled_decoys()
-    profile = hardened(quantized=True)
+    profile = Profile.hardened(quantized=True)
     return {
         name: lift(
             item, profile=profile, compression=book.compression, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")

@@ -5,7 +5,6 @@
 from veil.extraction import extract as extract
 from veil.extraction.detection import DetectorOptions as DetectorOptions
 from veil.extraction.picture import Picture as Picture
-from veil.extraction.picture import picture as picture
 from veil.extraction.sift import SiftOptions as SiftOptions
 from veil.features import Features as Features
 from veil.files.examples import ExamplePlace as ExamplePlace
@@ -31,18 +30,14 @@ from veil.files.client import Entry as Entry
 from veil.files.client import Ledger as Ledger
 from veil.ldp.budget import Budget as Budget
 from veil.ldp.budget import Charge as Charge
-from veil.ldp.composition import basic_epsilon as basic_epsilon
 from veil.ldp.composition import composed_epsilon as composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
-from veil.ldp.planning import PlannedPlace as PlannedPlace
 from veil.ldp.planning import ReleasePlan as ReleasePlan
 from veil.ldp.planning import plan_release as plan_release
 from veil.mechanisms.lines import ConvergentOptions as ConvergentOptions
 from veil.mechanisms.lines import LineOptions as LineOptions
 from veil.mechanisms.lines import ParallelOptions as ParallelOptions
 from veil.mechanisms.profile import Profile as Profile
-from veil.mechanisms.profile import hardened as hardened
-from veil.mechanisms.profile import paper as paper
 from veil.mechanisms.release import HideInLines as HideInLines
 from veil.mechanisms.selection import Selection as Selection
 from veil.device.device import Device as Device
@@ -50,10 +45,8 @@ from veil.device.device import DeviceRelease as DeviceRelease
 from veil.device.protection import HideInSubspaces as HideInSubspaces
 from veil.device.protection import HideInWords as HideInWords
 from veil.device.protection import Protection as Protection
-from veil.device.protection import positions_alone as positions_alone
 
 # Messages and forms
-from veil.forms import Form as Form
 from veil.forms import Lines as Lines
 from veil.forms import Points as Points
 from veil.forms import Subsets as Subsets
@@ -97,7 +90,6 @@ from veil.places.held_map import Map as Map
 from veil.places.pairs.choice import PairChoice as PairChoice
 from veil.progress import Steps as Steps
 from veil.places.removal import RemovalReceipt as RemovalReceipt
-from veil.places.removal import forgetting as forgetting
 from veil.places.removal import remove_from_map as remove_from_map
 from veil.places.unit_costs import plan_map as plan_map
 from veil.scene import MappedImage as MappedImage
@@ -132,7 +124,6 @@ from veil.geometry.earth import EarthFrame as EarthFrame
 from veil.geometry.georeference import Georeference as Georeference
 from veil.geometry.similarity import Similarity as Similarity
 from veil.places.held_map import align_map as align_map
-from veil.places.held_map import placed_names as placed_names
 
 # Private tiles
 from veil.client.tile_access import open_tiles as open_tiles
@@ -163,32 +154,20 @@ from veil.wire.receipts import Receipt as Receipt
 
 # The audit
 from veil.attacks.attack import Attack as Attack
-from veil.attacks.distribution.learned_model import LearnedModel as LearnedModel
 from veil.attacks.registry import ATTACKS as ATTACKS
-from veil.audit.audit_result import Outcome as Outcome
+from veil.audit.audit_result import Audit as Audit
 from veil.audit.epsilon import EpsilonBound as EpsilonBound
 from veil.audit.finding import Finding as Finding
 from veil.audit.finding import Score as Score
 from veil.audit.finding import Share as Share
-from veil.audit.finding import Within as Within
 from veil.audit.on_pictures import DrawnPicture as DrawnPicture
-from veil.audit.policy import Breach as Breach
 from veil.audit.policy import Rule as Rule
-from veil.audit.policy import parse_rule as parse_rule
 from veil.audit.verdict import Verdict as Verdict
-from veil.files.learned_models import read_learned_model as read_learned_model
-from veil.inversion.maps import Inverts as Inverts
-from veil.inversion.quality import Quality as Quality
 from veil.device.attacker import Attacker as Attacker
-from veil.device.auditing import Audit as Audit
 from veil.device.auditing import AuditOptions as AuditOptions
-from veil.device.auditing import load_inverters as load_inverters
 from veil.device.auditing import run_audit as run_audit
 
 # Engines
-from veil.engine import open_engine as open_engine
-from veil.engine.protocol import Engine as Engine
-from veil.engine.protocol import Shared as Shared
 
 # Errors
 from veil.errors import FileFormatError as FileFormatError

@@ -43,7 +43,7 @@ from veil.inversion.whole import whole
 from veil.matching import match_pairs
 from veil.matching.inverted_index import index_map
 from veil.matching.pairs import all_pairs
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.places.built_maps import MappingOptions
@@ -242,7 +242,7 @@ def _extent(example: ExamplePlace) -> float:
 
 def _repeat(setup: HeldOutSetup, features: Features) -> dict:
     """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
-    profile = paper(REPEAT_M, "sub-hybrid")
+    profile = Profile.paper(REPEAT_M, "sub-hybrid")
     few = _first(features, REPEAT_FEATURES)
     truth = publish(few).vectors.astype(np.float64)
     counts = {}

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from veil.attacks.registry import unbounded
-from veil.audit.audit_result import Outcome
+from veil.audit.audit_result import Audit
 from veil.audit.verdict import judge
 from veil.device.viewing import ViewOptions, inverted, known_images, view_audit, view_map
 from veil.errors import FileFormatError, InputError
@@ -130,7 +130,7 @@ def uri(color: tuple[int, int, int], size: tuple[int, int]) -> str:
 def audited(path: Path, name: str, image: str = "") -> Path:
     """The page that `veil audit` writes, with one release of this name: a gray photograph, its lines, and two pictures."""
     time = unbounded()
-    outcome = Outcome(
+    outcome = Audit(
         messages=[name],
         facts={},
         findings=[],
@@ -141,7 +141,7 @@ def audited(path: Path, name: str, image: str = "") -> Path:
         measured=None,
         verdict=judge([], {}, 1e-6),
         rules=[],
-        breaches=[],
+        breaches={},
         have_originals=True,
         time=time,
         picture_time=time,

@@ -13,7 +13,7 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.mechanisms.parameters import Parameters, selected_parameters
-from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows, usual_selection
 from veil.randomness import Secure, seeded
@@ -95,7 +95,7 @@ def test_what_leaves_is_lifted_as_it_would_be_among_all(door: dict[str, Features
     made = [
         privatize(
             features,
-            profile=hardened(quantized=True),
+            profile=Profile.hardened(quantized=True),
             compression=book.compression,
             decoys=pool,
             randomness=source,
@@ -150,10 +150,10 @@ def test_a_pool_too_small_is_refused(door: dict[str, Features]) -> None:
 
 
 def test_defaults_are_for_real_decoys(door: dict[str, Features]) -> None:
-    assert usual_selection(hardened(quantized=True)) == Selection() == Selection(features=1000, min_distance_px=10.0)
-    assert usual_selection(paper(4)) == EVERYTHING
+    assert usual_selection(Profile.hardened(quantized=True)) == Selection() == Selection(features=1000, min_distance_px=10.0)
+    assert usual_selection(Profile.paper(4)) == EVERYTHING
     features = next(iter(door.values()))
-    assert len(HideInSubspaces(profile=paper(4)).make(features, KEY, None).upload) == len(features)
+    assert len(HideInSubspaces(profile=Profile.paper(4)).make(features, KEY, None).upload) == len(features)
     assert len(HideInSubspaces().make(features, KEY, None).upload) < len(features)
     book = bundled_codebook()
     assert in_runs(book, 4000) is book

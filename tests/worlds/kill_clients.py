@@ -29,7 +29,7 @@ from veil.files.map_folders import settle_folder, write_models
 from veil.files.maps import read_map
 from veil.files.outbox import Outbox, Sending
 from veil.files.tiles import FolderCache
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import HideInLines
 from veil.places.removal import forgetting, remove_from_map
 from worlds import generator, world
@@ -54,7 +54,7 @@ def photographs(form: str) -> list[tuple[Features, Protection]]:
         noise = generator(f"kills {name}").integers(-2, 3, features.descriptors.shape)
         noisy = np.clip(features.descriptors.astype(int) + noise, 0, 255).astype(np.uint8)
         features = replace(features, descriptors=noisy)
-        subspaces = HideInSubspaces(profile=paper(2))
+        subspaces = HideInSubspaces(profile=Profile.paper(2))
         down = place.poses[name].rotation @ DOWN
         protections = {
             "positions": Protection(descriptors=subspaces),

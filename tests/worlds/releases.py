@@ -12,7 +12,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.subspaces import lift
@@ -56,7 +56,9 @@ def planted_map(features: Features, *, public: bool) -> Scene:
         form = published
         if not public:
             book = bundled_codebook()
-            form = lift(features, profile=paper(4), compression=book.compression, decoys=book, randomness=seeded("a map")).form  # type: ignore[assignment]
+            form = lift(
+                features, profile=Profile.paper(4), compression=book.compression, decoys=book, randomness=seeded("a map")
+            ).form  # type: ignore[assignment]
         images[f"{place}.jpg"] = MappedImage(
             name=f"{place}.jpg",
             camera=features.camera,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.files.learned_models import bundled_learned_model
+from veil.files.learned_models import bundled_learned_model, read_learned_model
 from veil.files.pair_networks import bundled_pair_network
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
@@ -40,7 +41,8 @@ class Attacker:
     - `others`: further releases that the server has seen, by name.
     - `place`: raw features of photographs of the place that the server has, by name.
     - `where`: a map of the place.
-    - `model`: networks of `veil lab train attacks`; None: the bundled ones, where they are for the release's space.
+    - `model`: file of networks that `veil lab train attacks` wrote; None: the bundled ones, where they are for the space of the
+      release.
     - `seed`: of what is learned from the photographs.
 
     Not public: `knowledge`, `own_descriptors`.
@@ -54,7 +56,7 @@ class Attacker:
     others: Mapping[str, Message] = field(default_factory=dict)
     place: Mapping[str, Features] = field(default_factory=dict)
     where: Map | None = None
-    model: LearnedModel | None = None
+    model: Path | str | None = None
     seed: int = 0
 
     __repr__ = one_line
@@ -109,9 +111,9 @@ class Attacker:
 
     def _learned(self, form: Subspaces | Subsets) -> LearnedModel | None:
         """The networks given, or the bundled ones where they fit the release; None for words, which no density is for."""
-        if self.model is not None or isinstance(form, Subsets):
-            return self.model
-        return bundled_learned_model()
+        if self.model is not None:
+            return read_learned_model(self.model)
+        return None if isinstance(form, Subsets) else bundled_learned_model()
 
     def _neighbors(self, form: Subspaces | Subsets, dictionary: Codebook | None) -> NeighborModel | None:
         """Model of neighboring words, learned from the attacker's photographs; None where words or photographs are missing."""

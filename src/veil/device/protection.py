@@ -21,7 +21,7 @@ from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
-from veil.mechanisms.profile import Profile, hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import Selection, usual_selection
 from veil.one_line import one_line
@@ -141,7 +141,7 @@ class HideInSubspaces:
 def usual_profile(codebook: Codebook | None, features: Features) -> Profile:
     """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them."""
     compress = features.space.descriptor in BUNDLED if codebook is None else codebook.pca is not None
-    return hardened(quantized=features.is_quantized, compress=compress)
+    return Profile.hardened(quantized=features.is_quantized, compress=compress)
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:
@@ -182,6 +182,15 @@ class HideInWords:
     allow_private_dictionary: bool = False
 
     __repr__ = one_line
+
+    @staticmethod
+    def positions_alone(features_sent: int | None = POSITIONS_SENT) -> HideInWords:
+        """The protection that sends nothing of the descriptors: a word at random beside each position (epsilon 0).
+
+        `features_sent` positions leave, chosen at random; None: all. A server with a map localizes them with gravity and images
+        that they are near, and so can anybody who has a map (docs/theory/words_upright.md#positions-alone).
+        """
+        return HideInWords(epsilon=0.0, m=1, features_sent=features_sent)
 
     @cached_property
     def book(self) -> Codebook:
@@ -244,15 +253,6 @@ class HideInWords:
                 "smaller epsilon"
             )
         return said
-
-
-def positions_alone(features_sent: int | None = POSITIONS_SENT) -> HideInWords:
-    """The protection that sends nothing of the descriptors: a word at random beside each position (epsilon 0).
-
-    `features_sent` positions leave, chosen at random; None: all. A server with a map localizes them with gravity and images
-    that they are near, and so can anybody who has a map (docs/theory/words_upright.md#positions-alone).
-    """
-    return HideInWords(epsilon=0.0, m=1, features_sent=features_sent)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@
 """
 
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, Release, WordRelease, privatize, privatize_words, pseudonym
 from veil.mechanisms.subspaces import DecoyRule, Lifted, lift
@@ -21,10 +21,8 @@ __all__ = [
     "Profile",
     "Release",
     "WordRelease",
-    "hardened",
     "lift",
     "lift_to_lines",
-    "paper",
     "privatize",
     "privatize_words",
     "pseudonym",

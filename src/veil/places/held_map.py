@@ -194,8 +194,8 @@ def align_map(where: Map, positions: Mapping[str, np.ndarray], *, seed: int = 0)
       `read_positions` gives them. Names that the map does not have are passed over.
     - `seed`: of the search.
 
-    `agreeing` of the result is in the order of `placed_names`. Raises InputError for positions of no image of the map, too few
-    positions, or positions that do not agree.
+    `agreeing` of the result has an entry for each image with a position, sorted by name. Raises InputError for positions of no
+    image of the map, too few positions, or positions that do not agree.
     """
     names = placed_names(where, positions)
     if not names:

@@ -20,7 +20,7 @@ from veil.geometry.camera import Camera
 from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, Release, privatize, privatize_words
 from veil.mechanisms.selection import usual_selection
@@ -60,14 +60,14 @@ class Variant:
 
 def demo_variants(words: int) -> list[Variant]:
     """The variants that the demo compares; `words` is the number of words of its dictionary."""
-    default = hardened(quantized=True)
+    default = Profile.hardened(quantized=True)
     return [
         Variant(profile=None, distance="point"),
         Variant(profile=default, distance="p2s"),
         Variant(profile=default, distance="p2s", lines=True),
         Variant(profile=default, distance="s2s"),
-        *(Variant(profile=paper(m), distance="p2s") for m in (2, 4, 8, 16)),
-        *(Variant(profile=paper(m), distance="s2s") for m in (2, 4)),
+        *(Variant(profile=Profile.paper(m), distance="p2s") for m in (2, 4, 8, 16)),
+        *(Variant(profile=Profile.paper(m), distance="s2s") for m in (2, 4)),
         in_words(words),
     ]
 

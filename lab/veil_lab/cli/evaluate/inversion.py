@@ -31,7 +31,7 @@ from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.inverters import bundled_inverter, read_weights
 from veil.files.pictures import named_pictures, read_picture, read_rgb
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.report.tables import Name, Table, fixed, names, numbers, percent
 from veil_lab.report.inversion import draw_inversions, draw_similarity
 from veil_lab.studies.attacks.inversion import (
@@ -115,7 +115,7 @@ def _inversion(arguments: argparse.Namespace) -> int:
             decoys=words,
             case=f"inversion {arguments.seed}",
             dims=arguments.m,
-            profile=lambda m: paper(m, "sub-hybrid"),
+            profile=lambda m: Profile.paper(m, "sub-hybrid"),
             progress=bar,
         )
     table, order = rows(pictures), gaps(pictures)

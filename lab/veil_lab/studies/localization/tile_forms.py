@@ -11,7 +11,7 @@ import numpy as np
 
 from veil.geometry.similarity import pose_error
 from veil.matching.inverted_index import index_map
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.places.poses.answer import Localization
 from veil.trials.form_answers import FormSetup, Variant, answered, in_words
 from veil_lab.studies.localization.against_raw import AgainstRaw, against_raw
@@ -65,7 +65,7 @@ class FormRow:
 
 def form_variant(form: FormName, words: int) -> Variant:
     """How a query of this form is sent: veil's default subspaces, the same with lines, or two words a feature of `words`."""
-    default = hardened(quantized=True)
+    default = Profile.hardened(quantized=True)
     return {
         "raw": Variant(profile=None, distance="point"),
         "subspaces": Variant(profile=default, distance="p2s"),

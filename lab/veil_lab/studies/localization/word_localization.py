@@ -20,7 +20,7 @@ from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
 from veil.mechanisms.lines import LineOptions, lift_to_lines
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.places.poses.answer import Localization, NoPose
@@ -129,7 +129,7 @@ class FoldLocalizer:
     def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
         """Result of a query in subspaces or raw descriptors, with positions or lines, and the bytes that it sends."""
         if setting.form == "subspaces":
-            profile = hardened(quantized=features.is_quantized, compress=self.codebook.pca is not None)
+            profile = Profile.hardened(quantized=features.is_quantized, compress=self.codebook.pca is not None)
             release = privatize(
                 features, profile=profile, compression=self.codebook.compression, decoys=self.decoys, randomness=fresh()
             )

@@ -10,12 +10,12 @@ from typing import Literal
 from veil.cli.common import Arguments, at_least
 from veil.cli.records import Record, option
 from veil.device.device import Device
-from veil.device.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, positions_alone, usual_profile
+from veil.device.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWords, usual_profile
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
 from veil.mechanisms.lines import LineRule, rule_of
-from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.selection import Selection, usual_selection
 
 
@@ -63,7 +63,7 @@ def _chosen_profile(arguments: Arguments, usual: Profile) -> Profile:
     Raises InputError for options that do not fit together.
     """
     if arguments.profile == "paper":
-        return paper(arguments.m if arguments.m is not None else 4)
+        return Profile.paper(arguments.m if arguments.m is not None else 4)
     if arguments.m is not None:
         raise InputError("--m belongs to --words, or to --profile paper of `veil privatize`; the hardened profile is fixed")
     return usual
@@ -75,7 +75,7 @@ def asked_descriptors(
     """The protection of descriptors that the options ask for; `images` are names and digests of what will be released."""
     if arguments.no_descriptors:
         sent = arguments.features_sent
-        return positions_alone() if sent is None else positions_alone(None if sent == "all" else sent)
+        return HideInWords.positions_alone() if sent is None else HideInWords.positions_alone(None if sent == "all" else sent)
     return _in_words(arguments, device, images) if arguments.words else _books(arguments)
 
 

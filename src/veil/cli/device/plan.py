@@ -18,7 +18,7 @@ from veil.cli.common import (
 )
 from veil.device.protection import DELTA, MAX_POSTERIOR
 from veil.ldp.budget import outward
-from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
+from veil.ldp.planning import MAP_FEATURES, ReleasePlan, plan_release
 from veil.places.poses.options import LocalizeOptions
 from veil.report.tables import Table, fixed, numbers
 
@@ -65,7 +65,7 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--map-features",
         type=at_least(1),
-        default=PlannedPlace().map_features,
+        default=MAP_FEATURES,
         metavar="F",
         help="features of the map (default %(default)s)",
     )
@@ -84,7 +84,7 @@ def plans_of(
         features=sorted(set(arguments.features or features)),
         words=sorted(set(arguments.word_count or words)),
         subset_sizes=sorted(set(arguments.m or subset_sizes)),
-        place=PlannedPlace(map_features=arguments.map_features),
+        map_features=arguments.map_features,
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
 from veil.audit.on_pictures import DrawnPicture
-from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
+from veil.audit.policy import HELP, Rule, parse_policy
 from veil.audit.run import Examined
 from veil.cli.common import (
     EXIT_OK,
@@ -28,20 +28,19 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
-from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.cli.engine_arguments import add_engine_arguments
 from veil.cli.privacy.audit_table import say_outcome
 from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.remedies import phrase
 from veil.device.attacker import Attacker
-from veil.device.auditing import AuditOptions, load_inverters, run_audit
+from veil.device.auditing import AuditOptions, audited
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
 from veil.files.client import home
 from veil.files.codebooks import read_codebook
-from veil.files.learned_models import read_learned_model
 from veil.files.tiles import holds_tiles
 from veil.places.held_map import Map
 from veil.places.uploads import decoded, further_messages
@@ -193,21 +192,20 @@ def _audit(arguments: argparse.Namespace) -> int:
     attacker = _attacker(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     attacker.own_descriptors(list(releases.values()))  # refuses what does not fit before the originals are read
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
-    with opened_engine(arguments) as engine:
-        audited = run_audit(
-            releases,
-            originals=originals.features if originals else None,
-            attacker=attacker,
-            options=options,
-            networks=load_inverters(*arguments.inverter) if arguments.pictures else {},
-            read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
-            ledger=arguments.ledger or home(),
-            facts=_facts(releases, arguments.release),
-            engine=None if arguments.engine == "local" and arguments.workers == 1 else engine,
-            steps=StepBar,
-        )
-    outcome = audited.outcome
-    shown = _shown(list(audited.examined), originals, list(outcome.pictures))
+    outcome, examined = audited(
+        releases,
+        originals=originals.features if originals else None,
+        attacker=attacker,
+        options=options,
+        inverters=arguments.inverter,
+        read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
+        ledger=arguments.ledger or home(),
+        facts=_facts(releases, arguments.release),
+        engine=arguments.engine,
+        workers=arguments.workers,
+        steps=StepBar,
+    )
+    shown = _shown(examined, originals, list(outcome.pictures))
     # With originals, the page shows photographs, and both tell how near an attack came to what did not leave the device.
     made, private = page(outcome, shown=shown, seconds=time.perf_counter() - start, say=phrase), originals is not None
     write_text(arguments.output, made, private=private)
@@ -229,7 +227,7 @@ def _attacker(arguments: argparse.Namespace, releases: list[Message], others: Ma
         others=others,
         place={str(number): item for number, item in enumerate(_read_place(arguments, releases))},
         where=Map.read(arguments.map) if arguments.map else None,
-        model=read_learned_model(arguments.attack_model) if arguments.attack_model else None,
+        model=arguments.attack_model,
         seed=arguments.seed,
     )
 
@@ -242,7 +240,7 @@ def _read_place(arguments: argparse.Namespace, releases: list[Message]) -> list[
 
 def _rules(arguments: argparse.Namespace) -> list[Rule]:
     """The rules of --fail-on and --policy, parsed before any long work, so that a typing error costs no minutes."""
-    rules = [parse_rule(text) for text in arguments.fail_on]
+    rules = [Rule.parse(text) for text in arguments.fail_on]
     if arguments.policy:
         try:
             rules += parse_policy(read_bytes(arguments.policy).decode())

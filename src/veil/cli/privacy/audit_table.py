@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 
-from veil.audit.audit_result import Outcome
+from veil.audit.audit_result import Audit
 from veil.audit.finding import Finding
 from veil.cli.common import explain, say_table
 from veil.cli.remedies import advised, phrase
 from veil.report.tables import Name, Remark, Row, Table, interval, numbers, percent
 
 
-def say_outcome(arguments: argparse.Namespace, outcome: Outcome) -> None:
+def say_outcome(arguments: argparse.Namespace, outcome: Audit) -> None:
     """Print an audit."""
     say_table(arguments, attack_table(outcome.findings))
     explain(arguments, *_sentences(outcome))
@@ -45,19 +45,19 @@ def _row(finding: Finding) -> Row:
     )
 
 
-def _sentences(outcome: Outcome) -> Iterator[str]:
+def _sentences(outcome: Audit) -> Iterator[str]:
     """Findings beside the table, ending with the verdict."""
     for picture in outcome.pictures:
-        if picture.quality is not None:
+        if picture.ssim is not None:
             yield (
-                f"picture of {picture.release}, {picture.attack}: ssim {picture.quality.ssim:.3f}, "
-                f"psnr {picture.quality.psnr:.1f} dB, mae {picture.quality.mae:.3f}"
+                f"picture of {picture.release}, {picture.attack}: ssim {picture.ssim:.3f}, "
+                f"psnr {picture.psnr:.1f} dB, mae {picture.mae:.3f}"
             )
     if outcome.measured is not None:
         yield f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)"
     for names, why in outcome.told_not_looked_at:
         yield f"nothing to look at for {names}: {why}"
     yield from outcome.told_time(phrase)[int(not any(finding.cut_short for finding in outcome.findings)) :]
-    for breach in outcome.breaches:
-        yield f"broken rule {breach.rule}: {breach.why}"
+    for rule, why in outcome.breaches.items():
+        yield f"broken rule {rule}: {why}"
     yield advised(str(outcome.verdict), outcome.verdict.remedy)
