@@ -34,11 +34,10 @@ from veil.ldp.composition import composed_epsilon as composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
 from veil.ldp.planning import ReleasePlan as ReleasePlan
 from veil.ldp.planning import plan_release as plan_release
-from veil.mechanisms.lines import ConvergentOptions as ConvergentOptions
-from veil.mechanisms.lines import LineOptions as LineOptions
-from veil.mechanisms.lines import ParallelOptions as ParallelOptions
 from veil.mechanisms.profile import Profile as Profile
+from veil.mechanisms.release import HideInConvergentLines as HideInConvergentLines
 from veil.mechanisms.release import HideInLines as HideInLines
+from veil.mechanisms.release import HideInParallelLines as HideInParallelLines
 from veil.mechanisms.selection import Selection as Selection
 from veil.device.device import Device as Device
 from veil.device.device import DeviceRelease as DeviceRelease
@@ -55,7 +54,6 @@ from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
 from veil.ldp.guarantee import LocalDP as LocalDP
 from veil.ldp.guarantee import NoProof as NoProof
 from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
-from veil.places.pairs.images import LoadedImage as LoadedImage
 from veil.places.uploads import read_messages as read_messages
 from veil.wire.codec import decode as decode
 from veil.wire.codec import encode as encode
@@ -69,7 +67,6 @@ from veil.codebooks.codebook import Provenance as Provenance
 from veil.codebooks.compression import Pca as Pca
 from veil.codebooks.decoys import DecoyPool as DecoyPool
 from veil.codebooks.dictionary import Dictionary as Dictionary
-from veil.codebooks.eight_bits import EightBitWords as EightBitWords
 from veil.files.codebooks import bundled_codebook as bundled_codebook
 from veil.files.codebooks import read_codebook as read_codebook
 from veil.files.codebooks import write_codebook as write_codebook
@@ -82,7 +79,6 @@ from veil.map_check import LineMapCheck as LineMapCheck
 from veil.places.maps.points import NoMap as NoMap
 from veil.places.built_maps import BuiltMap as BuiltMap
 from veil.places.built_maps import MappingOptions as MappingOptions
-from veil.places.pairs.matching import MatchingWork as MatchingWork
 from veil.device.doors import grow_map as grow_map
 from veil.device.doors import map_images as map_images
 from veil.places.maps.plans import MapPlan as MapPlan
@@ -97,7 +93,6 @@ from veil.scene import Scene as Scene
 
 # Localization
 from veil.files.weights import load_lightglue as load_lightglue
-from veil.geometry.robust.grouped import GroupedOptions as GroupedOptions
 from veil.places.poses.answer import Localization as Localization
 from veil.places.poses.options import LocalizeOptions as LocalizeOptions
 from veil.places.poses.answer import NoPose as NoPose
@@ -105,13 +100,10 @@ from veil.places.poses.options import PositionOptions as PositionOptions
 from veil.places.poses.options import UprightOptions as UprightOptions
 from veil.places.poses.options import WordOptions as WordOptions
 from veil.matching.lightglue import LightGlue as LightGlue
-from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
-from veil.matching.neighbors import MatchOptions as MatchOptions
 from veil.device.doors import localize as localize
 
 # Pictures of maps
 from veil.files.map_exports import export_map as export_map
-from veil.device.viewing import ViewOptions as ViewOptions
 from veil.device.viewing import ViewedMap as ViewedMap
 from veil.device.viewing import view_map as view_map
 from veil.report.viewer.content import ViewLimits as ViewLimits
@@ -131,17 +123,11 @@ from veil.places.tiles import TilePlan as TilePlan
 from veil.places.tiles import plan_tiles as plan_tiles
 from veil.device.tiles import TileAnswer as TileAnswer
 from veil.places.tiles import cut_map as cut_map
-from veil.device.tiles import fetcher_of as fetcher_of
 from veil.device.tiles import localize_with_tiles as localize_with_tiles
-from veil.tiles.cutting import CutMap as CutMap
 from veil.tiles.cutting import CutOptions as CutOptions
 from veil.tiles.cutting import CutReport as CutReport
-from veil.tiles.device import TileOptions as TileOptions
-from veil.tiles.fetching import Fetched as Fetched
-from veil.tiles.fetching import TileCache as TileCache
 from veil.tiles.fetching import TileFetcher as TileFetcher
 from veil.tiles.plans import ExitPlan as ExitPlan
-from veil.tiles.plans import TileNumbers as TileNumbers
 
 # A server
 from veil.client.answers import Accepted as Accepted

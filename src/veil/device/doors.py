@@ -27,8 +27,10 @@ from veil.places.held_map import Map
 from veil.places.images_on_demand import FormCache, ImageOnDemand, uploads_on_demand
 from veil.places.localization import localize_loaded
 from veil.places.maps import NoMap
+from veil.places.pairs.blocks import KIND
 from veil.places.pairs.images import LoadedImage
 from veil.places.pairs.matching import MatchingWork
+from veil.places.pairs.store import MatchStore, require_folder
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 from veil.places.uploads import Uploads, decoded, loaded
@@ -36,7 +38,7 @@ from veil.progress import Progress, Steps, silent
 from veil.wire.message import Message
 
 
-def published(image: Message | Features | LoadedImage) -> LoadedImage:
+def published(image: Message | Features) -> LoadedImage:
     """The image of a message, or of raw features that their owner makes public."""
     if isinstance(image, Features):
         return LoadedImage(camera=image.camera, positions=image.keypoints, form=publish(image))
@@ -44,7 +46,7 @@ def published(image: Message | Features | LoadedImage) -> LoadedImage:
 
 
 def localize(
-    query: Message | Features | LoadedImage,
+    query: Message | Features,
     where: Map,
     *,
     options: LocalizeOptions | None = None,
@@ -97,11 +99,12 @@ def localize(
 
 
 def map_images(
-    images: Mapping[str, Message | Features | LoadedImage],
+    images: Mapping[str, Message | Features],
     *,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
-    work: MatchingWork | None = None,
+    codebook: Codebook | None = None,
+    matches: Path | str | None = None,
     network: LightGlue | None = None,
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
@@ -112,24 +115,28 @@ def map_images(
     - `options`: seed, workers, pairs, ratio test and time limit.
     - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
       a map of positions, and such a map needs them to serve queries of words with lines.
-    - `work`: where pairs are matched and what keeps their matches; by default this process, and nothing.
+    - `codebook`: the public one whose words tell which pairs of images look alike; None: the bundled one.
+    - `matches`: a folder that keeps matches, so that the next map of these images costs only the pairs that are new; None keeps
+      nothing.
     - `network`: matches in place of nearest neighbors (`veil.LightGlue`), raw features alone (docs/theory/learned_matching.md).
     - `steps`: shows progress, see `Steps`.
 
-    Raises InputError for fewer than two images or for images of both kinds, or if a network is to match what is protected,
-    VeilError if COLMAP fails.
+    Raises InputError for fewer than two images or for images of both kinds, a folder of other things than matches, or if a
+    network is to match what is protected, VeilError if COLMAP fails.
     """
     known = {name: published(image) for name, image in images.items()}
+    work = _work(codebook, matches, network)
     return map_loaded(known, options=options, gravity=gravity, work=work, network=network, steps=steps)
 
 
 def grow_map(
     base: Map,
-    images: Mapping[str, Message | Features | LoadedImage],
+    images: Mapping[str, Message | Features],
     *,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
-    work: MatchingWork | None = None,
+    codebook: Codebook | None = None,
+    matches: Path | str | None = None,
     network: LightGlue | None = None,
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
@@ -137,13 +144,22 @@ def grow_map(
 
     - `base`: the map. The poses of its images and its gravity are those of the new map too.
     - `images`: messages or raw features, by names that the map does not have, in the form of the map's.
-    - `options`, `gravity`, `work`, `network`, `steps`: as for `map_images`, of the new images.
+    - `options`, `gravity`, `codebook`, `matches`, `network`, `steps`: as for `map_images`, of the new images.
 
     Raises InputError if the map has a name already or is of another form, or a network is to match what is protected,
     VeilError if COLMAP fails.
     """
     known = {name: published(image) for name, image in images.items()}
+    work = _work(codebook, matches, network)
     return grow_loaded(base, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
+
+
+def _work(codebook: Codebook | None, matches: Path | str | None, network: LightGlue | None) -> MatchingWork:
+    """Where pairs are matched, in this process, and what keeps their matches. What a network matched is kept apart."""
+    if matches is None:
+        return MatchingWork(codebook=codebook)
+    require_folder(Path(matches))
+    return MatchingWork(codebook=codebook, store=MatchStore(Path(matches), KIND if network is None else network.kind))
 
 
 def load_uploads(path: Path, *, strict: bool = False) -> Uploads:

@@ -22,7 +22,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile
-from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.mechanisms.release import LineHiding, privatize, privatize_words, rule_for
 from veil.mechanisms.selection import Selection, usual_selection
 from veil.one_line import one_line
 from veil.randomness import Randomness
@@ -86,7 +86,7 @@ class HideInSubspaces:
 
     __repr__ = one_line
 
-    def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
+    def make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
         """The upload of one image, drawn from `source`.
 
         Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
@@ -206,7 +206,7 @@ class HideInWords:
         """Epsilon of a number of features together, at this protection's delta. Raises RangeError for an impossible delta."""
         return composed_epsilon({self.mechanism: features}, self.delta)
 
-    def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
+    def make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
         """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize_words` raises."""
         release = privatize_words(
             features,
@@ -260,7 +260,8 @@ class Protection:
     """The protection of a photograph: what is sent in place of its descriptors and positions.
 
     - `descriptors`: `HideInSubspaces` or `HideInWords`.
-    - `lines`: `HideInLines`, to send a line through each keypoint; None: positions are sent as they are.
+    - `lines`: `HideInLines`, `HideInConvergentLines` or `HideInParallelLines`, to send a line through each keypoint; None:
+      positions are sent as they are.
     - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length, to be sent beside
       positions; None: it is not sent. Lines have their own. No guarantee covers it (docs/theory/words_upright.md).
 
@@ -270,7 +271,7 @@ class Protection:
     """
 
     descriptors: HideInSubspaces | HideInWords
-    lines: HideInLines | None = None
+    lines: LineHiding | None = None
     gravity: Float64[np.ndarray, "3"] | None = None
 
     __repr__ = one_line
@@ -292,5 +293,5 @@ class Protection:
     def positions_key(self, features: Features, source: Randomness) -> str:
         """Text for the ledger of what is sent of the positions: two releases with different texts are different releases."""
         if self.lines is not None:
-            return line_key(features, randomness=source, **vars(self.lines))
+            return line_key(features, gravity=self.lines.gravity, randomness=source, options=rule_for(self.lines))
         return "positions" if self.gravity is None else f"positions gravity={gravity_key(self.gravity)}"

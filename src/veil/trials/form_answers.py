@@ -17,12 +17,11 @@ from veil.codebooks.decoys import in_runs
 from veil.features import Features
 from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
-from veil.mechanisms.release import HideInLines, Release, privatize, privatize_words
+from veil.mechanisms.release import HideInLines, LineHiding, Release, privatize, privatize_words
 from veil.mechanisms.selection import usual_selection
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, WordOptions
@@ -88,7 +87,7 @@ class FormSetup:
     workers: int = 2
     seed: int = 0
 
-    def release(self, features: Features, profile: Profile, lines: HideInLines | None = None) -> Release:
+    def release(self, features: Features, profile: Profile, lines: LineHiding | None = None) -> Release:
         """The release that a client would make of one image."""
         selection = usual_selection(profile)
         decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
@@ -184,7 +183,7 @@ def _positions(upload: Message) -> Float32[np.ndarray, "_ 2"] | Lines:
 def _by_words(setup: FormSetup, upload: Message, scene: Scene, vocabulary: InvertedIndex) -> Localization | NoPose:
     """The answer to a query that is sent in words."""
     assert isinstance(upload.form, Subsets)
-    options = WordOptions(search=GroupedOptions(seed=setup.seed), threads=setup.workers)
+    options = WordOptions(seed=setup.seed, threads=setup.workers)
     from veil.places.poses.by_words import localize_words
 
     return localize_words(upload.camera, _positions(upload), upload.form, scene, vocabulary, options=options)

@@ -144,9 +144,8 @@ def default_defenses(m: int = 4) -> list[Defense]:
 
     def plain(name: str, reduced: int | None = None, **changes: object) -> Defense:
         """The paper's sub-hybrid lifting with Gaussian directions and some values changed."""
-        profile = replace(
-            Profile.paper(m, "sub-hybrid"), name=name, directions="gaussian", compress=reduced is not None, **changes
-        )  # type: ignore[arg-type]
+        usual = Profile.paper(m, "sub-hybrid")
+        profile = replace(usual, name=name, directions="gaussian", compress=reduced is not None, **changes)  # type: ignore[arg-type]
         return Defense(name=name, profile=profile, reduced=reduced)
 
     def safe(name: str, m: int = m, reduced: int = PCA_DIM, strategy: Strategy = "sub-adversarial") -> Defense:

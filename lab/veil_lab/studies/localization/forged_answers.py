@@ -14,7 +14,6 @@ from jaxtyping import Float32
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import match_pairs
@@ -154,8 +153,8 @@ class FormLocalizer:
         upload = privatize_words(
             query.features, mechanism=mechanism, dictionary=self.dictionary, randomness=randomness, lines=lines
         ).upload
-        search = GroupedOptions(min_iterations=min(4000, self.options.iterations), max_iterations=self.options.iterations)
-        options = WordOptions(search=search, threads=1)
+        most = self.options.iterations
+        options = WordOptions(min_iterations=min(4000, most), max_iterations=most, threads=1)
         assert isinstance(upload.form, Subsets)
         return localize_words(upload.camera, _positions(upload), upload.form, self.public, self.vocabulary, options=options)
 

@@ -16,7 +16,7 @@ from veil.places.poses.answer import Localization
 from veil.places.poses.by_distance import localize_matches
 from veil.places.poses.options import LocalizeOptions
 from veil.tiles.cutting import CutMap, CutOptions, cut
-from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
+from veil.tiles.device import localize_in_tiles, wanted_tiles
 from veil.tiles.fetching import proved_tile
 from veil.tiles.manifest import encode_manifest
 from veil_lab.studies.localization.against_raw import AgainstRaw, against_raw
@@ -131,13 +131,12 @@ def tile_trials(
 ) -> Iterator[TileTrial]:
     """The held-out photographs of a fold and false queries, localized in tiles of its map that sketches choose."""
     made = cut(fold.scene, setting.cut)
-    tile_options = TileOptions(localize=options or LocalizeOptions())
     queries = [(name, True, fold.place.features[name]) for name in fold.held_out]
     for name, true, features in [*queries, *((name, False, item) for name, item in false.items())]:
         start = time.perf_counter()
-        wanted = wanted_tiles(made.manifest, features, options=tile_options)
+        wanted = wanted_tiles(made.manifest, features)
         tiles = [proved_tile(made.manifest, index, made.records[index].tobytes()) for index in wanted]
-        found = localize_in_tiles(features, made.manifest, tiles, tile_options)
+        found = localize_in_tiles(features, made.manifest, tiles, options)
         seconds = time.perf_counter() - start
         errors = None
         if true and isinstance(found, Localization):

@@ -14,7 +14,6 @@ import numpy as np
 from veil.codebooks.codebook import Codebook
 from veil.features import Features
 from veil.forms import Lines, Points, Subsets
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
@@ -115,9 +114,9 @@ class FoldLocalizer:
         upload = decode(message)
         assert isinstance(upload.form, Subsets)
         positions = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
-        most = setting.iterations or GroupedOptions().max_iterations
-        search = GroupedOptions(min_iterations=min(GroupedOptions().min_iterations, most), max_iterations=most, seed=self.seed)
-        options = WordOptions(search=search, threads=1)
+        most = setting.iterations or WordOptions().max_iterations
+        least = min(WordOptions().min_iterations, most)
+        options = WordOptions(min_iterations=least, max_iterations=most, seed=self.seed, threads=1)
         if setting.matching == "mutual-nn":
             candidates = neighbor_candidates(upload.form, self.scene, book)
             names = list(self.scene.images)

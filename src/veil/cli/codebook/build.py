@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +30,6 @@ from veil.cli.common import (
     write_json,
 )
 from veil.codebooks.codebook import Codebook
-from veil.codebooks.eight_bits import EightBitWords
 from veil.codebooks.kmeans import FLAT_WORDS
 from veil.codebooks.quantization import MEASURED, Quantization, measure
 from veil.codebooks.sampling import WordTraining
@@ -140,21 +138,12 @@ def _build(arguments: argparse.Namespace) -> int:
         raise InputError(f"--holdout {every} needs {every} photographs with features, got {images}; give less, or 0")
     sample = collection.training.sample()
     book = _assemble(arguments, collection, sample, words, method)
-    small = None
-    if arguments.eight_bits:
-        small = _in_eight_bits(book, arguments.seed)
-        book = replace(book, stored=small.words())
-    write_codebook(arguments.output, book, eight_bits=small)
+    if arguments.eight_bits and book.stored.dtype == np.uint8:
+        raise InputError(f"words of {book.descriptor} have 8 bits already; leave --eight-bits out")
+    book = write_codebook(arguments.output, book, dither_seed=arguments.seed if arguments.eight_bits else None)
     found = None if method is None else _measured(arguments, book, collection, sample)
     _tell(arguments, book, collection, method, found)
     return 0
-
-
-def _in_eight_bits(book: Codebook, seed: int) -> EightBitWords:
-    """The words in 8 bits. Raises InputError for words that have no more anyway."""
-    if book.stored.dtype == np.uint8:
-        raise InputError(f"words of {book.descriptor} have 8 bits already; leave --eight-bits out")
-    return EightBitWords.of(book.stored.astype(np.float32), seed)
 
 
 def _capacity(arguments: argparse.Namespace, words: int) -> int:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+
 from veil.cli.common import Arguments, at_least
 from veil.cli.records import Record, option
 from veil.device.device import Device
@@ -14,8 +16,8 @@ from veil.device.protection import DELTA, SUBSET_SIZE, HideInSubspaces, HideInWo
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
-from veil.mechanisms.lines import LineRule, rule_of
 from veil.mechanisms.profile import Profile
+from veil.mechanisms.release import HideInConvergentLines, HideInLines, HideInParallelLines, LineHiding
 from veil.mechanisms.selection import Selection, usual_selection
 
 
@@ -126,10 +128,14 @@ def fitting(
     return replace(descriptors, profile=profile, selection=selection)
 
 
-def asked_line_rule(arguments: Arguments) -> LineRule:
-    """The rule of lines that --line-rule and --aligned-share ask for. Raises RangeError for an impossible share."""
+def asked_lines(arguments: Arguments, gravity: np.ndarray | None) -> LineHiding:
+    """The lines that --line-rule and --aligned-share ask for, with the gravity of the image."""
+    if arguments.line_rule == "convergent":
+        return HideInConvergentLines(gravity=gravity)
+    if arguments.line_rule == "parallel":
+        return HideInParallelLines(gravity=gravity)
     share = {} if arguments.aligned_share is None else {"aligned_share": arguments.aligned_share}
-    return rule_of(arguments.line_rule or "random", **share)
+    return HideInLines(gravity=gravity, **share)
 
 
 def require_consistent(arguments: Arguments) -> None:

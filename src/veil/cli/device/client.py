@@ -25,7 +25,7 @@ from veil.cli.device.asked_protection import (
     USUAL,
     AskedProtection,
     asked_descriptors,
-    asked_line_rule,
+    asked_lines,
     fitting,
     require_consistent,
 )
@@ -47,7 +47,6 @@ from veil.files.features import count_images, holds_features, read_features
 from veil.files.gravity import read_gravity
 from veil.files.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.mechanisms.release import HideInLines
 from veil.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
@@ -266,7 +265,7 @@ def _protected(arguments: argparse.Namespace, device: Device) -> Iterator[tuple[
     for name, features in _features(arguments):
         protection = Protection(descriptors=fitting(arguments, descriptors, features))
         if arguments.lines:
-            hidden = HideInLines(gravity=gravity.get(name), options=asked_line_rule(arguments))
+            hidden = asked_lines(arguments, gravity.get(name))
             protection = replace(protection, lines=hidden)
         elif name in gravity:
             protection = replace(protection, gravity=gravity[name])

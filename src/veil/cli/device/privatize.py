@@ -12,7 +12,7 @@ from veil.cli.common import explain, progress, report, say, say_table, tell, wri
 from veil.cli.device.asked_protection import (
     AskedProtection,
     asked_descriptors,
-    asked_line_rule,
+    asked_lines,
     fitting,
     require_consistent,
 )
@@ -27,7 +27,6 @@ from veil.files.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
 from veil.mechanisms.lines import RULE_NAMES
-from veil.mechanisms.release import HideInLines
 from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\
@@ -96,7 +95,7 @@ def _privatize(arguments: Privatize) -> int:
         for name, features in progress(read_features(arguments.features), "privatizing", count_images(arguments.features)):
             protection = Protection(descriptors=fitting(arguments, descriptors, features))
             if arguments.lines:
-                hidden = HideInLines(gravity=gravity.get(name), options=asked_line_rule(arguments))
+                hidden = asked_lines(arguments, gravity.get(name))
                 protection = replace(protection, lines=hidden)
             elif name in gravity:
                 protection = replace(protection, gravity=gravity[name])

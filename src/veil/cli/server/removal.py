@@ -9,7 +9,7 @@ from veil.cli.common import add_command, quiet_colmap, report, say, say_left_out
 from veil.errors import InputError
 from veil.files.map_folders import require_outside
 from veil.places.maps import NoMap
-from veil.places.removal import RemovalReceipt, forgetting, remove_from_map
+from veil.places.removal import RemovalReceipt, remove_from_map
 
 EXAMPLES = """\
   veil map remove map/ 3f2a... --receipt receipt.json   in place: the contribution is gone from map/
@@ -50,8 +50,7 @@ def _remove(arguments: argparse.Namespace) -> int:
     quiet_colmap()
     for folder in filter(None, (arguments.map, arguments.output)):
         require_outside(arguments.json, folder, "the receipt")
-    forget = forgetting(arguments.matches) if arguments.matches else None
-    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output, forget=forget)
+    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output, matches=arguments.matches)
     if isinstance(receipt, NoMap):
         raise InputError(f"nothing was removed: {receipt.reason}", remedy=receipt.remedy)
     write_json(arguments.json, receipt.as_json())

@@ -11,10 +11,10 @@ from veil.cli.server.plan import sized
 from veil.cli.server.tiles import DEFAULT
 from veil.errors import InputError
 from veil.files.tiles import holds_tiles
-from veil.places.tiles import plan_tiles
+from veil.places.tiles import TilePlan, plan_tiles
 from veil.report.tables import Name, Table, fixed, numbers
 from veil.tiles.cutting import CutOptions
-from veil.tiles.plans import ExitPlan, TileNumbers
+from veil.tiles.plans import ExitPlan
 
 EXAMPLES = """\
   veil tiles plan tiles/
@@ -65,15 +65,14 @@ def _plan(arguments: argparse.Namespace) -> int:
         mbit_s=arguments.mbit,
         seconds=arguments.seconds,
     )
-    numbers, plans = plan.numbers, plan.exits
-    write_json(arguments.json, plan_record(numbers, localizations, plans))
+    write_json(arguments.json, plan_record(plan))
     explain(
         arguments,
-        f"{numbers.tiles} tiles, {sized(numbers.map_bytes)} in all; {numbers.asked} of {sized(numbers.record_bytes)} for "
+        f"{plan.tiles} tiles, {sized(plan.tiles * plan.record_bytes)} in all; {plan.asked} of {sized(plan.record_bytes)} for "
         f"each localization, and {localizations} localizations with one version of the map",
     )
-    say_table(arguments, exit_table(plans))
-    explain(arguments, *fewest_bytes(plans))
+    say_table(arguments, exit_table(plan.exits))
+    explain(arguments, *fewest_bytes(plan.exits))
     return 0
 
 
@@ -88,15 +87,15 @@ def _options(arguments: argparse.Namespace) -> CutOptions | None:
     return CutOptions(**{name: value or getattr(DEFAULT, name) for name, value in given.items()})
 
 
-def plan_record(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan]) -> dict:
+def plan_record(plan: TilePlan) -> dict:
     """The JSON record of the command."""
     return {
-        "tiles": numbers.tiles,
-        "record_bytes": numbers.record_bytes,
-        "manifest_bytes": numbers.manifest_bytes,
-        "asked": numbers.asked,
-        "localizations": localizations,
-        "exits": [plan.as_json() for plan in plans],
+        "tiles": plan.tiles,
+        "record_bytes": plan.record_bytes,
+        "manifest_bytes": plan.manifest_bytes,
+        "asked": plan.asked,
+        "localizations": plan.localizations,
+        "exits": [item.as_json() for item in plan.exits],
     }
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from veil.cli.common import Bar, add_command, add_json, at_least, quiet_colmap, report, say, write_json
 from veil.files.places import read_place
+from veil.files.tiles import read_manifest
 from veil.places.tiles import cut_map
-from veil.tiles.cutting import CutMap, CutOptions
+from veil.tiles.cutting import CutOptions, CutReport
+from veil.tiles.manifest import Manifest
 
 DEFAULT = CutOptions()
 EXAMPLES = """\
@@ -66,16 +68,16 @@ def _cut(arguments: argparse.Namespace) -> int:
     place = read_place(arguments.place) if arguments.place else None
     with Bar("cutting") as bar:
         made = cut_map(arguments.map, arguments.output, options, place=place, progress=bar)
-    write_json(arguments.json, cut_record(made))
-    for line in described(made):
+    manifest = read_manifest(arguments.output)
+    write_json(arguments.json, cut_record(manifest, made))
+    for line in described(manifest, made):
         say(arguments, line)
-    report(arguments, arguments.output, f"{len(made.manifest)} tiles (public: they can be inverted into pictures of the place)")
+    report(arguments, arguments.output, f"{len(manifest)} tiles (public: they can be inverted into pictures of the place)")
     return 0
 
 
-def cut_record(made: CutMap) -> dict:
+def cut_record(manifest: Manifest, told: CutReport) -> dict:
     """The JSON record of the command."""
-    manifest = made.manifest
     return {
         "version": manifest.version,
         "tiles": len(manifest),
@@ -85,13 +87,12 @@ def cut_record(made: CutMap) -> dict:
         "axes": manifest.coding.axes,
         "bits": manifest.coding.bits,
         "max_position_error": manifest.coding.max_position_error,
-        **made.report.as_json(),
+        **told.as_json(),
     }
 
 
-def described(made: CutMap) -> list[str]:
+def described(manifest: Manifest, told: CutReport) -> list[str]:
     """Result of cutting, as lines for people."""
-    manifest, told = made.manifest, made.report
     lines = [
         f"{told.kept_points} of {told.map_points} points are in the tiles, each in {told.placed / told.kept_points:.2f} of "
         f"them and with {told.aspects:.2f} descriptors on average",
