@@ -101,6 +101,8 @@ from veil.places.poses.options import UprightOptions as UprightOptions
 from veil.places.poses.options import WordOptions as WordOptions
 from veil.matching.lightglue import LightGlue as LightGlue
 from veil.device.doors import localize as localize
+from veil.device.doors import match as match
+from veil.matching.neighbors import Matches as Matches
 
 # Pictures of maps
 from veil.files.map_exports import export_map as export_map
@@ -152,6 +154,7 @@ from veil.audit.verdict import Verdict as Verdict
 from veil.device.attacker import Attacker as Attacker
 from veil.device.auditing import AuditOptions as AuditOptions
 from veil.device.auditing import run_audit as run_audit
+from veil.device.inverting import invert as invert
 
 # Engines
 

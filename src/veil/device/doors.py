@@ -1,7 +1,7 @@
 """Doors of places to raw features: what an owner makes public becomes a form here, and goes on as messages do.
 
-`localize`, `map_images` and `grow_map` take messages and raw features alike, and `load_uploads` and `load_on_demand` read them
-from files. Behind the doors stands `veil.places`, which knows forms alone.
+`localize`, `map_images`, `grow_map` and `match` take messages and raw features alike, and `load_uploads` and `load_on_demand`
+read them from files. Behind the doors stands `veil.places`, which knows forms alone.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from typing import Literal
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import VeilError
+from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.features import holds_features, read_features, read_one
 from veil.forms import Form
 from veil.matching.lightglue import LightGlue
+from veil.matching.neighbors import Matches, MatchOptions
+from veil.matching.neighbors import match as match_forms
+from veil.matching.placed_points import placed
+from veil.matching.ratio import calibrated
 from veil.mechanisms.public import publish
 from veil.places.building import map_loaded
 from veil.places.built_maps import BuiltMap, MappingOptions
@@ -160,6 +164,38 @@ def _work(codebook: Codebook | None, matches: Path | str | None, network: LightG
         return MatchingWork(codebook=codebook)
     require_folder(Path(matches))
     return MatchingWork(codebook=codebook, store=MatchStore(Path(matches), KIND if network is None else network.kind))
+
+
+def match(
+    left: Message | Features,
+    right: Message | Features,
+    *,
+    max_ratio: float | Literal["auto"] | None = None,
+    network: LightGlue | None = None,
+) -> Matches:
+    """Match the features of two images by the distance of their forms (Dusmanu et al. 2021; docs/theory/distances.md).
+
+    Points and subspaces are matched by mutual nearest neighbors, words by mutually heaviest shared words
+    (docs/theory/words.md, Eq. 14).
+
+    - `left`, `right`: messages, or raw features that their owner makes public.
+    - `max_ratio`: a match is kept if nearest / second nearest distance is at most this in both directions. "auto": the ratio
+      that is calibrated for these forms; None: every mutual match is kept.
+    - `network`: matches in place of nearest neighbors (`veil.LightGlue`), for raw features on both sides alone
+      (docs/theory/learned_matching.md).
+
+    Raises SpaceError for forms of different spaces or dictionaries, or words against others; InputError where no ratio is
+    calibrated, a ratio goes with a network, or a network is to match what is protected; RangeError for a ratio outside (0, 1].
+    """
+    one, other = published(left), published(right)
+    if network is not None:
+        if max_ratio is not None:
+            raise InputError("a ratio is of nearest neighbors; a network tells probabilities")
+        network.require_readable(one.form.space)
+        sides = [placed(side.form, side.positions, side.camera, what="an image") for side in (one, other)]
+        return network.match(sides[0], sides[1])
+    ratio = calibrated(one.form, other.form) if max_ratio == "auto" else max_ratio
+    return match_forms(one.form, other.form, MatchOptions(max_ratio=ratio))
 
 
 def load_uploads(path: Path, *, strict: bool = False) -> Uploads:

@@ -24,8 +24,8 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
-from veil.cli.privacy.inversion import loaded
 from veil.codebooks.codebook import Codebook
+from veil.device.inverting import network_of
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
@@ -109,8 +109,8 @@ def _inversion(arguments: argparse.Namespace) -> int:
         pictures = inversion_study(
             photographs,
             known_attacks(entries(words, space), entries(database, space), seed=arguments.seed),
-            raw=loaded(weights),
-            direct=None if direct is None else loaded(direct),
+            raw=network_of(weights),
+            direct=None if direct is None else network_of(direct),
             codebook=words,
             decoys=words,
             case=f"inversion {arguments.seed}",
