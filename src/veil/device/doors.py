@@ -1,6 +1,6 @@
 """Doors of places to raw features: what an owner makes public becomes a form here, and goes on as messages do.
 
-`localize`, `map_images`, `grow_map` and `match` take messages and raw features alike, and `load_uploads` and `load_on_demand`
+`localize`, `map_images` and `match` take messages and raw features alike, and `load_uploads` and `load_on_demand`
 read them from files. Behind the doors stands `veil.places`, which knows forms alone.
 """
 
@@ -105,6 +105,7 @@ def localize(
 def map_images(
     images: Mapping[str, Message | Features],
     *,
+    add_to: Map | None = None,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
     codebook: Codebook | None = None,
@@ -112,10 +113,12 @@ def map_images(
     network: LightGlue | None = None,
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
-    """Build a map from images, or say why there is none (docs/theory/mapping.md).
+    """Build a map from images, or add them to one; or say why there is none (docs/theory/mapping.md).
 
     - `images`: by name, messages, or raw features that their owner makes public. All hide their positions in lines (then four
       images or more with gravity are needed), or none does.
+    - `add_to`: a map that the images are added to, by names and in the form of its own. It stays as it is; the poses of its
+      images and its gravity are those of the new map too.
     - `options`: seed, workers, pairs, ratio test and time limit.
     - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
       a map of positions, and such a map needs them to serve queries of words with lines.
@@ -125,37 +128,14 @@ def map_images(
     - `network`: matches in place of nearest neighbors (`veil.LightGlue`), raw features alone (docs/theory/learned_matching.md).
     - `steps`: shows progress, see `Steps`.
 
-    Raises InputError for fewer than two images or for images of both kinds, a folder of other things than matches, or if a
-    network is to match what is protected, VeilError if COLMAP fails.
+    Raises InputError for fewer than two images of a new map, images of both kinds, a name or form that does not fit `add_to`, a
+    folder of other things than matches, or if a network is to match what is protected; VeilError if COLMAP fails.
     """
     known = {name: published(image) for name, image in images.items()}
     work = _work(codebook, matches, network)
+    if add_to is not None:
+        return grow_loaded(add_to, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
     return map_loaded(known, options=options, gravity=gravity, work=work, network=network, steps=steps)
-
-
-def grow_map(
-    base: Map,
-    images: Mapping[str, Message | Features],
-    *,
-    options: MappingOptions | None = None,
-    gravity: Mapping[str, np.ndarray] | None = None,
-    codebook: Codebook | None = None,
-    matches: Path | str | None = None,
-    network: LightGlue | None = None,
-    steps: Steps[Progress] = silent,
-) -> BuiltMap | NoMap:
-    """Add images to a map, or say why none can be added; `base` stays as it is (docs/theory/mapping.md).
-
-    - `base`: the map. The poses of its images and its gravity are those of the new map too.
-    - `images`: messages or raw features, by names that the map does not have, in the form of the map's.
-    - `options`, `gravity`, `codebook`, `matches`, `network`, `steps`: as for `map_images`, of the new images.
-
-    Raises InputError if the map has a name already or is of another form, or a network is to match what is protected,
-    VeilError if COLMAP fails.
-    """
-    known = {name: published(image) for name, image in images.items()}
-    work = _work(codebook, matches, network)
-    return grow_loaded(base, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
 
 
 def _work(codebook: Codebook | None, matches: Path | str | None, network: LightGlue | None) -> MatchingWork:
