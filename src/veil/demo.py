@@ -19,7 +19,7 @@ from veil.attacks.registry import named, unbounded
 from veil.attacks.target import Effort, ReleasedImage, Target
 from veil.audit.on_pictures import as_sift
 from veil.audit.run import try_attacks
-from veil.device.attacker import Attacker
+from veil.device.attacker import Attacker, knowledge_of
 from veil.device.device import Device
 from veil.device.doors import localize, map_images
 from veil.device.protection import HideInWords, Protection
@@ -367,7 +367,7 @@ def drawn_by_attacker(outcome: TrialOutcome) -> UInt8[np.ndarray, "height width 
     message = None if outcome.message is None else decode(outcome.message)
     if not isinstance(message, Upload) or not _is_shown(outcome.variant):
         return None
-    knowledge = Attacker().knowledge([message])
+    knowledge = knowledge_of(Attacker(), [message])
     target = Target(
         image=ReleasedImage.of(message), rows=np.arange(len(message)), knowledge=knowledge, effort=Effort(), time=unbounded()
     )

@@ -143,9 +143,9 @@ def test_a_pool_too_small_is_refused(door: dict[str, Features]) -> None:
     few = replace(pool, stored=pool.stored[:1500], slices=1)
     choice = Selection(features=100, min_distance_px=0.0)
     with pytest.raises(ReleaseRefused, match=r"HideInSubspaces\(decoys=1600\)"):
-        HideInSubspaces(decoys=few, selection=choice).make(features, KEY, None)
+        HideInSubspaces(decoys=few, selection=choice)._make(features, KEY, None)
     enough = replace(pool, stored=pool.stored[:1600], slices=1)
-    made = HideInSubspaces(decoys=enough, selection=choice).make(features, KEY, None)
+    made = HideInSubspaces(decoys=enough, selection=choice)._make(features, KEY, None)
     assert len(made.upload) == 100 and made.found == len(features)
 
 
@@ -153,7 +153,7 @@ def test_defaults_are_for_real_decoys(door: dict[str, Features]) -> None:
     assert usual_selection(Profile.hardened(quantized=True)) == Selection() == Selection(features=1000, min_distance_px=10.0)
     assert usual_selection(Profile.paper(4)) == EVERYTHING
     features = next(iter(door.values()))
-    assert len(HideInSubspaces(profile=Profile.paper(4)).make(features, KEY, None).upload) == len(features)
-    assert len(HideInSubspaces().make(features, KEY, None).upload) < len(features)
+    assert len(HideInSubspaces(profile=Profile.paper(4))._make(features, KEY, None).upload) == len(features)
+    assert len(HideInSubspaces()._make(features, KEY, None).upload) < len(features)
     book = bundled_codebook()
     assert in_runs(book, 4000) is book

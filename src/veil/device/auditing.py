@@ -21,7 +21,7 @@ from veil.audit.on_pictures import DrawnPicture, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
 from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
-from veil.device.attacker import Attacker
+from veil.device.attacker import Attacker, knowledge_of
 from veil.engine import Engine, open_engine
 from veil.errors import RangeError
 from veil.features import Features
@@ -164,7 +164,7 @@ def audited(
     Arguments, and what is raised, are those of `run_audit`.
     """
     options, attacker = options or AuditOptions(), attacker or Attacker()
-    knowledge = attacker.knowledge(list(releases.values()))
+    knowledge = knowledge_of(attacker, list(releases.values()))
     truths = {} if originals is None else _truths(releases, originals, knowledge, steps)
     effort, pictured = _effort(options), options.pictured
     networks = inverters_of(inverters) if pictured else {}

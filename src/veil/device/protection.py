@@ -75,8 +75,6 @@ class HideInSubspaces:
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
     - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own.
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
-
-    Not public: `make`.
     """
 
     profile: Profile | None = None
@@ -86,7 +84,7 @@ class HideInSubspaces:
 
     __repr__ = one_line
 
-    def make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
+    def _make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
         """The upload of one image, drawn from `source`.
 
         Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
@@ -170,8 +168,6 @@ class HideInWords:
     - `allow_private_dictionary`: accepts a dictionary made from one's own photographs, which is refused otherwise.
 
     A release checks them: RangeError for an epsilon, m, delta or number of features outside its range.
-
-    Not public: `make`.
     """
 
     epsilon: float
@@ -206,7 +202,7 @@ class HideInWords:
         """Epsilon of a number of features together, at this protection's delta. Raises RangeError for an impossible delta."""
         return composed_epsilon({self.mechanism: features}, self.delta)
 
-    def make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
+    def _make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
         """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize_words` raises."""
         release = privatize_words(
             features,
@@ -266,8 +262,6 @@ class Protection:
       positions; None: it is not sent. Lines have their own. No guarantee covers it (docs/theory/words_upright.md).
 
     Raises InputError for gravity with lines, or for one that no camera has.
-
-    Not public: `make`, `positions_key`.
     """
 
     descriptors: HideInSubspaces | HideInWords
@@ -283,15 +277,17 @@ class Protection:
             raise InputError("gravity beside positions does not go with lines; give it to HideInLines")
         checked_gravity(self.gravity)
 
-    def make(self, features: Features, source: Randomness) -> Made:
-        """The upload of one image, drawn from `source`, with gravity where it is sent: nothing is drawn by it."""
-        made = self.descriptors.make(features, source, self.lines)
-        if self.gravity is None or not isinstance(made.upload, Upload):
-            return made
-        return replace(made, upload=replace(made.upload, gravity=checked_gravity(self.gravity)))
 
-    def positions_key(self, features: Features, source: Randomness) -> str:
-        """Text for the ledger of what is sent of the positions: two releases with different texts are different releases."""
-        if self.lines is not None:
-            return line_key(features, gravity=self.lines.gravity, randomness=source, options=rule_for(self.lines))
-        return "positions" if self.gravity is None else f"positions gravity={gravity_key(self.gravity)}"
+def make(protection: Protection, features: Features, source: Randomness) -> Made:
+    """The upload of one image, drawn from `source`, with gravity where it is sent: nothing is drawn by it."""
+    made = protection.descriptors._make(features, source, protection.lines)
+    if protection.gravity is None or not isinstance(made.upload, Upload):
+        return made
+    return replace(made, upload=replace(made.upload, gravity=checked_gravity(protection.gravity)))
+
+
+def positions_key(protection: Protection, features: Features, source: Randomness) -> str:
+    """Text for the ledger of what is sent of the positions: two releases with different texts are different releases."""
+    if protection.lines is not None:
+        return line_key(features, gravity=protection.lines.gravity, randomness=source, options=rule_for(protection.lines))
+    return "positions" if protection.gravity is None else f"positions gravity={gravity_key(protection.gravity)}"

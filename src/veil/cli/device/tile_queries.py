@@ -83,7 +83,7 @@ def localize_in_fetched(arguments: argparse.Namespace) -> int:
     tell_skipped(skipped)
     if not rows:
         raise InputError(f"none of the {len(skipped)} photographs could be used; the reasons stand above")
-    sentence = "Nothing was sent." if arguments.offline else promise(fetcher.exit.guarantee)
+    sentence = "Nothing was sent." if arguments.offline else promise(fetcher.guarantee)
     tiles = {
         "version": fetcher.manifest.version,
         "asked": 0 if arguments.offline else fetcher.manifest.asked,

@@ -34,7 +34,7 @@ from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.remedies import phrase
-from veil.device.attacker import Attacker
+from veil.device.attacker import Attacker, own_descriptors
 from veil.device.auditing import AuditOptions, audited
 from veil.errors import InputError
 from veil.features import Features
@@ -190,7 +190,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     others = further_messages(arguments.against, strict=arguments.strict, skipped=skipped)
     tell_skipped(skipped)
     attacker = _attacker(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
-    attacker.own_descriptors(list(releases.values()))  # refuses what does not fit before the originals are read
+    own_descriptors(attacker, list(releases.values()))  # refuses what does not fit before the originals are read
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
     outcome, examined = audited(
         releases,
