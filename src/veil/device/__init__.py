@@ -7,4 +7,5 @@
 - `tiles` localizes a photograph here, in tiles that are fetched without telling which.
 - `auditing` attacks one's own releases as the `attacker` could. `tile_audit` shows what publishing a map's tiles means.
 - `viewing` makes the view of a map or an audit, with what its owner knows of the photographs.
+- `inverting` draws pictures from raw features and messages, as whoever holds them could.
 """
