@@ -22,7 +22,7 @@ features = veil.extract(photograph, options=veil.SiftOptions(max_features=800))
 # A second release of a photograph is refused, as it gives more away than one. It is allowed here, in order to compare the two.
 
 device = veil.Device(tempfile.mkdtemp())
-as_in_the_paper = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.paper(m=4)))
+as_in_the_paper = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.Profile.paper(m=4)))
 releases = {
     "paper": device.release(features, as_in_the_paper).upload,
     "hardened": device.release(features, allow_second=True).upload,
@@ -47,7 +47,7 @@ options = veil.AuditOptions(features=60, seconds=8, attacks=attacks)
 recovered = {}
 for name, release in releases.items():
     audit = veil.run_audit({name: release}, originals={"photograph": features}, options=options)
-    for finding in audit.outcome.findings:
+    for finding in audit.findings:
         if finding.score is not None:
             recovered[name, finding.attack] = finding.score.recovered
             print(f"{name:9} {finding.attack:20} {finding.score.recovered}")

@@ -25,7 +25,7 @@ def frames(source: str, every_s: float) -> Iterator[tuple[str, veil.Picture]]:
         return
     video = cv2.VideoCapture(int(source))
     while video.isOpened() and (read := video.read())[0]:
-        yield time.strftime("%X"), veil.picture(cv2.cvtColor(read[1], cv2.COLOR_BGR2RGB))
+        yield time.strftime("%X"), veil.Picture.of(cv2.cvtColor(read[1], cv2.COLOR_BGR2RGB))
         time.sleep(every_s)
 
 

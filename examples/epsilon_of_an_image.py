@@ -33,7 +33,7 @@ for color, epsilon in enumerate((3, 5, 10)):
     law = veil.SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=2)
     composed = [veil.composed_epsilon({law: int(count)}, 1e-6) for count in counts]
     axes.loglog(counts, composed, marker="o", color=f"C{color}", label=f"{epsilon} a feature")
-    axes.loglog(counts, [veil.basic_epsilon({law: int(count)}) for count in counts], "--", color=f"C{color}", linewidth=0.8)
+    axes.loglog(counts, [veil.composed_epsilon({law: int(count)}) for count in counts], "--", color=f"C{color}", linewidth=0.8)
 axes.set(xlabel="features that are sent", ylabel="epsilon of the image")
 axes.legend(frameon=False)
 axes.grid(alpha=0.3)

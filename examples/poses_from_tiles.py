@@ -27,7 +27,7 @@ work = Path(tempfile.mkdtemp(prefix="veil-example-"))
 built = veil.map_images({name: found for name, found in features.items() if name not in place.held_out})
 built.map.write(work / "map")
 made = veil.cut_map(work / "map", work / "tiles")
-print(len(made.records), "tiles of", len(made.records[0]), "bytes")
+print(made.tiles, "tiles of", made.record_bytes, "bytes")
 
 # %%
 # The device
@@ -36,7 +36,7 @@ print(len(made.records), "tiles of", len(made.records[0]), "bytes")
 
 near = np.mean([image.cam_from_world.center for image in built.map.scene.images.values()], axis=0)
 for name in place.held_out:
-    answer = veil.localize_with_tiles(features[name], veil.fetcher_of(work / "tiles"), near=near, within=1.0)
+    answer = veil.localize_with_tiles(features[name], veil.open_tiles(work / "tiles"), near=near, within=1.0)
     assert isinstance(answer.found, veil.Localization), answer.found
     print(f"{name}: {answer.found.inliers} inliers, camera center {np.round(answer.found.center, 3)}")
 

@@ -197,7 +197,7 @@ def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, 
     options = veil.AuditOptions(features=1, seconds=np.inf)
     attacker = veil.Attacker(where=veil.Map.read(tmp_path / "map"))
     audited = veil.run_audit({query.stem: upload}, originals=door, attacker=attacker, options=options)
-    record = json.loads(json.dumps(audited.outcome.as_json()))
+    record = json.loads(json.dumps(audited.as_json()))
     by_command = json.loads((tmp_path / "a.json").read_text())
     for mine, theirs in zip(record["attacks"], by_command["attacks"], strict=True):
         assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
@@ -247,7 +247,7 @@ def test_a_device_cannot_forget_its_ledger(door: dict[str, Features], tmp_path: 
     assert "a new client secret was made" in device.notes[0] and (tmp_path / "one" / "secret").stat().st_mode & 0o77 == 0
     first = device.release(features, name="a.jpg")
     assert veil.Device(tmp_path / "one").release(features).message == first.message
-    paper = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.paper(4)))
+    paper = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.Profile.paper(4)))
     words = veil.Protection(descriptors=veil.HideInWords(epsilon=2.0))
     for second in (paper, words, veil.Protection(descriptors=veil.HideInSubspaces(), lines=veil.HideInLines())):
         with pytest.raises(veil.ReleaseRefused, match=r"a\.jpg was already released|already released with other choices"):

@@ -22,6 +22,7 @@ from veil.attacks.time_budget import TimeBudget
 from veil.audit.ground_truth import find_truth
 from veil.audit.on_pictures import as_sift
 from veil.audit.run import try_attacks
+from veil.device.attacker import knowledge_of
 from veil.files.attack_networks import bundled_inverter
 from veil.files.photographs.examples import HELD_OUT, lund_door
 from veil.files.photographs.pictures import read_rgb
@@ -36,7 +37,7 @@ FIGURE = Path(__file__).resolve().parents[1] / "figures" / "front.jpg"
 
 def attacked(upload: veil.Upload, features: veil.Features, attack: str, *, has_pool: bool) -> tuple[np.ndarray, float]:
     """The picture drawn from what `attack` estimates, and the share of descriptors that it recovers within 0.1."""
-    knowledge = veil.Attacker(has_pool=has_pool).knowledge([upload])
+    knowledge = knowledge_of(veil.Attacker(has_pool=has_pool), [upload])
     target = Target(
         image=ReleasedImage.of(upload),
         rows=np.arange(len(upload)),

@@ -37,15 +37,18 @@ def meaning(name: str) -> str:
 # Constants and aliases, which have no docstring.
 CONSTANTS = {
     "ATTACKS": "Every known attack, in the order in which an audit runs them.",
-    "Form": "The form of descriptors: `Points`, `Subspaces` or `Subsets`.",
     "Message": "The content of a message: `Upload` or `LineUpload`.",
 }
 
 
 def tables() -> Iterator[str]:
-    """A table for each group: names and their meanings."""
+    """A heading for each group, and a table of names and their meanings; what is only returned has a table of its own."""
     for title, names in groups().items():
-        yield f"\n| {title} | |\n| --- | --- |\n" + "".join(f"| `{name}` | {meaning(name)} |\n" for name in names)
+        verb, _, answers = title.partition(": ")
+        heading = "" if answers else f"\n### {verb}\n"
+        first = "only returned" if answers else "called and given"
+        rows = "".join(f"| `{name}` | {meaning(name)} |\n" for name in names)
+        yield f"{heading}\n| {first} | |\n| --- | --- |\n{rows}"
 
 
 def entries() -> Iterator[str]:

@@ -11,7 +11,7 @@ import pytest
 from veil import randomness
 from veil.errors import ReleaseRefused
 from veil.files.device.ledger import Ledger
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import DecoyRule, Lifted, lift, uniform_rule
 from veil_faces.balance import BalancedRule
 from worlds import codebook, features, generator
@@ -35,7 +35,7 @@ def balanced(own: int, quota: tuple[int, ...] | None = None, others_only: bool =
 
 
 def lifted(rule: DecoyRule) -> Lifted:
-    profile = replace(paper(4, "adversarial"), decoys="descriptors")
+    profile = replace(Profile.paper(4, "adversarial"), decoys="descriptors")
     return lift(IMAGE, profile=profile, compression=BOOK.compression, decoys=POOL, randomness=SECRET, rule=rule)
 
 

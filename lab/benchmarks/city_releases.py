@@ -11,7 +11,7 @@ from city import simulated
 from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.forms import Flat, Points, Subspaces, lifted_guarantee
 from veil.geometry.rigid import Rigid
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import usual_selection
 from veil.randomness import seeded
@@ -71,7 +71,7 @@ def made(job: tuple[int, int, bool, Path, Path, Path], seed: int = 1, **options:
     path = folder / f"{'foreign' if foreign else 'city'}{'' if seed == 1 else f'-of-{seed}'}-{first}"
     if path.with_suffix(".npz").is_file():
         return path
-    pool, profile = read_codebook(pool_file), hardened(quantized=True)
+    pool, profile = read_codebook(pool_file), Profile.hardened(quantized=True)
     parts: dict[str, list] = {name: [] for name in ("numbers", "raw", "keypoints", "landmarks", "counts", "poses")}
     for image in simulated(seed, foreign=foreign, features=1000, path=material, **options).images(count, first=first):
         release = privatize(

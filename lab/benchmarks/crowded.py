@@ -119,7 +119,7 @@ def _prepare_audit(photographs: Path, folder: Path, forms: Sequence[str]) -> Non
 def _as_published(folder: Path, home: Path) -> None:
     """Release the features by the paper's profile, which is Python's alone."""
     (folder / "paper").mkdir()
-    protection = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.paper(PAPER_M)))
+    protection = veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.Profile.paper(PAPER_M)))
     device = veil.Device(home)
     for name, features in veil.read_features(folder / "features.h5"):
         made = device.release(features, protection, name=name)

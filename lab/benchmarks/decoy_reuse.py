@@ -34,7 +34,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.forms import Form, Subspaces
 from veil.matching import match, neighbors
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows
@@ -74,7 +74,7 @@ def main() -> None:
 
 def row(features: Mapping[str, Features], pool: Codebook, selection: Selection, arguments: argparse.Namespace) -> None:
     """Print the row of one pool and selection."""
-    book, profile = bundled_codebook(), hardened(quantized=True)
+    book, profile = bundled_codebook(), Profile.hardened(quantized=True)
     images: dict[str, ReleasedImage] = {}
     truths: dict[str, np.ndarray] = {}
     reuse = []

@@ -27,7 +27,7 @@ from veil.files.photographs.pictures import read_picture
 from veil.forms import Form
 from veil.geometry.similarity import align_centers, pose_error
 from veil.matching import match
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.places.building import map_positions
@@ -77,7 +77,7 @@ def made(features: Features, form: str) -> Form:
         return publish(features)
     return lift(
         features,
-        profile=hardened(quantized=features.is_quantized),
+        profile=Profile.hardened(quantized=features.is_quantized),
         compression=bundled_codebook().compression,
         decoys=bundled_decoys(),
         randomness=seeded(f"growth {features.image_digest.hex()}"),

@@ -3,7 +3,8 @@
     python lab/benchmarks/house.py [ROOT] [--pages] [--json]
 
 ROOT is a checkout (default: this one), whose packages must be the ones that this Python imports. `--pages` adds the mean length
-of a sentence for each page. An open type is a class of the project in a signature of a public name that is not public itself.
+of a sentence for each page. An open type is a class of the project in a signature of a public name that is not public itself;
+members with an underscore are no part of a signature.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def open_types() -> tuple[int, list[str]]:
     seen: set[str] = set()
     for value in public.values():
         for function in _callables(value):
-            for hint in _hints(function).values():
+            for hint in (hint for name, hint in _hints(function).items() if not name.startswith("_")):
                 for part in _parts(hint):
                     if inspect.isclass(part) and part.__module__.startswith("veil.") and id(part) not in known:
                         seen.add(f"{part.__module__}.{part.__qualname__}")

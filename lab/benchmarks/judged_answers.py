@@ -41,11 +41,10 @@ from veil.files.photographs.pictures import read_picture
 from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.places.held_map import Map
@@ -68,7 +67,7 @@ DOWN = np.array([0.0, 1.0, 0.0])
 NEAR, NEAR_DEG = 0.05, 5.0  # share of the extent of the reference's cameras (of photographs), and degrees
 NEAR_PLANTED = 0.5  # of places six units deep
 BY_DISTANCE = LocalizeOptions(workers=1)
-SEARCH = GroupedOptions(min_iterations=500, max_iterations=20_000)
+SEARCH: dict[str, Any] = dict(min_iterations=500, max_iterations=20_000)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +235,7 @@ def _copies() -> Iterator[Case]:
         for epsilon in (12.0, 6.0):
             sent = words_of(WORLD.form(QUERY), dictionary, epsilon=epsilon)
             upright = replace(WordOptions().upright, samples=20_000, kept=20, refined=10)
-            options = WordOptions(retrieved=10, compared=10, threads=1, search=SEARCH, upright=upright)
+            options = WordOptions(retrieved=10, compared=10, threads=1, **SEARCH, upright=upright)
             gravity = WORLD.poses[QUERY].rotation @ DOWN
             for order in ("copy first", "place first") if epsilon == 12.0 else ("copy first",):
                 ranked = sorted(scene.images, reverse=order == "place first")
@@ -252,7 +251,7 @@ def _worded(place: World, form: Form, epsilon: float) -> tuple[Form, InvertedInd
     dictionary = dictionary_of(place, others=600)
     scene = with_down(scene_of(place, without="02"), DOWN)
     upright = replace(WordOptions().upright, samples=50_000, kept=50, refined=20)
-    options = WordOptions(retrieved=10, compared=5, threads=1, search=SEARCH, upright=upright)
+    options = WordOptions(retrieved=10, compared=5, threads=1, **SEARCH, upright=upright)
     assert isinstance(form, Points)
     return words_of(form, dictionary, epsilon=epsilon), index_map(scene, dictionary), options
 
@@ -420,7 +419,7 @@ def _by_distance(
             continue
         upload = privatize(
             features,
-            profile=hardened(quantized=features.is_quantized),
+            profile=Profile.hardened(quantized=features.is_quantized),
             compression=book.compression,
             decoys=localizer.decoys,
             randomness=seeded(f"forged {query.place} {query.kind} {query.name}"),
@@ -440,7 +439,7 @@ def _in_words(
     mechanism = SubsetMechanism(dictionary_size=len(localizer.dictionary), epsilon=EPSILON, m=M)
     features: Features = query.features
     upright = replace(WordOptions().upright, samples=300_000)
-    options = WordOptions(search=replace(SEARCH, min_iterations=4000), threads=1, retrieved=5, compared=5, upright=upright)
+    options = WordOptions(**{**SEARCH, "min_iterations": 4000}, threads=1, retrieved=5, compared=5, upright=upright)
     for name, lines, gravity in (
         ("words", None, None),
         ("words with gravity", None, down),

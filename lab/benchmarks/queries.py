@@ -47,7 +47,6 @@ from veil.device.doors import localize
 from veil.features import Features
 from veil.forms import Form, Points, Subsets
 from veil.geometry.rigid import Rigid, center_covariance
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.words import to_words
 from veil.places.held_map import Map
@@ -155,7 +154,7 @@ def neighbors_of(city: Released, pose: Rigid) -> np.ndarray:
 def asked(where: Map, queries: Iterator[LoadedImage], search: Search, count: int, label: str) -> tuple[list, list[float]]:
     """Answers and seconds of queries."""
     options = LocalizeOptions(workers=1)
-    word_options = WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS), threads=1)
+    word_options = WordOptions(max_seconds=WORD_SECONDS, threads=1)
     names = list(where.scene.images)
     answers, seconds = [], []
     for image in tqdm(queries, label, total=count, leave=False):

@@ -40,7 +40,7 @@ from veil.places.poses.options import LocalizeOptions
 from veil.scene import MappedImage, Scene
 from veil.threads import settle
 from veil.tiles.cutting import CutMap, CutOptions, cut
-from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
+from veil.tiles.device import localize_in_tiles, wanted_tiles
 from veil.tiles.fetching import proved_tile
 from veil_lab.city.images import PHONE, City, CityImage
 
@@ -114,7 +114,7 @@ def by_tiles(made: CutMap, queries: list[CityImage], asked: int, gps_m: float | 
         start = time.perf_counter()
         random = np.random.default_rng(query.number)
         near = None if gps_m is None else query.cam_from_world.center + gps_m * random.normal(size=3)
-        wanted = wanted_tiles(manifest, query.features, near=near, options=TileOptions())
+        wanted = wanted_tiles(manifest, query.features, near=near)
         tiles = [proved_tile(manifest, index, made.records[index].tobytes()) for index in wanted]
         answers.append((query, localize_in_tiles(query.features, manifest, tiles), time.perf_counter() - start))
     return judged(answers)

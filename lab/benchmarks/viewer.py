@@ -26,8 +26,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from veil.demo import demo_features, write_demo_map
 from veil.device.device import Device
 from veil.device.doors import map_images
-from veil.device.protection import HideInLines, HideInSubspaces, Protection
-from veil.device.viewing import ViewOptions, view_map
+from veil.device.protection import HideInSubspaces, Protection
+from veil.device.viewing import view_map
 from veil.errors import VeilError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -36,6 +36,7 @@ from veil.files.photographs.examples import HELD_OUT, lund_door
 from veil.files.photographs.pictures import read_picture
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
+from veil.mechanisms.release import HideInLines
 from veil.places.held_map import Map
 from veil.places.maps import NoMap
 from veil.report.viewer.content import ShownImage, View
@@ -97,10 +98,9 @@ def _demo(folder: Path) -> View:
         released = Device(folder / "home").release(features, name=HELD_OUT[0])
         (folder / "DSC_0003.veil").write_bytes(released.message)
         write_features(folder / "query.h5", [(HELD_OUT[0], features)])
-        options = ViewOptions(
-            queries=[folder / "DSC_0003.veil"], device=[folder / "query.h5", example.folder], invert=len(where.scene.images)
-        )
-        return view_map(where, title="Door, Lund", options=options).view
+        own = [folder / "query.h5", example.folder]
+        queries, images = [folder / "DSC_0003.veil"], len(where.scene.images)
+        return view_map(where, title="Door, Lund", queries=queries, device=own, invert=images).view
 
 
 def _castle(scene_folder: Path, folder: Path) -> Iterator[tuple[str, View]]:
@@ -115,9 +115,9 @@ def _castle(scene_folder: Path, folder: Path) -> Iterator[tuple[str, View]]:
     if isinstance(built, NoMap):
         raise VeilError(f"castle-P19 gives no map: {built.reason}")
     write_features(folder / "castle.h5", features.items())
-    options = ViewOptions(device=[folder / "castle.h5", scene_folder / "images"])
-    yield "castle", view_map(built.map, title="castle-P19", options=options).view
-    yield "castle-lines", view_map(_from_lines(scene, features, folder), title="castle-P19 from lines", options=options).view
+    own = [folder / "castle.h5", scene_folder / "images"]
+    yield "castle", view_map(built.map, title="castle-P19", device=own).view
+    yield "castle-lines", view_map(_from_lines(scene, features, folder), title="castle-P19 from lines", device=own).view
 
 
 def _from_lines(scene: ReferenceScene, features: dict[str, Features], folder: Path) -> Map:

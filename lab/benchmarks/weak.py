@@ -38,7 +38,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.lines import LineOptions
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
@@ -136,7 +136,7 @@ METHODS: dict[str, Callable[[MappableScene, int], Run]] = {
 def lifted(subject: MappableScene, seed: int) -> dict[str, Form]:
     """The subject's features in subspaces, by the hardened default."""
     book, decoys = bundled_codebook(), bundled_decoys()
-    profile = hardened(quantized=True)
+    profile = Profile.hardened(quantized=True)
     return {
         name: lift(
             item, profile=profile, compression=book.compression, decoys=decoys, randomness=seeded(f"weak {subject.name} {seed}")
@@ -188,7 +188,7 @@ def whole_subject(folder: Path, arguments: argparse.Namespace) -> MappableScene:
     return pickle.loads(path.read_bytes())
 
 
-def _whole(folder: Path, arguments: argparse.Namespace) -> Subject:
+def _whole(folder: Path, arguments: argparse.Namespace) -> MappableScene:
     subject = subject_of(read_scene(folder), arguments, first_octave=arguments.first_octave)
     if subject.reference:
         return subject

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture, read_rgb
@@ -73,7 +73,7 @@ def test_permuted_descriptors_are_those_of_the_changed_photograph() -> None:
     with lund_door() as example:
         rgb = np.ascontiguousarray(read_rgb(sorted(example.folder.glob("*.jpg"))[0])[::2, ::2])
     changed = {"as it is": rgb, "mirrored": np.ascontiguousarray(rgb[:, ::-1]), "negative": 255 - rgb}
-    sift = {name: extract_sift(picture(item, {}, None), SiftOptions(max_features=400)) for name, item in changed.items()}
+    sift = {name: extract_sift(Picture.of(item, {}, None), SiftOptions(max_features=400)) for name, item in changed.items()}
     before = sift["as it is"]
     for name, right, wrong in (("mirrored", MIRRORED, NEGATIVE), ("negative", NEGATIVE, MIRRORED)):
         after = sift[name]

@@ -1,203 +1,174 @@
 # The public names of veil, each beside its module; a comment of one line begins a group of docs/reference/python.md.
 # `veil/__init__.py` reads these lines, and type checkers read them in its place.
 
-# Photographs and features
+# Extract
+from veil.files.photographs.pictures import read_picture as read_picture
 from veil.extraction import extract as extract
-from veil.extraction.detection import DetectorOptions as DetectorOptions
-from veil.extraction.picture import Picture as Picture
-from veil.extraction.picture import picture as picture
-from veil.extraction.sift import SiftOptions as SiftOptions
-from veil.features import Features as Features
-from veil.files.photographs.examples import ExamplePlace as ExamplePlace
-from veil.files.photographs.examples import lund_door as lund_door
 from veil.files.features import read_features as read_features
 from veil.files.features import write_features as write_features
-from veil.files.photographs.pictures import read_picture as read_picture
-from veil.files.weights import load_network as load_network
+from veil.device.gravity import measure_gravity as measure_gravity
+from veil.files.photographs.gravity import read_gravity as read_gravity
+from veil.files.photographs.gravity import write_gravity as write_gravity
+from veil.extraction.picture import Picture as Picture
+from veil.features import Features as Features
 from veil.geometry.camera import Camera as Camera
 from veil.geometry.rigid import Rigid as Rigid
 from veil.space import Space as Space
-
-# Gravity
-from veil.files.photographs.gravity import read_gravity as read_gravity
-from veil.files.photographs.gravity import write_gravity as write_gravity
 from veil.geometry.gravity import Gravity as Gravity
-from veil.geometry.gravity import NoGravity as NoGravity
-from veil.device.gravity import GravityAnswer as GravityAnswer
-from veil.device.gravity import measure_gravity as measure_gravity
+from veil.extraction.sift import SiftOptions as SiftOptions
+from veil.extraction.detection import DetectorOptions as DetectorOptions
+from veil.files.weights import load_network as load_network
+from veil.files.photographs.examples import lund_door as lund_door
 
-# Protection and release
-from veil.files.device.ledger import Entry as Entry
-from veil.files.device.ledger import Ledger as Ledger
-from veil.ldp.budget import Budget as Budget
-from veil.ldp.budget import Charge as Charge
-from veil.ldp.composition import basic_epsilon as basic_epsilon
-from veil.ldp.composition import composed_epsilon as composed_epsilon
-from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
-from veil.ldp.planning import PlannedPlace as PlannedPlace
-from veil.ldp.planning import ReleasePlan as ReleasePlan
-from veil.ldp.planning import plan_release as plan_release
-from veil.mechanisms.lines import ConvergentOptions as ConvergentOptions
-from veil.mechanisms.lines import LineOptions as LineOptions
-from veil.mechanisms.lines import ParallelOptions as ParallelOptions
-from veil.mechanisms.profile import Profile as Profile
-from veil.mechanisms.profile import hardened as hardened
-from veil.mechanisms.profile import paper as paper
-from veil.mechanisms.release import HideInLines as HideInLines
-from veil.mechanisms.selection import Selection as Selection
+# Extract: answers
+from veil.device.gravity import GravityAnswer as GravityAnswer
+from veil.geometry.gravity import NoGravity as NoGravity
+from veil.files.photographs.examples import ExamplePlace as ExamplePlace
+
+# Privatize
 from veil.device.device import Device as Device
-from veil.device.device import DeviceRelease as DeviceRelease
+from veil.device.protection import Protection as Protection
 from veil.device.protection import HideInSubspaces as HideInSubspaces
 from veil.device.protection import HideInWords as HideInWords
-from veil.device.protection import Protection as Protection
-from veil.device.protection import positions_alone as positions_alone
-
-# Messages and forms
-from veil.forms import Form as Form
-from veil.forms import Lines as Lines
-from veil.forms import Points as Points
-from veil.forms import Subsets as Subsets
-from veil.forms import Subspaces as Subspaces
-from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
-from veil.ldp.guarantee import LocalDP as LocalDP
-from veil.ldp.guarantee import NoProof as NoProof
-from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
-from veil.places.pairs.images import LoadedImage as LoadedImage
-from veil.places.uploads import read_messages as read_messages
-from veil.wire.codec import decode as decode
+from veil.mechanisms.release import HideInLines as HideInLines
+from veil.mechanisms.release import HideInConvergentLines as HideInConvergentLines
+from veil.mechanisms.release import HideInParallelLines as HideInParallelLines
+from veil.mechanisms.profile import Profile as Profile
+from veil.mechanisms.selection import Selection as Selection
+from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
+from veil.ldp.composition import composed_epsilon as composed_epsilon
+from veil.ldp.planning import plan_release as plan_release
+from veil.ldp.budget import Budget as Budget
+from veil.files.device.ledger import Ledger as Ledger
 from veil.wire.codec import encode as encode
-from veil.wire.message import LineUpload as LineUpload
+from veil.wire.codec import decode as decode
+from veil.places.uploads import read_messages as read_messages
+
+# Privatize: answers
+from veil.device.device import DeviceRelease as DeviceRelease
+from veil.files.device.ledger import Entry as Entry
+from veil.ldp.budget import Charge as Charge
+from veil.ldp.planning import ReleasePlan as ReleasePlan
 from veil.wire.message import Message as Message
 from veil.wire.message import Upload as Upload
+from veil.wire.message import LineUpload as LineUpload
+from veil.forms import Points as Points
+from veil.forms import Subspaces as Subspaces
+from veil.forms import Subsets as Subsets
+from veil.forms import Lines as Lines
+from veil.ldp.guarantee import LocalDP as LocalDP
+from veil.ldp.guarantee import NoProof as NoProof
+from veil.ldp.guarantee import ComputationalPrivacy as ComputationalPrivacy
+from veil.ldp.guarantee import PerfectPrivacy as PerfectPrivacy
 
 # Codebooks
-from veil.codebooks.codebook import Codebook as Codebook
-from veil.codebooks.codebook import Provenance as Provenance
-from veil.codebooks.compression import Pca as Pca
-from veil.codebooks.decoys import DecoyPool as DecoyPool
-from veil.codebooks.dictionary import Dictionary as Dictionary
-from veil.codebooks.eight_bits import EightBitWords as EightBitWords
 from veil.files.codebooks import bundled_codebook as bundled_codebook
 from veil.files.codebooks import read_codebook as read_codebook
 from veil.files.codebooks import write_codebook as write_codebook
 from veil.device.descriptor_books import build_codebook as build_codebook
+from veil.codebooks.codebook import Codebook as Codebook
+from veil.codebooks.dictionary import Dictionary as Dictionary
+from veil.codebooks.decoys import DecoyPool as DecoyPool
+from veil.codebooks.compression import Pca as Pca
+from veil.codebooks.codebook import Provenance as Provenance
 
-# Maps
-from veil.scene import MapCheck as MapCheck
-from veil.places.maps.check import ReadingsCheck as ReadingsCheck
-from veil.scene import LineMapCheck as LineMapCheck
-from veil.places.maps.points import NoMap as NoMap
-from veil.places.built_maps import BuiltMap as BuiltMap
-from veil.places.built_maps import MappingOptions as MappingOptions
-from veil.places.pairs.matching import MatchingWork as MatchingWork
-from veil.device.doors import grow_map as grow_map
+# Map
 from veil.device.doors import map_images as map_images
-from veil.places.maps.plans import MapPlan as MapPlan
 from veil.places.held_map import Map as Map
+from veil.places.built_maps import MappingOptions as MappingOptions
 from veil.places.pairs.choice import PairChoice as PairChoice
-from veil.progress import Steps as Steps
-from veil.places.removal import RemovalReceipt as RemovalReceipt
-from veil.places.removal import forgetting as forgetting
+from veil.device.doors import match as match
 from veil.places.removal import remove_from_map as remove_from_map
 from veil.places.unit_costs import plan_map as plan_map
-from veil.scene import MappedImage as MappedImage
-from veil.scene import Scene as Scene
-
-# Localization
-from veil.files.weights import load_lightglue as load_lightglue
-from veil.geometry.robust.grouped import GroupedOptions as GroupedOptions
-from veil.places.poses.answer import Localization as Localization
-from veil.places.poses.options import LocalizeOptions as LocalizeOptions
-from veil.places.poses.answer import NoPose as NoPose
-from veil.places.poses.options import PositionOptions as PositionOptions
-from veil.places.poses.options import UprightOptions as UprightOptions
-from veil.places.poses.options import WordOptions as WordOptions
-from veil.matching.lightglue import LightGlue as LightGlue
-from veil.matching.lightglue import LightGlueOptions as LightGlueOptions
-from veil.matching.neighbors import MatchOptions as MatchOptions
-from veil.device.doors import localize as localize
-
-# Pictures of maps
-from veil.files.maps.exports import export_map as export_map
-from veil.device.viewing import ViewOptions as ViewOptions
-from veil.device.viewing import ViewedMap as ViewedMap
 from veil.device.viewing import view_map as view_map
 from veil.report.viewer.content import ViewLimits as ViewLimits
-
-# A map's place on Earth
-from veil.files.maps.places import read_place as read_place
-from veil.files.maps.places import read_positions as read_positions
-from veil.files.maps.places import write_place as write_place
-from veil.geometry.earth import EarthFrame as EarthFrame
-from veil.geometry.georeference import Georeference as Georeference
-from veil.geometry.similarity import Similarity as Similarity
+from veil.files.maps.exports import export_map as export_map
 from veil.places.held_map import align_map as align_map
-from veil.places.held_map import placed_names as placed_names
+from veil.files.maps.places import read_positions as read_positions
+from veil.files.maps.places import read_place as read_place
+from veil.files.maps.places import write_place as write_place
+from veil.geometry.georeference import Georeference as Georeference
+from veil.geometry.earth import EarthFrame as EarthFrame
+from veil.geometry.similarity import Similarity as Similarity
 
-# Private tiles
-from veil.client.tile_access import open_tiles as open_tiles
-from veil.places.tiles import TilePlan as TilePlan
-from veil.places.tiles import plan_tiles as plan_tiles
-from veil.device.tiles import TileAnswer as TileAnswer
+# Map: answers
+from veil.places.built_maps import BuiltMap as BuiltMap
+from veil.places.maps.points import NoMap as NoMap
+from veil.scene import Scene as Scene
+from veil.scene import MappedImage as MappedImage
+from veil.scene import MapCheck as MapCheck
+from veil.scene import LineMapCheck as LineMapCheck
+from veil.places.maps.check import ReadingsCheck as ReadingsCheck
+from veil.matching.neighbors import Matches as Matches
+from veil.places.maps.plans import MapPlan as MapPlan
+from veil.places.removal import RemovalReceipt as RemovalReceipt
+from veil.device.viewing import ViewedMap as ViewedMap
+
+# Localize
+from veil.device.doors import localize as localize
+from veil.places.poses.options import LocalizeOptions as LocalizeOptions
+from veil.places.poses.options import WordOptions as WordOptions
+from veil.places.poses.options import PositionOptions as PositionOptions
+from veil.places.poses.options import UprightOptions as UprightOptions
+from veil.matching.lightglue import LightGlue as LightGlue
+from veil.files.weights import load_lightglue as load_lightglue
+
+# Localize: answers
+from veil.places.poses.answer import Localization as Localization
+from veil.places.poses.answer import NoPose as NoPose
+
+# In private tiles
 from veil.places.tiles import cut_map as cut_map
-from veil.device.tiles import fetcher_of as fetcher_of
-from veil.device.tiles import localize_with_tiles as localize_with_tiles
-from veil.tiles.cutting import CutMap as CutMap
 from veil.tiles.cutting import CutOptions as CutOptions
-from veil.tiles.cutting import CutReport as CutReport
-from veil.tiles.device import TileOptions as TileOptions
-from veil.tiles.fetching import Fetched as Fetched
-from veil.tiles.fetching import TileCache as TileCache
+from veil.places.tiles import plan_tiles as plan_tiles
+from veil.client.tile_access import open_tiles as open_tiles
+from veil.device.tiles import localize_with_tiles as localize_with_tiles
 from veil.tiles.fetching import TileFetcher as TileFetcher
-from veil.tiles.plans import ExitPlan as ExitPlan
-from veil.tiles.plans import TileNumbers as TileNumbers
 
-# A server
-from veil.client.answers import Accepted as Accepted
-from veil.client.answers import JobStatus as JobStatus
-from veil.client.answers import RemoteMap as RemoteMap
-from veil.client.answers import RemotePose as RemotePose
+# In private tiles: answers
+from veil.tiles.cutting import CutReport as CutReport
+from veil.places.tiles import TilePlan as TilePlan
+from veil.tiles.plans import ExitPlan as ExitPlan
+from veil.device.tiles import TileAnswer as TileAnswer
+
+# With a server
 from veil.client.client import Client as Client
 from veil.client.tile_use import TileUse as TileUse
+
+# With a server: answers
+from veil.client.answers import RemoteMap as RemoteMap
+from veil.client.answers import RemotePose as RemotePose
+from veil.client.answers import Accepted as Accepted
+from veil.client.answers import JobStatus as JobStatus
 from veil.wire.receipts import Receipt as Receipt
 
-# The audit
-from veil.attacks.attack import Attack as Attack
-from veil.attacks.distribution.learned_model import LearnedModel as LearnedModel
+# Audit
+from veil.device.auditing import run_audit as run_audit
+from veil.device.auditing import AuditOptions as AuditOptions
+from veil.device.attacker import Attacker as Attacker
+from veil.audit.policy import Rule as Rule
 from veil.attacks.registry import ATTACKS as ATTACKS
-from veil.audit.audit_result import Outcome as Outcome
-from veil.audit.epsilon import EpsilonBound as EpsilonBound
+from veil.attacks.attack import Attack as Attack
+from veil.device.inverting import invert as invert
+
+# Audit: answers
+from veil.audit.audit_result import Audit as Audit
+from veil.audit.verdict import Verdict as Verdict
 from veil.audit.finding import Finding as Finding
 from veil.audit.finding import Score as Score
 from veil.audit.finding import Share as Share
-from veil.audit.finding import Within as Within
+from veil.audit.epsilon import EpsilonBound as EpsilonBound
 from veil.audit.on_pictures import DrawnPicture as DrawnPicture
-from veil.audit.policy import Breach as Breach
-from veil.audit.policy import Rule as Rule
-from veil.audit.policy import parse_rule as parse_rule
-from veil.audit.verdict import Verdict as Verdict
-from veil.files.attack_networks import read_learned_model as read_learned_model
-from veil.inversion.maps import Inverts as Inverts
-from veil.inversion.quality import Quality as Quality
-from veil.device.attacker import Attacker as Attacker
-from veil.device.auditing import Audit as Audit
-from veil.device.auditing import AuditOptions as AuditOptions
-from veil.device.auditing import load_inverters as load_inverters
-from veil.device.auditing import run_audit as run_audit
 
-# Engines
-from veil.engine import open_engine as open_engine
-from veil.engine.protocol import Engine as Engine
-from veil.engine.protocol import Shared as Shared
-
-# Errors
-from veil.errors import FileFormatError as FileFormatError
+# Progress and errors
+from veil.progress import Steps as Steps
+from veil.errors import VeilError as VeilError
 from veil.errors import InputError as InputError
+from veil.errors import SpaceError as SpaceError
+from veil.errors import WireError as WireError
+from veil.errors import FileFormatError as FileFormatError
 from veil.errors import ReleaseRefused as ReleaseRefused
 from veil.errors import Remedy as Remedy
-from veil.errors import SpaceError as SpaceError
-from veil.errors import VeilError as VeilError
-from veil.errors import WireError as WireError
 
 __version__: str
 __all__: list[str]

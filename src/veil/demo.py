@@ -19,7 +19,7 @@ from veil.attacks.registry import named, unbounded
 from veil.attacks.target import Effort, ReleasedImage, Target
 from veil.audit.on_pictures import as_sift
 from veil.audit.run import try_attacks
-from veil.device.attacker import Attacker
+from veil.device.attacker import Attacker, knowledge_of
 from veil.device.device import Device
 from veil.device.doors import localize, map_images
 from veil.device.protection import HideInWords, Protection
@@ -43,7 +43,7 @@ from veil.inversion.whole import whole
 from veil.matching import match_pairs
 from veil.matching.inverted_index import index_map
 from veil.matching.pairs import all_pairs
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.places.built_maps import MappingOptions
@@ -242,7 +242,7 @@ def _extent(example: ExamplePlace) -> float:
 
 def _repeat(setup: HeldOutSetup, features: Features) -> dict:
     """Release the same features twice, afresh and memoized, and count what the two releases together give away."""
-    profile = paper(REPEAT_M, "sub-hybrid")
+    profile = Profile.paper(REPEAT_M, "sub-hybrid")
     few = _first(features, REPEAT_FEATURES)
     truth = publish(few).vectors.astype(np.float64)
     counts = {}
@@ -367,7 +367,7 @@ def drawn_by_attacker(outcome: TrialOutcome) -> UInt8[np.ndarray, "height width 
     message = None if outcome.message is None else decode(outcome.message)
     if not isinstance(message, Upload) or not _is_shown(outcome.variant):
         return None
-    knowledge = Attacker().knowledge([message])
+    knowledge = knowledge_of(Attacker(), [message])
     target = Target(
         image=ReleasedImage.of(message), rows=np.arange(len(message)), knowledge=knowledge, effort=Effort(), time=unbounded()
     )

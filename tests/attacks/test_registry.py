@@ -22,7 +22,7 @@ from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
-from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.report.audit import TITLES
 from veil.wire.message import Message
@@ -67,7 +67,7 @@ def test_the_list_is_consistent() -> None:
 @pytest.mark.parametrize("kind", ["subspaces", "words"])
 def test_the_audit_runs_every_attack_or_says_why_not(door: dict[str, Features], kind: str, lines: bool) -> None:
     features = taken(next(iter(door.values())), np.arange(30))
-    message, _ = released(features, paper(4) if kind == "subspaces" else None, lines=lines)
+    message, _ = released(features, Profile.paper(4) if kind == "subspaces" else None, lines=lines)
     truth = find_truth(message, {"a": features}, KNOWLEDGE.codebook)
     effort = Effort(features=10, structural=5)
     told = findings(examine({"a": message}, {"a": truth}, KNOWLEDGE, effort=effort), KNOWLEDGE.codebook)
@@ -84,7 +84,7 @@ def test_the_audit_runs_every_attack_or_says_why_not(door: dict[str, Features], 
 @pytest.mark.slow
 def test_a_broken_twin_that_is_forgotten_is_seen(door: dict[str, Features]) -> None:
     """An audit over a list that lacks an attack neither runs it nor says why."""
-    message, _ = released(taken(next(iter(door.values())), np.arange(12)), paper(4))
+    message, _ = released(taken(next(iter(door.values())), np.arange(12)), Profile.paper(4))
     short = [attack for attack in ATTACKS if attack.name != "inliers"]
     told = findings(examine({"a": message}, {}, KNOWLEDGE, effort=Effort(features=4), attacks=short))
     assert len(told) + len(not_looked_at([message])) == len(ATTACKS) - 1
@@ -102,7 +102,7 @@ def target(message: Message, **known: object) -> Target:
 @pytest.mark.slow
 def test_an_attack_is_the_function_that_it_names(door: dict[str, Features]) -> None:
     """Second method: the attack called by hand claims what the list's entry does."""
-    message, _ = released(taken(next(iter(door.values())), np.arange(20)), paper(4))
+    message, _ = released(taken(next(iter(door.values())), np.arange(20)), Profile.paper(4))
     seen = target(message)
     (attack,) = named("nearest, projected")
     attempt = attack.run(seen)
@@ -118,7 +118,7 @@ def test_an_attack_is_the_function_that_it_names(door: dict[str, Features]) -> N
 
 @pytest.mark.slow
 def test_what_an_attack_lacks_is_said(door: dict[str, Features]) -> None:
-    message, _ = released(taken(next(iter(door.values())), np.arange(20)), hardened(quantized=True))
+    message, _ = released(taken(next(iter(door.values())), np.arange(20)), Profile.hardened(quantized=True))
     (lattice, database, inliers) = named("lattice", "database", "inliers")
     for attack, change, why in (
         (lattice, {"codebook": None}, "was not given"),
@@ -143,7 +143,7 @@ def test_whoever_localizes_a_release_learns_the_features_that_match(door: dict[s
     """Planted truth: a map that sees the very features of the query at known points. The estimates of those that agree with the
     pose are nearer to the descriptors than any attack without a map comes; a map of another place gives nothing."""
     features = taken(next(iter(door.values())), np.arange(150))
-    message, order = released(features, paper(4))
+    message, order = released(features, Profile.paper(4))
     scene = planted_map(features, public=public)
     outcome = attempted(named("inliers")[0], target(message, scene=scene))
     assert isinstance(outcome, Attempt) and isinstance(outcome.claim, Estimates)

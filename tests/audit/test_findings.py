@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from veil.attacks.claims import Estimates, Lists
-from veil.audit.finding import Family, Finding, Score, Within
-from veil.audit.policy import Breach, breaches, parse_policy, parse_rule
+from veil.audit.finding import Family, Finding, Score
+from veil.audit.policy import Rule, breaches, parse_policy
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.audit.statistics import clopper_pearson
 from veil.audit.verdict import judge
@@ -32,7 +32,7 @@ def estimates(errors: list[float], *, certified: list[bool] | None = None) -> Es
 def test_shares_count_the_undecided_as_not_recovered() -> None:
     score = score_descriptors(estimates([0.0, 0.05, 0.3, 2.0, np.nan]), TRUTH, TRUTH)
     assert score.exact is not None and score.exact.count == 1 and score.exact.total == 5
-    assert {item.limit: item.share.count for item in score.within} == {0.02: 1, 0.1: 2, 0.2: 2, 0.4: 3, 0.6: 3}
+    assert {limit: share.count for limit, share in score.within.items()} == {0.02: 1, 0.1: 2, 0.2: 2, 0.4: 3, 0.6: 3}
     assert score.recovered == score.shares["within_0.1"]
     assert score.mean_distance == pytest.approx((0 + 0.05 + 0.3 + 2) / 4)  # of the decided ones
     assert score.median_distance == pytest.approx(0.175)
@@ -66,7 +66,7 @@ def test_positions_are_scored_in_pixels() -> None:
         certified=np.array([False, True, True, False]),
     )
     score = score_positions(found, truth)
-    assert {item.limit: item.share.count for item in score.within} == {1.0: 1, 5.0: 1, 20.0: 3}
+    assert {limit: share.count for limit, share in score.within.items()} == {1.0: 1, 5.0: 1, 20.0: 3}
     assert score.recovered == score.shares["within_5px"]
     assert score.median_distance == pytest.approx(5.0) and score.false_certificates == 2
 
@@ -90,12 +90,12 @@ def test_the_oracle_picks_the_nearest_candidate() -> None:
 
 def finding(attack: str, family: Family, recovered: int, *, total: int = 100, **other) -> Finding:
     errors = np.where(np.arange(total) < recovered, 0.05, 0.9)
-    within = [Within(limit=limit, share=share(int((errors < limit).sum()), total)) for limit in (0.02, 0.1, 0.4, 0.6)]
+    within = {limit: share(int((errors < limit).sum()), total) for limit in (0.02, 0.1, 0.4, 0.6)}
     score = Score(
         unit="descriptor",
-        recovered=within[1].share,
+        recovered=within[0.1],
         exact=share(0, total),
-        within=tuple(within),
+        within=within,
         mean_distance=1.0,
         median_distance=1.0,
         identified=share(recovered, total),
@@ -151,24 +151,24 @@ FOUND = [
     ],
 )
 def test_rules(rule: str, broken: bool) -> None:
-    found = breaches([parse_rule(rule)], FOUND, {"feature": 10.0, "image": 100.0})
+    found = breaches([Rule.parse(rule)], FOUND, {"feature": 10.0, "image": 100.0})
     assert bool(found) == broken
-    assert all(isinstance(breach, Breach) and breach.why for breach in found)
+    assert all(found.values())
 
 
 def test_few_features_do_not_pass_a_rule() -> None:
     """The defect: 1 of 60 passed "> 2 %" while up to 8.9 % may fall. With 1 of 1,000 the same rule is kept."""
-    (breach,) = breaches([parse_rule("lattice>2%")], [finding("lattice", "structural", 1, total=60)], {})
-    assert breach.why == "lattice: 1.7 % (0.0 to 8.9), so it may be 8.9 %; attack more features than 60 to tell"
-    assert not breaches([parse_rule("lattice>2%")], [finding("lattice", "structural", 1, total=1000)], {})
-    (breach,) = breaches([parse_rule("lattice>2%")], [finding("lattice", "structural", 0, total=60)], {})
-    assert breach.why.endswith("so it may be 6.0 %; attack 183 features to tell, not 60")
+    (why,) = breaches([Rule.parse("lattice>2%")], [finding("lattice", "structural", 1, total=60)], {}).values()
+    assert why == "lattice: 1.7 % (0.0 to 8.9), so it may be 8.9 %; attack more features than 60 to tell"
+    assert not breaches([Rule.parse("lattice>2%")], [finding("lattice", "structural", 1, total=1000)], {})
+    (why,) = breaches([Rule.parse("lattice>2%")], [finding("lattice", "structural", 0, total=60)], {}).values()
+    assert why.endswith("so it may be 6.0 %; attack 183 features to tell, not 60")
 
 
 @pytest.mark.parametrize("limit", [0.2, 1, 2, 5, 10, 50])
 def test_the_least_features_are_the_least(limit: float) -> None:
     """Defining equation: with nothing recovered of so many a rule is kept, with one fewer it is not."""
-    rule = parse_rule(f"lattice>{limit}%")
+    rule = Rule.parse(f"lattice>{limit}%")
     least = rule.least_features
     assert not rule.breaks(share(0, least))
     assert rule.breaks(share(0, least - 1))
@@ -177,7 +177,7 @@ def test_the_least_features_are_the_least(limit: float) -> None:
 def test_a_rule_that_lies_about_its_share_is_seldom_kept() -> None:
     """Statistics: a release with exactly the limit's share keeps its rule in at most 2.5 % of audits, of whatever size; the
     broken twin, which looks at the share alone, keeps it in about half. 4,000 audits would see 3.5 %."""
-    rule, random = parse_rule("lattice>5%"), generator("rules")
+    rule, random = Rule.parse("lattice>5%"), generator("rules")
     for total in (60, 400):
         counts = random.binomial(total, 0.05, 4000)
         passes = {count: not rule.breaks(share(count, total)) for count in set(counts.tolist())}
@@ -187,10 +187,10 @@ def test_a_rule_that_lies_about_its_share_is_seldom_kept() -> None:
 
 
 def test_an_unjudged_rule_says_why() -> None:
-    (breach,) = breaches([parse_rule("repeat>5%")], FOUND, {})
-    assert breach.why == "not judged (repeat: no other release was given)"
-    (breach,) = breaches([parse_rule("epsilon.image>5")], FOUND, {})
-    assert breach.why == "the release has no epsilon at all"
+    (why,) = breaches([Rule.parse("repeat>5%")], FOUND, {}).values()
+    assert why == "not judged (repeat: no other release was given)"
+    (why,) = breaches([Rule.parse("epsilon.image>5")], FOUND, {}).values()
+    assert why == "the release has no epsilon at all"
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_an_unjudged_rule_says_why() -> None:
 )
 def test_what_is_no_rule_is_refused(rule: str) -> None:
     with pytest.raises(InputError, match=r"rule is NAME|no '"):
-        parse_rule(rule)
+        Rule.parse(rule)
 
 
 def test_a_policy_is_a_text_of_rules() -> None:

@@ -9,14 +9,16 @@ from veil.audit.ground_truth import find_truth, in_space
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from worlds.releases import released, taken
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [False, True])
-@pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True), None], ids=["paper", "hardened", "words"])
+@pytest.mark.parametrize(
+    "profile", [Profile.paper(4), Profile.hardened(quantized=True), None], ids=["paper", "hardened", "words"]
+)
 def test_each_feature_is_recognized(door: dict[str, Features], profile: Profile | None, lines: bool) -> None:
     """Planted: all rows are right for subspaces; for words some features at one place are exchanged, with equal positions."""
     name, features = list(door.items())[1]
@@ -36,7 +38,7 @@ def test_twins_at_one_place_are_told_apart_by_their_subspaces(door: dict[str, Fe
     features = next(iter(door.values()))
     _, count = np.unique(features.keypoints, axis=0, return_counts=True)
     assert (count > 1).sum() > 20
-    message, order = released(features, paper(4))
+    message, order = released(features, Profile.paper(4))
     rows = find_truth(message, {"a": features}, None).rows
     assert np.array_equal(features.descriptors[rows], features.descriptors[order])  # features that are equal in all are one
     assert (rows == order).mean() > 0.99
@@ -53,7 +55,7 @@ def test_a_part_of_the_features_is_enough_for_words(door: dict[str, Features]) -
 
 def test_other_photographs_are_refused(door: dict[str, Features], elsewhere: Features) -> None:
     names = list(door)
-    message, _ = released(door[names[0]], paper(4))
+    message, _ = released(door[names[0]], Profile.paper(4))
     with pytest.raises(InputError, match="none of 5 photographs is what this release was made of"):
         find_truth(message, {name: door[name] for name in names[1:]}, None)
     with pytest.raises(InputError, match="none of 1 photographs"):
@@ -62,14 +64,14 @@ def test_other_photographs_are_refused(door: dict[str, Features], elsewhere: Fea
 
 def test_missing_features_are_counted(door: dict[str, Features]) -> None:
     features = next(iter(door.values()))
-    message, order = released(features, paper(4))
+    message, order = released(features, Profile.paper(4))
     with pytest.raises(InputError, match=r"3 of \d+ released features are not among those of a"):
         find_truth(message, {"a": taken(features, np.sort(order[3:]))}, None)
 
 
 def test_a_compressed_form_needs_its_codebook(door: dict[str, Features]) -> None:
     features = next(iter(door.values()))
-    message, _ = released(features, hardened(quantized=True))
+    message, _ = released(features, Profile.hardened(quantized=True))
     with pytest.raises(InputError, match=r"Attacker\(codebook=\.\.\.\)"):
         find_truth(message, {"a": features}, None)
     assert in_space(features, features.space, None).shape == publish(features).vectors.shape

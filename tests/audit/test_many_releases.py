@@ -19,7 +19,7 @@ from veil.engine.local import LocalEngine
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.features import write_features
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.wire.message import Message
 from worlds.recorded_steps import RecordedSteps
 from worlds.releases import released, taken
@@ -31,7 +31,7 @@ QUICK = [attack for attack in ATTACKS if attack.name in ("lattice", "nearest", "
 @pytest.fixture(scope="module")
 def releases(door: dict[str, Features]) -> dict[str, Message]:
     """Releases of two photographs of one place, so that the intersection attack has something to find."""
-    return {name: released(taken(item, np.arange(30)), paper(4))[0] for name, item in list(door.items())[:2]}
+    return {name: released(taken(item, np.arange(30)), Profile.paper(4))[0] for name, item in list(door.items())[:2]}
 
 
 def outcomes(examined: list[Examined]) -> list[tuple[str, list[tuple[str, str, list[int], bytes]]]]:

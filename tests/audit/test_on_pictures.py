@@ -19,7 +19,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
 from veil.inversion.maps import SIDE, Frame, Inverts, Kind, SparseMap, points_map
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.space import Space
 from veil.wire.message import LineUpload, Message
@@ -77,7 +77,7 @@ def few(door: dict[str, Features]) -> Features:
 def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]) -> None:
     """The lattice attack recovers all: its map is that of the raw features to rounding; the nearest neighbor's is not."""
     features = few(door)
-    message, _ = released(features, paper(4))
+    message, _ = released(features, Profile.paper(4))
     photograph = generator("photograph").integers(
         0, 256, (features.camera.height_px, features.camera.width_px, 3), dtype=np.uint8
     )
@@ -88,7 +88,7 @@ def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]
     raw, lattice, nearest, _ = shows.seen
     assert np.array_equal(raw.cells, lattice.cells) and len(raw) == found[0].features > 20
     assert np.abs(raw.values - lattice.values).max() < 1e-3 < np.abs(raw.values - nearest.values).max()
-    assert all(item.quality is not None and item.release == "a" for item in found)
+    assert all(item.ssim is not None and item.release == "a" for item in found)
     record = found[1].as_json()
     assert set(record) == {"release", "attack", "features", "mae", "ssim", "psnr"} and record["mae"] > 0
 
@@ -96,7 +96,7 @@ def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]
 @pytest.mark.slow
 def test_without_the_photograph_nothing_is_measured(door: dict[str, Features]) -> None:
     features = few(door)
-    message, _ = released(features, paper(4))
+    message, _ = released(features, Profile.paper(4))
     item = Examined(name="a", message=message, tried=(), truth=None)
     found = reconstructions(item, KNOWLEDGE, {"raw": Shows("raw")}, effort=Effort(threads=1))
     assert [picture.attack for picture in found] == ["lattice", "nearest, projected", "database"]
@@ -105,20 +105,22 @@ def test_without_the_photograph_nothing_is_measured(door: dict[str, Features]) -
 
 def test_direct_inversion_needs_a_network_for_the_form(door: dict[str, Features]) -> None:
     features = few(door)
-    for profile, kind in ((paper(2), "subspaces"), (None, "words")):
+    for profile, kind in ((Profile.paper(2), "subspaces"), (None, "words")):
         message, _ = released(features, profile)
         networks: dict[Kind, Inverts] = {"subspaces": Shows("subspaces"), "words": Shows("words")}
         found, _ = drawn(examined(message, features), features, networks=networks)
         assert [picture.attack for picture in found] == ["direct inversion"]
         (seen,) = [item for network in networks.values() if isinstance(network, Shows) for item in network.seen]
         assert seen.kind == kind and seen.values.shape[1] == (3 if kind == "subspaces" else 2)
-    message, _ = released(features, hardened(quantized=True))  # no network reads what went through a PCA
+    message, _ = released(features, Profile.hardened(quantized=True))  # no network reads what went through a PCA
     assert drawn(examined(message, features), features, HARDENED, {"subspaces": Shows("subspaces")})[0] == []
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True), None], ids=["paper", "hardened", "words"])
+@pytest.mark.parametrize(
+    "profile", [Profile.paper(4), Profile.hardened(quantized=True), None], ids=["paper", "hardened", "words"]
+)
 def test_lines_are_drawn_where_attacks_put_them(door: dict[str, Features], profile: Profile | None) -> None:
     """Broken twin: pictures at the true keypoints, which nobody knows."""
     features = few(door)
@@ -138,7 +140,7 @@ def test_lines_are_drawn_where_attacks_put_them(door: dict[str, Features], profi
 @pytest.mark.slow
 def test_undecided_places_are_left_out(door: dict[str, Features]) -> None:
     features = few(door)
-    message, _ = released(features, paper(2), lines=True)
+    message, _ = released(features, Profile.paper(2), lines=True)
     points = np.full((len(message), 2), np.nan)
     points[:3] = [[300.5, 400.5], [310.5, 410.5], [320.5, 420.5]]
     guess = Estimates(points=points, confidence=np.ones(len(points)), certified=np.zeros(len(points), dtype=bool))
@@ -164,7 +166,7 @@ def test_estimates_lead_back_to_sift(door: dict[str, Features]) -> None:
 @pytest.mark.slow
 def test_of_many_features_some_are_drawn_for_all_pictures(door: dict[str, Features]) -> None:
     features = few(door)
-    message, _ = released(features, paper(2))
+    message, _ = released(features, Profile.paper(2))
     networks: dict[Kind, Inverts] = {"raw": Shows("raw"), "subspaces": Shows("subspaces")}
     effort = Effort(threads=1, pictured=10)
     found = reconstructions(examined(message, features), KNOWLEDGE, networks, features=features, effort=effort)
@@ -175,7 +177,7 @@ def test_of_many_features_some_are_drawn_for_all_pictures(door: dict[str, Featur
 
 def test_other_descriptors_have_no_network(door: dict[str, Features]) -> None:
     features = few(door)
-    message, _ = released(features, paper(2))
+    message, _ = released(features, Profile.paper(2))
     space = replace(message.form.space, descriptor="hardtfeat")
     other = replace(message, form=replace(message.form, space=space))
     item = Examined(name="a", message=other, tried=(), truth=None)

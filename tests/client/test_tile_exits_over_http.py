@@ -19,7 +19,7 @@ from veil.client.tile_access import TileExit, open_tiles
 from veil.device.device import Device
 from veil.errors import FileFormatError, InputError
 from veil.files.service.served_tiles import FACTS, HINT, add_served, remove_served
-from veil.files.tiles import BINARY, JSON, FolderCache, write_tiles
+from veil.files.tiles import BINARY, JSON, write_tiles
 from veil.ldp.guarantee import ComputationalPrivacy, PerfectPrivacy
 from veil.places.poses.answer import Localization
 from veil.server.service import Service
@@ -102,7 +102,7 @@ def test_a_client_localizes_itself(pair: Pair, tmp_path: Path, exit: TileExit) -
     with Client(pair.first.url, pair.first.admin, device) as client:
         for _ in range(2):
             answer = client.localize(NAME, features, tiles=TileUse(also=also, exit=exit))
-            assert isinstance(answer.found, Localization) and answer.fetched.asked == 3
+            assert isinstance(answer.found, Localization) and answer.asked == 3
             assert np.linalg.norm(answer.found.cam_from_world.center - pose.center) < 0.02
     assert not device.ledger.path.is_file() or device.ledger.entries() == []
 
@@ -169,7 +169,7 @@ def test_a_version_that_goes_and_a_hint_that_is_cut_off_are_told(pair: Pair, tmp
     root = pair.folder / "first" / TILES
     add_served(root, "fleeting", pair.folder / "tiles", localizations=2)
     url = f"{pair.first.url}/v1/tiles/fleeting"
-    cache = FolderCache(folder=tmp_path / "cache")
+    cache = tmp_path / "cache"
     fetcher = open_tiles([url], exit="one-server", cache=cache)
     hint = root / "fleeting" / made().manifest.version / HINT
     whole = hint.read_bytes()

@@ -73,12 +73,13 @@ def test_a_file_of_them_gives_the_book_back(tmp_path: Path) -> None:
         provenance=Provenance(source="s", license="l", image_count=1, descriptor_count=500, image_digests=("ab" * 8,)),
     )
     path, large = tmp_path / "small.npz", tmp_path / "large.npz"
-    write_codebook(path, book, eight_bits=small)
+    written = write_codebook(path, replace(book, stored=VECTORS), dither_seed=5)
+    np.testing.assert_array_equal(written.stored, small.words())
     write_codebook(large, book)
     assert path.stat().st_size < 0.3 * large.stat().st_size
     assert read_codebook(path).digest == book.digest == read_codebook(large).digest
-    with pytest.raises(InputError, match="not those"):
-        write_codebook(path, book, eight_bits=replace(small, seed=6))
+    with pytest.raises(InputError, match="8 bits already"):
+        write_codebook(path, replace(book, stored=np.ones((500, 128), np.uint8)), dither_seed=6)
     changed = small.levels.copy()
     changed[3, 4] ^= 1
     with np.load(path) as archive:

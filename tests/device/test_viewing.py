@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from veil.attacks.registry import unbounded
-from veil.audit.audit_result import Outcome
+from veil.audit.audit_result import Audit
 from veil.audit.verdict import judge
-from veil.device.viewing import ViewOptions, inverted, known_images, view_audit, view_map
+from veil.device.viewing import inverted, known_images, view_audit, view_map
 from veil.errors import FileFormatError, InputError
 from veil.files.features import write_features
 from veil.places.held_map import Map
@@ -86,7 +86,7 @@ def test_poses_of_a_file_are_shown(tmp_path: Path) -> None:
         {"name": "s", "status": "no pose", "reason": "too few inliers", "seconds": 1.0},
     ]
     (tmp_path / "poses.json").write_text(json.dumps({"queries": rows, "skipped": {}}))
-    viewed = view_map(Map(scene=scene), title="map", options=ViewOptions(queries=[tmp_path / "poses.json"]))
+    viewed = view_map(Map(scene=scene), title="map", queries=[tmp_path / "poses.json"])
     shown = [image for image in viewed.view.images if image.is_query]
     assert [image.name for image in shown] == ["q", "r"] and viewed.refused == {"s": "too few inliers"}
     assert shown[0].center_covariance == pytest.approx(np.diag([0.04, 0.09, 0.16])) and shown[1].center_covariance is None
@@ -110,15 +110,15 @@ def test_other_json_is_refused(text: str, tmp_path: Path) -> None:
     scene, _ = planted_map("poses")
     (tmp_path / "poses.json").write_text(text)
     with pytest.raises(FileFormatError, match="no record of localized queries"):
-        view_map(Map(scene=scene), title="map", options=ViewOptions(queries=[tmp_path / "poses.json"]))
+        view_map(Map(scene=scene), title="map", queries=[tmp_path / "poses.json"])
 
 
 def test_raw_features_are_no_query(tmp_path: Path) -> None:
     """What a server never sees does not come into its view by mistake."""
     scene, world = planted_map("poses")
     write_features(tmp_path / "features.h5", features_of(world, "poses").items())
-    with pytest.raises(InputError, match=r"ViewOptions\(device="):
-        view_map(Map(scene=scene), title="map", options=ViewOptions(queries=[tmp_path / "features.h5"]))
+    with pytest.raises(InputError, match=r"view_map\(device="):
+        view_map(Map(scene=scene), title="map", queries=[tmp_path / "features.h5"])
 
 
 def uri(color: tuple[int, int, int], size: tuple[int, int]) -> str:
@@ -130,7 +130,7 @@ def uri(color: tuple[int, int, int], size: tuple[int, int]) -> str:
 def audited(path: Path, name: str, image: str = "") -> Path:
     """The page that `veil audit` writes, with one release of this name: a gray photograph, its lines, and two pictures."""
     time = unbounded()
-    outcome = Outcome(
+    outcome = Audit(
         messages=[name],
         facts={},
         findings=[],
@@ -141,7 +141,7 @@ def audited(path: Path, name: str, image: str = "") -> Path:
         measured=None,
         verdict=judge([], {}, 1e-6),
         rules=[],
-        breaches=[],
+        breaches={},
         have_originals=True,
         time=time,
         picture_time=time,
@@ -162,12 +162,12 @@ def test_an_audit_brings_the_pictures_of_its_attacks(tmp_path: Path) -> None:
     name = image_name(next(iter(world.poses)))
     for release, image in ((name, ""), ("3f2a", name)):
         report = audited(tmp_path / "audit.html", release, image)
-        view = view_map(Map(scene=scene), title="map", options=ViewOptions(report=report)).view
+        view = view_map(Map(scene=scene), title="map", report=report).view
         (item,) = view.recovered[name]
         assert set(view.recovered) == {name} and item.title == "by an attack" and view.known == {}
         assert np.abs(item.rgb.astype(int) - (0, 200, 0)).max() < 12
     with pytest.raises(InputError, match="no picture that an attack drew of an image of this map"):
-        view_map(Map(scene=scene), title="map", options=ViewOptions(report=audited(tmp_path / "other.html", "other")))
+        view_map(Map(scene=scene), title="map", report=audited(tmp_path / "other.html", "other"))
 
 
 def test_an_audit_alone_is_a_view(tmp_path: Path) -> None:

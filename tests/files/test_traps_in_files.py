@@ -14,7 +14,7 @@ from PIL import Image
 
 from veil.cli import main
 from veil.errors import FileFormatError, InputError
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.files.codebooks import read_codebook
 from veil.files.features import read_features
 from veil.files.photographs.pictures import named_pictures, read_picture
@@ -125,13 +125,13 @@ def test_a_small_file_of_many_pixels_is_refused(tmp_path: Path) -> None:
 def test_a_picture_takes_little_more_than_its_pixels() -> None:
     """Gray and digest are those of the formula on the whole, in a process whose memory grows by less than the pixels take."""
     rgb = generator("blocks").integers(0, 256, (700, 90, 3), dtype=np.uint8)
-    made = picture(rgb, {}, None)
+    made = Picture.of(rgb, {}, None)
     whole = (rgb.astype(np.float32) @ np.array([0.299, 0.587, 0.114], dtype=np.float32) + 0.5).astype(np.uint8)
     np.testing.assert_array_equal(made.gray, whole)
     code = (
-        "import numpy as np, resource; from veil.extraction.picture import picture;"
+        "import numpy as np, resource; from veil.extraction.picture import Picture;"
         "rgb = np.full((4000, 4000, 3), 7, np.uint8);"
-        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); picture(rgb, {}, None);"
+        "peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; before = peak(); Picture.of(rgb, {}, None);"
         "print(peak() - before)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from veil.errors import RangeError
-from veil.ldp.composition import account, basic_epsilon, composed_epsilon, privacy_loss
+from veil.ldp.composition import account, composed_epsilon, privacy_loss
 from veil.ldp.mechanism import SubsetMechanism
 
 
@@ -69,7 +69,7 @@ def test_the_published_dictionary_over_an_image(epsilon: float, expected: float,
     # words.md#composition, to the digits that it states (0.1 % of the two with four digits).
     mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=epsilon, m=2)
     assert composed_epsilon({mechanism: 2000}, 1e-6) == pytest.approx(expected, abs=tolerance)
-    assert basic_epsilon({mechanism: 2000}) == pytest.approx(2000 * epsilon)
+    assert composed_epsilon({mechanism: 2000}) == pytest.approx(2000 * epsilon)
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_an_independent_accountant_agrees(words: int, m: int, epsilon: float, fe
 
 def test_basic_composition_is_taken_where_it_is_less() -> None:
     mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=16.0, m=2)
-    assert composed_epsilon({mechanism: 10}, 1e-12) <= basic_epsilon({mechanism: 10})
+    assert composed_epsilon({mechanism: 10}, 1e-12) <= composed_epsilon({mechanism: 10})
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(0, 10**6)), max_size=5))
 def test_the_basic_sum_is_the_exact_one_or_the_next_float(law: list[tuple[float, int]]) -> None:
     spent = {SubsetMechanism(dictionary_size=256_000, epsilon=epsilon, m=2): count for epsilon, count in law}
     exact = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items()), Fraction(0))
-    found = basic_epsilon(spent)
+    found = composed_epsilon(spent)
     assert math.nextafter(found, 0.0) < exact <= found or found == exact == 0
-    assert basic_epsilon({SubsetMechanism(dictionary_size=9, epsilon=6.0, m=2): 500}) == 3000.0
-    assert basic_epsilon({SubsetMechanism(dictionary_size=9, epsilon=math.inf, m=2): 1}) == math.inf
+    assert composed_epsilon({SubsetMechanism(dictionary_size=9, epsilon=6.0, m=2): 500}) == 3000.0
+    assert composed_epsilon({SubsetMechanism(dictionary_size=9, epsilon=math.inf, m=2): 1}) == math.inf
 
 
 def test_several_mechanisms_add_and_order_does_not_matter() -> None:
@@ -120,7 +120,7 @@ def test_several_mechanisms_add_and_order_does_not_matter() -> None:
     both = composed_epsilon({a: 100, b: 50}, 1e-6)
     assert both == composed_epsilon({b: 50, a: 100}, 1e-6)
     assert both >= max(composed_epsilon({a: 100}, 1e-6), composed_epsilon({b: 50}, 1e-6))
-    assert both <= basic_epsilon({a: 100, b: 50})
+    assert both <= composed_epsilon({a: 100, b: 50})
     assert composed_epsilon({}, 1e-6) == composed_epsilon({a: 0}, 1e-6) == 0
 
 
@@ -147,7 +147,7 @@ def test_nothing_can_be_accounted_without_an_epsilon() -> None:
         privacy_loss(mechanism, 3)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-6, math.nan])
+@pytest.mark.parametrize("delta", [1.0, -1e-6, math.nan])
 def test_bad_deltas_are_refused(delta: float) -> None:
     with pytest.raises(RangeError, match="delta must lie between"):
         composed_epsilon({SubsetMechanism(dictionary_size=9, epsilon=1.0, m=1): 5}, delta)

@@ -13,7 +13,7 @@ from veil.forms import Points, Subspaces
 from veil.matching import similar_images
 from veil.matching.similar_images import LISTED, VOTING_SHARE, Background, SubspaceIndex, usual_votes, votes_for
 from veil.matching.word_distances import smallest
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from worlds import generator
 from worlds.random_forms import form_through, points
 from worlds.releases import released
@@ -27,7 +27,7 @@ def forms(door: dict[str, Features], elsewhere: Features) -> dict[str, Subspaces
     found = {}
     chosen = {name: door[name] for name in sorted(door)[:PHOTOGRAPHS]}
     for name, features in {**chosen, "elsewhere": elsewhere}.items():
-        form = released(features, hardened(quantized=True))[0].form
+        form = released(features, Profile.hardened(quantized=True))[0].form
         assert isinstance(form, Subspaces)
         found[name] = form.take(np.arange(FEATURES))
     return found

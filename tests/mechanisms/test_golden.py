@@ -19,8 +19,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.geometry.camera import Camera
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms import HideInLines, hardened, paper, privatize, privatize_words
-from veil.mechanisms.profile import Profile
+from veil.mechanisms import HideInLines, Profile, privatize, privatize_words
 from veil.randomness import Secret, memoized
 from veil.space import Space
 from veil.wire import encode
@@ -65,11 +64,11 @@ def words(lines: HideInLines | None = None) -> bytes:
 
 UPRIGHT = HideInLines(gravity=np.array([0.05, 0.99, 0.12]))
 MESSAGES: dict[str, Callable[[], bytes]] = {
-    "hardened": lambda: subspaces(hardened(quantized=True)),
-    "paper": lambda: subspaces(paper(4)),
-    "paper-8-adversarial": lambda: subspaces(paper(8, "adversarial"), features=3),
-    "hardened-lines": lambda: subspaces(hardened(quantized=True), HideInLines()),
-    "hardened-upright-lines": lambda: subspaces(hardened(quantized=True), UPRIGHT),
+    "hardened": lambda: subspaces(Profile.hardened(quantized=True)),
+    "paper": lambda: subspaces(Profile.paper(4)),
+    "paper-8-adversarial": lambda: subspaces(Profile.paper(8, "adversarial"), features=3),
+    "hardened-lines": lambda: subspaces(Profile.hardened(quantized=True), HideInLines()),
+    "hardened-upright-lines": lambda: subspaces(Profile.hardened(quantized=True), UPRIGHT),
     "words": words,
     "words-upright-lines": lambda: words(UPRIGHT),
 }

@@ -12,7 +12,7 @@ from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Subspaces
-from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import MANTISSA_BITS, Grain, grain_of, lift, on_eight_bit_grid
 from veil.randomness import seeded
 from veil.space import Space
@@ -98,12 +98,12 @@ def test_what_is_lifted_lies_off_the_grid(stored, bits: int, dim: int) -> None:
     values = values[np.abs(np.linalg.norm(values, axis=1) - 1) < 1e-3]  # what `Features` take
     item, decoys = image(values), pool(stored(signed("decoys", 600, dim)))
     wanted = {"compression": decoys.compression, "decoys": decoys, "randomness": STUDY}
-    form = lift(item, profile=hardened(quantized=False), **wanted).form  # type: ignore[arg-type]
+    form = lift(item, profile=Profile.hardened(quantized=False), **wanted).form  # type: ignore[arg-type]
     least = 2.0 ** -(bits + 1) / np.sqrt(12)
     near = np.sort(residuals(form, decoys.stored), axis=1)[:, :4]
     for gaps in (np.diag(residuals(form, item.descriptors)), near):
         assert least * np.sqrt(1 - 5 / dim) < np.sqrt(np.mean(gaps**2)) < 2 * least
-    twin = replace(paper(4, "sub-adversarial"), decoys="descriptors")
+    twin = replace(Profile.paper(4, "sub-adversarial"), decoys="descriptors")
     broken = lift(item, profile=twin, **wanted).form  # type: ignore[arg-type]
     assert np.diag(residuals(broken, item.descriptors)).max() < 1e-5
 
@@ -111,7 +111,7 @@ def test_what_is_lifted_lies_off_the_grid(stored, bits: int, dim: int) -> None:
 def test_full_precision_is_not_moved_and_coarser_decoys_are_refused() -> None:
     """Decoys on a grid beside a descriptor that is on none would be known by it; the other way round both are dithered."""
     fine, coarse = signed("fine", 40, 64), signed("coarse", 300, 64)
-    profile = hardened(quantized=False)
+    profile = Profile.hardened(quantized=False)
     form = lift(image(fine), profile=profile, compression=pool(coarse).compression, decoys=pool(coarse), randomness=STUDY).form
     assert np.diag(residuals(form, fine)).max() < 1e-5
     mixed = np.concatenate([coarse[:299], half(coarse[299:])])

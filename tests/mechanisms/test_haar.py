@@ -19,7 +19,7 @@ from veil.codebooks.decoys import DecoyPool
 from veil.codebooks.dictionary import Dictionary
 from veil.features import Features
 from veil.forms import Subspaces, canonical
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import lift
 from veil.randomness import Secure, seeded
 from veil.space import Space
@@ -43,9 +43,9 @@ class Case:
 
 
 CASES = {
-    "paper m=2": Case(profile=paper(2, "adversarial")),
-    "paper m=4": Case(profile=paper(4)),
-    "hardened": Case(profile=hardened(quantized=True), dtype="float16"),
+    "paper m=2": Case(profile=Profile.paper(2, "adversarial")),
+    "paper m=4": Case(profile=Profile.paper(4)),
+    "hardened": Case(profile=Profile.hardened(quantized=True), dtype="float16"),
 }
 
 
@@ -143,7 +143,9 @@ def test_the_wire_leaves_every_basis_as_it_was(dtype: str, rounding: float) -> N
         image_digest=bytes(32),
     )
     words = book("centroids")
-    form = lift(image, profile=paper(4), compression=words.compression, decoys=words, randomness=Secure(b"haar".ljust(32))).form
+    form = lift(
+        image, profile=Profile.paper(4), compression=words.compression, decoys=words, randomness=Secure(b"haar".ljust(32))
+    ).form
     got = decode(encode(Upload(camera=image.camera, keypoints=image.keypoints, form=form), dtype=dtype)).form  # type: ignore[arg-type]
     assert isinstance(got, Subspaces)
     np.testing.assert_allclose(got.basis, form.basis, atol=rounding)

@@ -18,7 +18,7 @@ from veil.errors import InputError, RangeError, SpaceError
 from veil.features import Features
 from veil.forms import Subspaces
 from veil.ldp.guarantee import NoProof
-from veil.mechanisms.profile import STRATEGIES, Profile, hardened, paper
+from veil.mechanisms.profile import STRATEGIES, Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import _plan, lift, uniform_rule
 from veil.space import Space
@@ -49,7 +49,7 @@ def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: i
 
     Theory: lifting.md#why-m--1-is-not-used.
     """
-    profile = paper(m, strategy)  # type: ignore[arg-type]
+    profile = Profile.paper(m, strategy)  # type: ignore[arg-type]
     lifted = lift(IMAGE, profile=profile, compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     assert lifted.form.m == m
     assert own_distance(lifted.form, unit(IMAGE.descriptors)).max() < 1e-5
@@ -64,7 +64,7 @@ def test_the_descriptor_lies_in_its_subspace_with_its_decoys(strategy: str, m: i
 
 def test_the_form_is_canonical() -> None:
     """Canonical form: an orthonormal basis, and the origin nearest to zero (lifting.md#canonical-form)."""
-    form = lift(IMAGE, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
+    form = lift(IMAGE, profile=Profile.paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     gram = np.einsum("fin,fjn->fij", form.basis, form.basis)
     np.testing.assert_allclose(gram, np.broadcast_to(np.eye(4), gram.shape), atol=1e-6)
     assert np.abs(np.einsum("fin,fn->fi", form.basis, form.origin)).max() < 1e-6
@@ -86,7 +86,7 @@ def test_random_directions_are_isotropic_unless_the_paper_is_asked_for() -> None
 
 def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
     """64-D, m = 4, four decoys of one sub-pool, each within its own dither of D; nothing lies on the 8-bit grid."""
-    lifted = lift(IMAGE, profile=hardened(quantized=True), compression=BOOK.compression, decoys=POOL, randomness=STUDY)
+    lifted = lift(IMAGE, profile=Profile.hardened(quantized=True), compression=BOOK.compression, decoys=POOL, randomness=STUDY)
     assert lifted.form.space == BOOK.compression.hardened_space
     assert (lifted.form.m, lifted.form.space.dim) == (4, 64)
     pca = BOOK.compression.require_pca()
@@ -101,7 +101,7 @@ def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
     # Broken twin: without dither d lies in D exactly.
     bare = lift(
         IMAGE,
-        profile=replace(hardened(quantized=True), name="x", dither_steps=0.0, compress=False),
+        profile=replace(Profile.hardened(quantized=True), name="x", dither_steps=0.0, compress=False),
         compression=BOOK.compression,
         decoys=POOL,
         randomness=STUDY,
@@ -113,10 +113,10 @@ def test_hardened_hides_among_real_decoys_of_one_slice() -> None:
 def test_equal_descriptors_get_equal_lifts_and_others_do_not() -> None:
     """Draws depend on the descriptor, so that another extraction with fewer features repeats the subspaces of those it has."""
     half = replace(IMAGE, keypoints=IMAGE.keypoints[:30], descriptors=IMAGE.descriptors[:30])
-    whole = lift(IMAGE, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
-    part = lift(half, profile=paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
+    whole = lift(IMAGE, profile=Profile.paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
+    part = lift(half, profile=Profile.paper(4), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     np.testing.assert_array_equal(part.basis, whole.basis[:30])
-    other = lift(half, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
+    other = lift(half, profile=Profile.paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     assert not np.allclose(other.origin, part.origin)
 
 
@@ -131,7 +131,12 @@ def test_the_callers_rule_chooses_the_decoys() -> None:
         return chosen
 
     form = lift(
-        IMAGE, profile=paper(4, "adversarial"), compression=BOOK.compression, decoys=BOOK, randomness=STUDY, rule=Rule(parity)
+        IMAGE,
+        profile=Profile.paper(4, "adversarial"),
+        compression=BOOK.compression,
+        decoys=BOOK,
+        randomness=STUDY,
+        rule=Rule(parity),
     ).form
     rows, words = np.nonzero(distances_to(form, BOOK.vectors) < 1e-4)
     assert len(rows) == 4 * len(IMAGE)
@@ -141,7 +146,7 @@ def test_the_callers_rule_chooses_the_decoys() -> None:
 @pytest.mark.slow
 def test_slices_are_drawn_uniformly_by_image() -> None:
     """Each image draws one slice; 3,000 images draw each of 4 slices equally often, where 17 % off would be seen."""
-    one, profile = features(generator("one"), 1), paper(2, "sub-adversarial")
+    one, profile = features(generator("one"), 1), Profile.paper(2, "sub-adversarial")
     images = [replace(one, image_digest=index.to_bytes(32, "big")) for index in range(3000)]
     found = [_plan(image, profile, BOOK.compression, BOOK, STUDY, uniform_rule).slice_index for image in images]
     require_even(np.bincount(np.array(found, dtype=int), minlength=4), sees=0.17)
@@ -151,13 +156,15 @@ def test_slices_are_drawn_uniformly_by_image() -> None:
 
 def test_learned_descriptors_are_lifted_in_full_precision() -> None:
     image, pool = _learned()
-    form = lift(image, profile=hardened(quantized=False), compression=pool.compression, decoys=pool, randomness=STUDY).form
+    form = lift(
+        image, profile=Profile.hardened(quantized=False), compression=pool.compression, decoys=pool, randomness=STUDY
+    ).form
     assert form.space == image.space
     assert own_distance(form, image.descriptors).max() < 1e-5
     eight_bit = np.round(image.descriptors * 300) + 0.0
     coarse = replace(image, descriptors=unit(eight_bit).astype(np.float32))
     with pytest.raises(InputError, match="8 bits"):
-        lift(coarse, profile=hardened(quantized=False), compression=pool.compression, decoys=pool, randomness=STUDY)
+        lift(coarse, profile=Profile.hardened(quantized=False), compression=pool.compression, decoys=pool, randomness=STUDY)
 
 
 def test_learned_descriptors_are_compressed_where_a_pca_is_given() -> None:
@@ -165,9 +172,9 @@ def test_learned_descriptors_are_compressed_where_a_pca_is_given() -> None:
     image, pool = _learned()
     pca = fit_pca(pool.vectors.astype(np.float64), 40)
     book = Dictionary(**{item.name: getattr(pool, item.name) for item in fields(pool)} | {"pca": pca})
-    assert usual_profile(None, image) == hardened(quantized=False) == usual_profile(pool, image)
+    assert usual_profile(None, image) == Profile.hardened(quantized=False) == usual_profile(pool, image)
     bundled = replace(image, space=replace(image.space, descriptor="aliked-n16rot"))
-    assert usual_profile(None, bundled) == hardened(quantized=False, compress=True) == usual_profile(book, image)
+    assert usual_profile(None, bundled) == Profile.hardened(quantized=False, compress=True) == usual_profile(book, image)
     profile = usual_profile(book, image)
     form = lift(image, profile=profile, compression=book.compression, decoys=pool, randomness=STUDY).form
     assert profile.compress and form.space == book.compression.hardened_space and form.space.dim == 40
@@ -194,31 +201,31 @@ def _learned() -> tuple[Features, Codebook]:
 
 def test_refusals() -> None:
     with pytest.raises(RangeError, match="m >= 2"):
-        paper(1, "hybrid")
+        Profile.paper(1, "hybrid")
     with pytest.raises(RangeError, match="at least 1"):
-        paper(0)
+        Profile.paper(0)
     with pytest.raises(RangeError, match="does not fit"):
-        lift(IMAGE, profile=paper(128, "random"), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
+        lift(IMAGE, profile=Profile.paper(128, "random"), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="kind 'descriptors'"):
-        lift(IMAGE, profile=hardened(quantized=True), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
+        lift(IMAGE, profile=Profile.hardened(quantized=True), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="distinct decoys"):
         lift(
             IMAGE,
-            profile=paper(127, "sub-adversarial"),
+            profile=Profile.paper(127, "sub-adversarial"),
             compression=BOOK.compression,
             decoys=codebook(generator("small"), 200, 4),
             randomness=STUDY,
         )
     with pytest.raises(SpaceError, match="codebook"):
         root = replace(IMAGE, space=Space(descriptor="sift", normalization="L1_ROOT", dim=128))
-        lift(root, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
+        lift(root, profile=Profile.paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="no features"):
         empty = replace(IMAGE, keypoints=IMAGE.keypoints[:0], descriptors=IMAGE.descriptors[:0])
-        lift(empty, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
+        lift(empty, profile=Profile.paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
     with pytest.raises(InputError, match="dither"):
         lift(
             IMAGE,
-            profile=replace(hardened(quantized=True), dither_steps=0.0),
+            profile=replace(Profile.hardened(quantized=True), dither_steps=0.0),
             compression=BOOK.compression,
             decoys=POOL,
             randomness=STUDY,
@@ -226,16 +233,22 @@ def test_refusals() -> None:
 
 
 def test_the_guarantee_travels_and_names_the_break() -> None:
-    form = lift(IMAGE, profile=paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
+    form = lift(IMAGE, profile=Profile.paper(2), compression=BOOK.compression, decoys=BOOK, randomness=STUDY).form
     assert isinstance(form.guarantee, NoProof)
     assert "broken" in form.guarantee.reason
-    assert any("coin toss" in warning for warning in paper(2).warnings(quantized=True))
-    assert hardened(quantized=True).warnings(quantized=True) == hardened(quantized=False).warnings(quantized=False) == []
-    assert any("8-bit" in warning for warning in paper(4).warnings(quantized=True))
+    assert any("coin toss" in warning for warning in Profile.paper(2).warnings(quantized=True))
+    assert (
+        Profile.hardened(quantized=True).warnings(quantized=True)
+        == Profile.hardened(quantized=False).warnings(quantized=False)
+        == []
+    )
+    assert any("8-bit" in warning for warning in Profile.paper(4).warnings(quantized=True))
 
 
 def test_a_decoy_equal_to_the_descriptor_is_survived() -> None:
     """A decoy may be the descriptor d itself: then one direction is arbitrary, and D still holds d."""
     twin = replace(BOOK, stored=np.concatenate([IMAGE.descriptors[:2], sift_like(generator("rest"), 6)]), slices=1)
-    form = lift(IMAGE, profile=paper(7, "adversarial"), compression=BOOK.compression, decoys=twin, randomness=STUDY).form
+    form = lift(
+        IMAGE, profile=Profile.paper(7, "adversarial"), compression=BOOK.compression, decoys=twin, randomness=STUDY
+    ).form
     assert own_distance(form, unit(IMAGE.descriptors)).max() < 1e-5

@@ -16,7 +16,7 @@ from veil.files.device.ledger import Ledger
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import LineOptions, lift_to_lines
 from veil.mechanisms.parameters import line_draws, subspace_parameters, word_parameters
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import lift, uniform_rule
 from worlds import codebook, features, generator
 from worlds.ledgers import ENTRY
@@ -42,7 +42,7 @@ OTHERS: dict[str, Any] = {
 
 def forced(name: str, value: object) -> Profile:
     """Profile with a value that its type forbids, as code without a type checker could make it."""
-    profile = paper(4)
+    profile = Profile.paper(4)
     object.__setattr__(profile, name, value)
     return profile
 
@@ -53,7 +53,7 @@ def encoded(profile: Profile, decoys: Codebook = BOOK, slice_index: int | None =
 
 def test_the_encoding_is_a_protocol() -> None:
     """Golden bytes that veil 0.1 drew by; they look like what Python then printed of a profile."""
-    assert encoded(hardened(quantized=True)).draws == (
+    assert encoded(Profile.hardened(quantized=True)).draws == (
         b"Profile(name='hardened', strategy='sub-adversarial', m=4, decoys='descriptors', directions='gaussian', "
         b"dither_steps=4.0, compress=True, dtype='float16')|" + f"{BOOK.digest}|{BOOK.digest}|3|".encode()
     )
@@ -64,23 +64,27 @@ def test_the_encoding_is_a_protocol() -> None:
 
 def test_a_number_is_the_same_whatever_type_holds_it() -> None:
     """Numbers of any type give the same bytes; `repr` would print np.int64(4) for one type, and redraw every release."""
-    first = encoded(paper(4))
+    first = encoded(Profile.paper(4))
     for name, value in (("m", np.int64(4)), ("dither_steps", np.float64(0)), ("dither_steps", 0), ("compress", np.False_)):
         assert encoded(forced(name, value)) == first
 
 
 @pytest.mark.parametrize("name", [item.name for item in fields(Profile)])
 def test_every_field_of_a_profile_changes_draws_and_ledger(name: str) -> None:
-    one, other = paper(4), replace(paper(4), **{name: OTHERS[name]})
+    one, other = Profile.paper(4), replace(Profile.paper(4), **{name: OTHERS[name]})
     assert encoded(one).draws != encoded(other).draws
     assert encoded(one).text != encoded(other).text
 
 
 def test_books_slice_rule_and_law_change_draws_and_ledger() -> None:
-    one = encoded(paper(4))
-    for other in (encoded(paper(4), decoys=POOL), encoded(paper(4), slice_index=None), encoded(paper(4), slice_index=1)):
+    one = encoded(Profile.paper(4))
+    for other in (
+        encoded(Profile.paper(4), decoys=POOL),
+        encoded(Profile.paper(4), slice_index=None),
+        encoded(Profile.paper(4), slice_index=1),
+    ):
         assert one.draws != other.draws and one.text != other.text
-    assert one.text != encoded(paper(4), rule=[b"another rule"]).text
+    assert one.text != encoded(Profile.paper(4), rule=[b"another rule"]).text
     laws = [
         word_parameters(SubsetMechanism(dictionary_size=512, epsilon=e, m=m), dictionary=BOOK)
         for e in (1.0, 2.0)
@@ -100,7 +104,7 @@ class Widened(Profile):
 
 def renamed() -> Profile:
     """Broken twin of a profile: it has `directions` under another name."""
-    values = {("kinds" if name == "directions" else name): value for name, value in vars(paper(4)).items()}
+    values = {("kinds" if name == "directions" else name): value for name, value in vars(Profile.paper(4)).items()}
     Twin = make_dataclass("Profile", [(name, object) for name in values], frozen=True)
     return Twin(**values)
 
@@ -121,7 +125,7 @@ def test_what_a_version_cannot_express_is_refused() -> None:
     with pytest.raises(ReleaseRefused, match="decoys 'words'"):
         encoded(forced("decoys", "words"))
     with pytest.raises(ReleaseRefused, match="name"):
-        encoded(replace(paper(4), name="x', m=9, '"))
+        encoded(replace(Profile.paper(4), name="x', m=9, '"))
 
     @dataclass(frozen=True, kw_only=True)
     class Slanted(LineOptions):
@@ -134,8 +138,8 @@ def test_what_a_version_cannot_express_is_refused() -> None:
 @pytest.mark.parametrize("name", [item.name for item in fields(Profile)])
 def test_the_ledger_refuses_what_the_draws_would_change(tmp_path: Path, name: str) -> None:
     ledger = Ledger(tmp_path)
-    ledger.record(replace(ENTRY, parameters=encoded(paper(4)).text, message_digest="0"))
-    other = replace(paper(4), **{name: OTHERS[name]})
+    ledger.record(replace(ENTRY, parameters=encoded(Profile.paper(4)).text, message_digest="0"))
+    other = replace(Profile.paper(4), **{name: OTHERS[name]})
     with pytest.raises(ReleaseRefused, match="already released with other choices"):
         ledger.record(replace(ENTRY, parameters=encoded(other).text, message_digest="1"))
 
@@ -144,7 +148,7 @@ def test_a_release_that_notes_less_is_not_taken_for_the_same(tmp_path: Path) -> 
     """A ledger entry that noted less counts as another release, unless it is the very message."""
     ledger = Ledger(tmp_path)
     ledger.record(replace(ENTRY, parameters="paper sub-hybrid m=4 codebook=0123 decoys=4567 secret=01234567 positions"))
-    now = replace(ENTRY, parameters=encoded(paper(4)).text + " secret=01234567 positions")
+    now = replace(ENTRY, parameters=encoded(Profile.paper(4)).text + " secret=01234567 positions")
     assert not ledger.record(now)
     with pytest.raises(ReleaseRefused, match="already released with other choices"):
         ledger.record(replace(now, message_digest="another"))

@@ -12,7 +12,7 @@ from veil.attacks.intersection.repeat import intersect
 from veil.codebooks.codebook import Provenance
 from veil.errors import InputError, ReleaseRefused
 from veil.forms import Subspaces
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import Release, _order, privatize, pseudonym
 from veil.randomness import Randomness
 from veil.wire import Upload, encode
@@ -29,7 +29,7 @@ def release(source: Randomness, profile: Profile, image=IMAGE) -> Release:
     return privatize(image, profile=profile, compression=BOOK.compression, decoys=decoys, randomness=source)
 
 
-@pytest.mark.parametrize("profile", [paper(4), hardened(quantized=True)], ids=lambda p: p.name)
+@pytest.mark.parametrize("profile", [Profile.paper(4), Profile.hardened(quantized=True)], ids=lambda p: p.name)
 def test_two_releases_of_one_image_are_identical(profile: Profile) -> None:
     """Two releases of one image are equal to the byte, and another secret gives another message."""
     secret = randomness.Secret.generate()
@@ -46,12 +46,12 @@ def test_broken_twin_fresh_draws_meet_in_the_descriptor(m: int) -> None:
     This is the test that a mechanism which forgets to memoize fails.
     """
     truth = unit(IMAGE.descriptors)
-    fresh = [_in_raw_order(release(randomness.fresh(), paper(m, "hybrid"))) for _ in range(2)]
+    fresh = [_in_raw_order(release(randomness.fresh(), Profile.paper(m, "hybrid"))) for _ in range(2)]
     found = intersect(fresh)
     assert found.determined.mean() > 0.6  # the rest drew a decoy twice, so that their subspaces share more than d
     assert np.linalg.norm(found.points - truth, axis=1)[found.determined].max() < 1e-3
     secret = randomness.Secret.generate()
-    kept = [_in_raw_order(release(randomness.memoized(secret), paper(m))) for _ in range(2)]
+    kept = [_in_raw_order(release(randomness.memoized(secret), Profile.paper(m))) for _ in range(2)]
     found = intersect(kept)
     assert not found.determined.any()
     assert np.linalg.norm(found.points - truth, axis=1).min() > 0.05
@@ -65,7 +65,7 @@ def _in_raw_order(made: Release):
 def test_more_releases_of_the_hardened_profile_close_in_too() -> None:
     """Fresh dither does not protect a fresh release: the intersection is near the descriptor, and so the ledger refuses."""
     truth = BOOK.compression.require_pca().apply(unit(IMAGE.descriptors.astype(np.float64) + 2.0))
-    found = intersect([_in_raw_order(release(randomness.fresh(), hardened(quantized=True))) for _ in range(4)])
+    found = intersect([_in_raw_order(release(randomness.fresh(), Profile.hardened(quantized=True))) for _ in range(4)])
     assert np.median(np.linalg.norm(found.points - truth, axis=1)) < 0.05
 
 
@@ -91,7 +91,7 @@ def test_the_order_says_nothing_about_position() -> None:
 
 
 def test_a_release_is_in_that_order() -> None:
-    made = release(randomness.memoized(randomness.Secret.generate()), paper(2))
+    made = release(randomness.memoized(randomness.Secret.generate()), Profile.paper(2))
     assert isinstance(made.upload, Upload)
     np.testing.assert_array_equal(made.upload.keypoints, IMAGE.keypoints[made.order])
     assert sorted(made.order) == list(range(50))
@@ -101,8 +101,8 @@ def test_the_order_of_extraction_does_not_matter() -> None:
     """The same features in another order give the same message."""
     secret = randomness.memoized(randomness.Secret.generate())
     turned = replace(IMAGE, keypoints=IMAGE.keypoints[::-1].copy(), descriptors=IMAGE.descriptors[::-1].copy())
-    assert encode(release(secret, paper(2)).upload, dtype="float32") == encode(
-        release(secret, paper(2), turned).upload, dtype="float32"
+    assert encode(release(secret, Profile.paper(2)).upload, dtype="float32") == encode(
+        release(secret, Profile.paper(2), turned).upload, dtype="float32"
     )
 
 
@@ -119,7 +119,11 @@ def test_photographs_of_the_pool_are_refused() -> None:
     )
     with pytest.raises(ReleaseRefused, match="decoy pool"):
         privatize(
-            IMAGE, profile=hardened(quantized=True), compression=BOOK.compression, decoys=own, randomness=randomness.fresh()
+            IMAGE,
+            profile=Profile.hardened(quantized=True),
+            compression=BOOK.compression,
+            decoys=own,
+            randomness=randomness.fresh(),
         )
 
 
@@ -130,7 +134,7 @@ def test_pseudonyms_hang_on_the_secret() -> None:
 
 
 def test_the_attack_needs_two_releases() -> None:
-    form = release(randomness.fresh(), paper(2)).upload.form
+    form = release(randomness.fresh(), Profile.paper(2)).upload.form
     assert isinstance(form, Subspaces)
     with pytest.raises(InputError, match="two or more"):
         intersect([form])

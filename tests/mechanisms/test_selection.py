@@ -13,7 +13,7 @@ from veil.errors import RangeError, ReleaseRefused
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.mechanisms.parameters import Parameters, selected_parameters
-from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows, usual_selection
 from veil.randomness import Secure, seeded
@@ -95,7 +95,7 @@ def test_what_leaves_is_lifted_as_it_would_be_among_all(door: dict[str, Features
     made = [
         privatize(
             features,
-            profile=hardened(quantized=True),
+            profile=Profile.hardened(quantized=True),
             compression=book.compression,
             decoys=pool,
             randomness=source,
@@ -143,17 +143,17 @@ def test_a_pool_too_small_is_refused(door: dict[str, Features]) -> None:
     few = replace(pool, stored=pool.stored[:1500], slices=1)
     choice = Selection(features=100, min_distance_px=0.0)
     with pytest.raises(ReleaseRefused, match=r"HideInSubspaces\(decoys=1600\)"):
-        HideInSubspaces(decoys=few, selection=choice).make(features, KEY, None)
+        HideInSubspaces(decoys=few, selection=choice)._make(features, KEY, None)
     enough = replace(pool, stored=pool.stored[:1600], slices=1)
-    made = HideInSubspaces(decoys=enough, selection=choice).make(features, KEY, None)
+    made = HideInSubspaces(decoys=enough, selection=choice)._make(features, KEY, None)
     assert len(made.upload) == 100 and made.found == len(features)
 
 
 def test_defaults_are_for_real_decoys(door: dict[str, Features]) -> None:
-    assert usual_selection(hardened(quantized=True)) == Selection() == Selection(features=1000, min_distance_px=10.0)
-    assert usual_selection(paper(4)) == EVERYTHING
+    assert usual_selection(Profile.hardened(quantized=True)) == Selection() == Selection(features=1000, min_distance_px=10.0)
+    assert usual_selection(Profile.paper(4)) == EVERYTHING
     features = next(iter(door.values()))
-    assert len(HideInSubspaces(profile=paper(4)).make(features, KEY, None).upload) == len(features)
-    assert len(HideInSubspaces().make(features, KEY, None).upload) < len(features)
+    assert len(HideInSubspaces(profile=Profile.paper(4))._make(features, KEY, None).upload) == len(features)
+    assert len(HideInSubspaces()._make(features, KEY, None).upload) < len(features)
     book = bundled_codebook()
     assert in_runs(book, 4000) is book

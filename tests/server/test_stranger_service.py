@@ -35,7 +35,7 @@ from veil.files.features import write_features
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.gravity import write_gravity
 from veil.geometry.gravity import Gravity
-from veil.mechanisms import HideInLines, hardened, paper
+from veil.mechanisms import HideInLines, Profile
 from veil.server.maps.policy import MapPolicy
 from veil.server.maps.receipts import add_receipt
 from veil.server.service import Service
@@ -61,14 +61,16 @@ def gravity_of_the_door() -> dict[str, np.ndarray]:
 
 GRAVITY = gravity_of_the_door()
 DOWN = GRAVITY[sorted(GRAVITY)[::2][-1]]  # of the query, the last of the photographs that the fixture takes
-WORDS, HARDENED = HideInWords(epsilon=EPSILON), HideInSubspaces(profile=hardened(quantized=True))
+WORDS, HARDENED = HideInWords(epsilon=EPSILON), HideInSubspaces(profile=Profile.hardened(quantized=True))
 FORMS: dict[str, Protection] = {
     "hardened": Protection(descriptors=HARDENED),
     "hardened, gravity": Protection(descriptors=HARDENED, gravity=DOWN),
     "hardened, lines": Protection(descriptors=HARDENED, lines=HideInLines()),
     "hardened, lines, gravity": Protection(descriptors=HARDENED, lines=HideInLines(gravity=DOWN)),
-    "paper": Protection(descriptors=HideInSubspaces(profile=paper(4))),
-    "paper, lines": Protection(descriptors=HideInSubspaces(profile=paper(2, "random")), lines=HideInLines(gravity=DOWN)),
+    "paper": Protection(descriptors=HideInSubspaces(profile=Profile.paper(4))),
+    "paper, lines": Protection(
+        descriptors=HideInSubspaces(profile=Profile.paper(2, "random")), lines=HideInLines(gravity=DOWN)
+    ),
     "words": Protection(descriptors=WORDS),
     "words, gravity": Protection(descriptors=HideInWords(epsilon=EPSILON, features_sent=150), gravity=DOWN),
     "words, lines": Protection(descriptors=WORDS, lines=HideInLines()),

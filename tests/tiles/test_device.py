@@ -17,7 +17,7 @@ from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.similarity import Similarity
 from veil.places.poses.answer import Localization, NoPose
 from veil.tiles.cutting import CutMap, CutOptions, cut
-from veil.tiles.device import TileOptions, localize_in_tiles, place_in_map, wanted_tiles
+from veil.tiles.device import localize_in_tiles, place_in_map, wanted_tiles
 from veil.tiles.exits import Region
 from veil.tiles.fetching import TileFetcher, proved_tile
 from worlds import features, generator
@@ -57,7 +57,7 @@ def test_photographs_are_localized_from_what_they_look_like(x: float, turn: floa
     assert len(made().manifest) >= 6
     answer, position, rotation = answered(x, turn)
     assert isinstance(answer.found, Localization)
-    assert position < 0.02 and rotation < 0.2 and answer.fetched.asked == 2
+    assert position < 0.02 and rotation < 0.2 and answer.asked == 2
     centers = (made().manifest.low[list(answer.wanted), 0] + made().manifest.high[list(answer.wanted), 0]) / 2
     assert np.abs(centers - x).min() < 4
 
@@ -89,7 +89,7 @@ def test_a_photograph_of_another_place_gets_no_pose() -> None:
         other, _ = street(f"elsewhere {number}", cameras=3).query(1.0)
         fetcher = TileFetcher(made().manifest, Region(read=lambda: made().records))
         answer = localize_with_tiles(other, fetcher)
-        assert isinstance(answer.found, NoPose) and answer.fetched.asked == 2
+        assert isinstance(answer.found, NoPose) and answer.asked == 2
 
 
 def test_without_a_usable_tile_or_feature_there_is_no_pose() -> None:
@@ -111,7 +111,7 @@ def test_what_says_nothing_or_nonsense_is_refused_before_a_fetch() -> None:
     with pytest.raises(RangeError, match="within"):
         wanted_tiles(manifest, query, within=float("nan"))
     with pytest.raises(RangeError):
-        TileOptions(tiles=0)
+        wanted_tiles(manifest, query, tiles=0)
     with pytest.raises(RangeError, match="latitude"):
         place_in_map(manifest, 95.0, 0.0)
     with pytest.raises(InputError, match="where on Earth"):
@@ -129,4 +129,4 @@ def test_what_says_nothing_or_nonsense_is_refused_before_a_fetch() -> None:
     with pytest.raises(SpaceError):
         localize_with_tiles(other, TileFetcher(manifest, Counting()))
     assert sent == []
-    assert wanted_tiles(manifest, query, options=TileOptions(tiles=1)) == wanted_tiles(manifest, query)[:1]
+    assert wanted_tiles(manifest, query, tiles=1) == wanted_tiles(manifest, query)[:1]

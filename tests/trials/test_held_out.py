@@ -10,7 +10,7 @@ import pytest
 import veil.trials.held_out as localization
 from veil.errors import InputError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.places.maps import NoMap
 from veil.places.poses.answer import NoPose
 from veil.randomness import Secret, memoized
@@ -32,7 +32,7 @@ def test_a_private_map_that_cannot_be_built_answers_no_query(tmp_path: Path, mon
         workdir=tmp_path,
     )
     query = Query(name="c", features=items["c"], reference=None)
-    (outcome,) = run_variants(setup, [query], [Variant(profile=paper(2), distance="s2s")])
+    (outcome,) = run_variants(setup, [query], [Variant(profile=Profile.paper(2), distance="s2s")])
     assert isinstance(outcome.found, NoPose) and "too weak" in outcome.found.reason
     assert outcome.as_json()["status"] == "no pose" and outcome.message is not None
     (tmp_path / "raw").mkdir()

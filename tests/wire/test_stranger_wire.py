@@ -30,8 +30,8 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys, write_codebook
 from veil.forms import Subspaces
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms import HideInLines, hardened, paper, privatize, privatize_words
-from veil.mechanisms.profile import STRATEGIES, Profile
+from veil.mechanisms import HideInLines, Profile, privatize, privatize_words
+from veil.mechanisms.profile import STRATEGIES
 from veil.randomness import fresh
 from veil.wire import Message, Upload, decode, encode
 from worlds.documents import REFERENCE
@@ -44,9 +44,9 @@ GOLDEN = sorted((TESTS / "mechanisms" / "golden").glob("*.veil"))
 DATA = Path(str(files("veil"))) / "data"
 DOWN = np.array([0.05, 0.99, 0.12]) / np.linalg.norm([0.05, 0.99, 0.12])
 PROFILES = {
-    "hardened": hardened(quantized=True),
-    "hardened of floats": hardened(quantized=False, compress=True),
-    **{f"paper {strategy}": paper(m, strategy) for m, strategy in zip((3, 2, 4, 6, 8), STRATEGIES, strict=True)},
+    "hardened": Profile.hardened(quantized=True),
+    "hardened of floats": Profile.hardened(quantized=False, compress=True),
+    **{f"paper {strategy}": Profile.paper(m, strategy) for m, strategy in zip((3, 2, 4, 6, 8), STRATEGIES, strict=True)},
 }
 
 

@@ -108,12 +108,12 @@ class Corpus:
         words = veil.HideInWords(epsilon=8.0, features_sent=500)
         return {
             "subspaces": veil.Protection(descriptors=veil.HideInSubspaces()),
-            "paper": veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.paper(m=4))),
+            "paper": veil.Protection(descriptors=veil.HideInSubspaces(profile=veil.Profile.paper(m=4))),
             "subspaces and lines": veil.Protection(descriptors=veil.HideInSubspaces(), lines=lines),
             "subspaces and lines without gravity": veil.Protection(descriptors=veil.HideInSubspaces(), lines=random),
             "words": veil.Protection(descriptors=words),
             "words and lines": veil.Protection(descriptors=words, lines=lines),
-            "positions alone": veil.Protection(descriptors=veil.positions_alone()),
+            "positions alone": veil.Protection(descriptors=veil.HideInWords.positions_alone()),
         }
 
     @cache  # noqa: B019
@@ -186,7 +186,7 @@ class Corpus:
         attacks = [attack for attack in ATTACKS if attack.name not in self.unasked]
         options = veil.AuditOptions(features=24, seconds=math.inf, threads=1, attacks=attacks)
         audit = veil.run_audit(releases, originals={name: self.features()[name]}, options=options)
-        return json.loads(json.dumps(timeless(audit.outcome.as_json())))
+        return json.loads(json.dumps(timeless(audit.as_json())))
 
 
 def image_parts(image: Any) -> tuple[Any, ...]:

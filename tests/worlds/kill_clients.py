@@ -29,9 +29,9 @@ from veil.files.device.outbox import Outbox, Sending
 from veil.files.maps.folders import settle_folder, write_models
 from veil.files.maps.format import read_map
 from veil.files.tiles import FolderCache
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import HideInLines
-from veil.places.removal import forgetting, remove_from_map
+from veil.places.removal import remove_from_map
 from worlds import generator, world
 from worlds.kill_checks import needles
 from worlds.kill_servers import Place, Server
@@ -54,7 +54,7 @@ def photographs(form: str) -> list[tuple[Features, Protection]]:
         noise = generator(f"kills {name}").integers(-2, 3, features.descriptors.shape)
         noisy = np.clip(features.descriptors.astype(int) + noise, 0, 255).astype(np.uint8)
         features = replace(features, descriptors=noisy)
-        subspaces = HideInSubspaces(profile=paper(2))
+        subspaces = HideInSubspaces(profile=Profile.paper(2))
         down = place.poses[name].rotation @ DOWN
         protections = {
             "positions": Protection(descriptors=subspaces),
@@ -198,7 +198,7 @@ def _folder_before(place: Place) -> dict[str, list[str]]:
 
 def _folder(place: Place) -> None:
     gone = next(iter(json.loads(place.beside("planted").read_text())))
-    remove_from_map(place.root / "map", [gone], forget=forgetting(place.root / "map-matches"))
+    remove_from_map(place.root / "map", [gone], matches=place.root / "map-matches")
     acknowledge(place, "removed")
     write_models(place.root / "map-again", [read_map(place.root / "map")])
     acknowledge(place, "written")
@@ -211,7 +211,7 @@ def _folder_after(place: Place, ending: str) -> list[str]:
     before = done(place)
     if "removed" not in before:
         with suppress(InputError):  # it had been removed
-            remove_from_map(place.root / "map", [gone], forget=forgetting(place.root / "map-matches"))
+            remove_from_map(place.root / "map", [gone], matches=place.root / "map-matches")
     settle_folder(place.root / "map")
     faults = [] if gone not in read_map(place.root / "map").images else ["left: it is still in the map"]
     planted = [bytes.fromhex(part) for part in parts]

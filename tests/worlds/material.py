@@ -14,7 +14,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture
 from veil.forms import Subspaces
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
@@ -45,8 +45,8 @@ def lifted(features: Features, profile: Profile, *, case: str, decoys: Codebook 
 
 
 def paper_form(features: Features, m: int, case: str = "attack") -> Subspaces:
-    return lifted(features, paper(m), case=case)
+    return lifted(features, Profile.paper(m), case=case)
 
 
 def hardened_form(features: Features, case: str = "attack") -> Subspaces:
-    return lifted(features, hardened(quantized=True), case=case)
+    return lifted(features, Profile.hardened(quantized=True), case=case)

@@ -17,7 +17,7 @@ from veil.files.features import read_features
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.subspaces import lift
@@ -50,7 +50,7 @@ def released(features: Features, profile: Profile | None, *, lines: bool = False
 
 def as_published(file: Path, folder: Path, *, m: int = 4, allow_second: bool = False) -> None:
     """The messages of a file of features, by the paper's profile; otherwise as `veil privatize` writes them."""
-    device, descriptors = Device(), HideInSubspaces(profile=paper(m))
+    device, descriptors = Device(), HideInSubspaces(profile=Profile.paper(m))
     for name, features in read_features(file):
         made = device.release(features, Protection(descriptors=descriptors), name=name, allow_second=allow_second)
         write_bytes(folder / f"{made.released_as}.veil", made.message)
@@ -69,7 +69,13 @@ def planted_map(features: Features, *, public: bool) -> Scene:
         form = published
         if not public:
             book = bundled_codebook()
-            form = lift(features, profile=paper(4), compression=book.compression, decoys=book, randomness=seeded("a map")).form  # type: ignore[assignment]
+            form = lift(
+                features,
+                profile=Profile.paper(4),
+                compression=book.compression,
+                decoys=book,
+                randomness=seeded("a map"),
+            ).form  # type: ignore[assignment]
         images[f"{place}.jpg"] = MappedImage(
             name=f"{place}.jpg",
             camera=features.camera,

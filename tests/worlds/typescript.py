@@ -19,10 +19,10 @@ import numpy as np
 from veil.codebooks.codebook import Provenance
 from veil.codebooks.dictionary import Dictionary
 from veil.errors import RangeError
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.features import Features
 from veil.geometry.camera import Camera
-from veil.ldp.composition import basic_epsilon, composed_epsilon
+from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SCALE, SubsetMechanism
 from veil.mechanisms.release import privatize_words, pseudonym
 from veil.mechanisms.words import randomized
@@ -162,7 +162,7 @@ def compositions() -> list[dict[str, Any]]:
     ):
         spent = {SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m): count}
         law = [words, repr(epsilon), m]
-        exact, basic = composed_epsilon(spent, delta), basic_epsilon(spent)
+        exact, basic = composed_epsilon(spent, delta), composed_epsilon(spent)
         found.append({"law": law, "count": count, "delta": delta, "exact": f"{exact:.9g}", "basic": repr(basic)})
     return found
 
@@ -196,7 +196,7 @@ def vectors() -> str:
         "refusals": refusals(),
         "image": releases(),
         "compositions": compositions(),
-        "picture": {"rgb": text(pixels.tobytes()), "digest": picture(pixels, {}, None).digest.hex()},
+        "picture": {"rgb": text(pixels.tobytes()), "digest": Picture.of(pixels, {}, None).digest.hex()},
         "receipts": receipts(),
     }
     lines = [f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in found.items()]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil.cli.records import Record, json_file, option, positional
-from veil.client.client import Client
 from veil_faces.cli.asked_network import AskedNetwork
 from veil_faces.files.face_home import FaceHome
 from veil_faces.files.face_store import FaceStore
 from veil_faces.files.faces import read_faces
+from veil_faces.template import FaceClient
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +52,12 @@ class AskedFace(AskedNetwork, AskedDecoys, AskedPurpose):
     face_name: str | None = option("which face of a file of descriptors", metavar="NAME")
 
 
-def client_of(store: FaceStore, decoys: Path) -> Client:
+def client_of(store: FaceStore, decoys: Path) -> FaceClient:
     """The client of this device for a store, with its scheme, secret and decoys (a file)."""
-    return Client(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
+    return FaceClient(scheme=store.scheme, decoys=read_faces(decoys), secret=FaceHome.for_store(store.path).secret)
 
 
-def opened_store(arguments: AskedDecoys) -> tuple[FaceStore, Client]:
+def opened_store(arguments: AskedDecoys) -> tuple[FaceStore, FaceClient]:
     """The store that the options name, sealed by this client's secret, and the client with the store's decoys."""
     store = FaceStore(arguments.store, FaceHome.for_store(arguments.store))
     return store, client_of(store, arguments.decoys)

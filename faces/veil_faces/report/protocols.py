@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from veil.device.protection import Protection
 from veil.report.figures import BLACK, BLUE, GRAY, LIFTINGS, VERMILION, draw_curve, draw_level, drawn, legend_below, log2_axis
 from veil_faces.studies.attributes import AttributeRow
 from veil_faces.studies.identification import IdentificationRow
+from veil_faces.studies.unlinkability import ProtectionStudy
 from veil_faces.studies.verification import VerificationRow, error_rates
 
 _NAMES = {"p2s": "template against raw descriptor (p2s)", "s2s": "template against template (s2s)"}
@@ -70,7 +70,7 @@ _TITLES = {
 }
 
 
-def draw_protection(path: Path, protection: Protection) -> None:
+def draw_protection(path: Path, protection: ProtectionStudy) -> None:
     """Write the figure (PNG or SVG by its suffix): both measures against m, a curve for each lifting.
 
     Full lines are without keys, dashed ones with keys; gray is what chance, or an attacker without a template, reaches; the
@@ -98,7 +98,7 @@ def draw_protection(path: Path, protection: Protection) -> None:
         legend_below(figure, [*colors, *dashes, raw, *shades])
 
 
-def _measure(axis: Any, protection: Protection, measure: str) -> None:
+def _measure(axis: Any, protection: ProtectionStudy, measure: str) -> None:
     """Draw the curves of one measure."""
     dims, scale = sorted({row.m for row in protection.rows}), 100 if measure == "reversed" else 1
     for name in dict.fromkeys(row.lifting for row in protection.rows):

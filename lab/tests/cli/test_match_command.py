@@ -11,7 +11,7 @@ import pytest
 from veil.cli import main
 from veil.features import Features
 from veil.files.features import write_features
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.wire.codec import encode
 from worlds.documents import documented, keys
 from worlds.lightglue_weights import still_weights
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, door: dict[str, Features]) 
     write_features(made / "both.h5", two)
     for number, (name, features) in enumerate(two):
         write_features(made / f"{number}.h5", [(name, features)])
-        (made / f"{number}.veil").write_bytes(encode(released(features, hardened(quantized=True))[0]))
+        (made / f"{number}.veil").write_bytes(encode(released(features, Profile.hardened(quantized=True))[0]))
     return made
 
 

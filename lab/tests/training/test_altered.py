@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from veil.errors import RangeError
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.files.photographs.examples import other_place
 from veil.files.photographs.pictures import read_rgb
 from veil_lab.training.altered import ALTERATIONS, altered_copies, second_view
@@ -14,7 +14,7 @@ from veil_lab.training.altered import ALTERATIONS, altered_copies, second_view
 
 def test_copies_are_mirrored_and_resized_and_keep_the_digest() -> None:
     rgb = np.random.default_rng(0).integers(256, size=(200, 300, 3), dtype=np.uint8)
-    shown = picture(rgb, {}, None)
+    shown = Picture.of(rgb, {}, None)
     copies = list(altered_copies(shown, 5))
     assert np.array_equal(copies[0].gray, shown.gray[:, ::-1])
     assert [item.gray.shape for item in copies] == [(200, 300), (140, 210), (280, 420), (280, 420), (140, 210)]
@@ -28,7 +28,7 @@ def test_copies_are_mirrored_and_resized_and_keep_the_digest() -> None:
 
 
 def test_a_copy_too_small_for_features_is_left_out() -> None:
-    shown = picture(np.zeros((80, 90, 3), dtype=np.uint8), {}, None)
+    shown = Picture.of(np.zeros((80, 90, 3), dtype=np.uint8), {}, None)
     assert [item.gray.shape[0] for item in altered_copies(shown, 5)] == [80, 112, 112]
 
 
@@ -36,7 +36,7 @@ def test_a_second_view_is_the_picture_in_perspective() -> None:
     """Oracle: the four corners in the photograph, and the cross of their diagonals, which a perspective keeps. The photograph's
     pixels tell their own place: its red is the column, its green the row."""
     y, x = np.mgrid[:240, :250]
-    shown = picture(np.stack([x, y, np.zeros_like(x)], axis=2).astype(np.uint8), {}, None)
+    shown = Picture.of(np.stack([x, y, np.zeros_like(x)], axis=2).astype(np.uint8), {}, None)
     seen = second_view(shown)
     assert seen.rgb is not None and seen.rgb.shape == (240, 250, 3) and seen.digest != shown.digest
     quad = np.array([(0.06, 0.03), (0.02, 0.95), (0.97, 0.99), (0.93, 0.02)]) * [250, 240]
@@ -57,7 +57,7 @@ def photograph(rows: int, columns: int) -> np.ndarray:
 
 def test_altered_copies_have_altered_colors() -> None:
     rgb = photograph(128, 200)
-    mirrored, small = list(altered_copies(picture(rgb, {}, None), 2))
+    mirrored, small = list(altered_copies(Picture.of(rgb, {}, None), 2))
     assert mirrored.rgb is not None and small.rgb is not None
     np.testing.assert_array_equal(mirrored.rgb, rgb[:, ::-1])
     assert small.rgb.shape == (*small.gray.shape, 3)

@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from veil.codebooks.codebook import Codebook
 from veil.engine import open_engine
 from veil.errors import InputError, RangeError
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.extraction.sift import extract_sift
 from veil.files.codebooks import bundled_codebook
 from veil.files.photographs.pictures import read_rgb
@@ -75,7 +75,7 @@ def test_keypoints_follow_the_picture_through_its_variations() -> None:
 def test_a_mirrored_example_is_what_sift_finds_in_the_mirrored_photograph(tmp_path: Path) -> None:
     """Named oracle: SIFT on the mirrored pixels. Broken twins: other ways to turn a patch's 4 x 4 x 8 histograms over."""
     rgb = read_rgb(next(door_photographs(tmp_path / "door", 1).iterdir()))[::3, ::3]
-    features, again = (extract_sift(picture(np.ascontiguousarray(p), {}, None)) for p in (rgb, rgb[:, ::-1]))
+    features, again = (extract_sift(Picture.of(np.ascontiguousarray(p), {}, None)) for p in (rgb, rgb[:, ::-1]))
     turned = mirrored(Example(rgb=rgb, features=features))
     np.testing.assert_array_equal(turned.rgb, rgb[:, ::-1])
     gaps, rows = cKDTree(again.keypoints).query(turned.features.keypoints)

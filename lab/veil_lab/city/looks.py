@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
 
 from veil.errors import InputError
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.space import Normalization
 from veil_lab.city.draws import mixed, uniform
@@ -77,7 +77,7 @@ def looks_of(photographs: Sequence[np.ndarray], *, normalization: Normalization 
         extent = min(width, height * TILE_WIDTH_M / TILE_HEIGHT_M)
         corner = np.array([width - extent, height + extent * TILE_HEIGHT_M / TILE_WIDTH_M]) / 2
         try:
-            found = extract_sift(picture(upright, {}, None), SiftOptions(first_octave=-1, normalization=normalization))
+            found = extract_sift(Picture.of(upright, {}, None), SiftOptions(first_octave=-1, normalization=normalization))
         except InputError:
             continue
         assert found.scales is not None and found.orientations is not None

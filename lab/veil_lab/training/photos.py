@@ -13,13 +13,13 @@ from jaxtyping import UInt8
 from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
 from veil.errors import InputError, RangeError
-from veil.extraction.picture import picture
+from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift, sift_space
 from veil.features import Features
 from veil.geometry.camera import guessed
 from veil.inversion.maps import KINDS, SIDE, Frame, Kind, SparseMap, points_map, subspaces_map, words_map
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
@@ -78,7 +78,11 @@ class ServerView:
         assert self.codebook is not None
         if self.kind == "subspaces":
             lifted = lift(
-                features, profile=paper(m), compression=self.codebook.compression, decoys=self.codebook, randomness=seeded(case)
+                features,
+                profile=Profile.paper(m),
+                compression=self.codebook.compression,
+                decoys=self.codebook,
+                randomness=seeded(case),
             )
             return subspaces_map(frame, features.keypoints, lifted.form)
         mechanism = SubsetMechanism(dictionary_size=len(self.codebook), epsilon=self.epsilon, m=m)
@@ -101,7 +105,7 @@ def varied(rgb: UInt8[np.ndarray, "height width 3"], random: np.random.Generator
     seen = _resized(source, max(finer, short))
     shown = _resized(source, short)
     options = SiftOptions(first_octave=int(random.choice(FIRST_OCTAVES)))
-    features = extract_sift(picture(np.asarray(seen), {}, None), options)
+    features = extract_sift(Picture.of(np.asarray(seen), {}, None), options)
     scale = np.array([shown.width / seen.width, shown.height / seen.height], dtype=np.float32)
     camera = guessed(shown.width, shown.height)
     moved = replace(features, keypoints=features.keypoints * scale, camera=camera, scales=None, orientations=None, scores=None)

@@ -10,18 +10,18 @@ from veil.attacks.time_budget import TimeBudget
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding
 from veil.audit.on_pictures import DrawnPicture
-from veil.audit.policy import Breach, Rule
+from veil.audit.policy import Rule
 from veil.audit.verdict import NOT_TESTED, Verdict
 from veil.errors import Remedy, Say
 from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Outcome:
-    """Result of an audit of the releases in `messages`.
+class Audit:
+    """Result of an audit of the releases in `messages`; `as_json` gives the record of docs/reference/json.md.
 
-    `findings` are those of the attacks, `pictures` what was drawn of the releases, `verdict` sums both up, and `breaches` are
-    those of the `rules`. `have_originals` tells whether the originals were given.
+    `findings` are those of the attacks, `pictures` what was drawn of the releases, `verdict` sums both up, and `breaches` give
+    the broken ones of the `rules`, each with the reason. `have_originals` tells whether the originals were given.
     `facts` describe the releases. `not_looked_at` gives, by attack, why attacks on other kinds of release had nothing to look
     at. `epsilons` (by unit, at `delta`) are those that words carry, and that of the ledger's session; `measured` is the lower
     bound that runs of their mechanism show. `time` and `picture_time` hold what the attacks, and those behind the pictures,
@@ -40,7 +40,7 @@ class Outcome:
     measured: EpsilonBound | None
     verdict: Verdict
     rules: Sequence[Rule]
-    breaches: Sequence[Breach]
+    breaches: Mapping[Rule, str]
     have_originals: bool
     time: TimeBudget
     picture_time: TimeBudget
@@ -80,7 +80,7 @@ class Outcome:
 
     def why(self, rule: Rule) -> str | None:
         """Reason why a rule is broken, None if it is kept."""
-        return next((breach.why for breach in self.breaches if breach.rule == rule), None)
+        return self.breaches.get(rule)
 
     def as_json(self) -> dict:
         """Stable JSON record, as docs/reference/json.md describes it."""

@@ -43,16 +43,6 @@ class Share:
         return f"{100 * self.value:.1f} % ({100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Within:
-    """The `share` of features whose estimate is less than `limit` from the truth, in units of descriptors or in pixels."""
-
-    limit: float
-    share: Share
-
-    __repr__ = one_line
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Score:
     """Comparison of an attack's estimates with the originals.
@@ -60,7 +50,8 @@ class Score:
     `exact`, `within` and `identified` are shares by how near an estimate is, `mean_distance` and `median_distance` are of those
     that were made. Undecided features count as not recovered in every share.
 
-    Distances are those of descriptors in the space that was lifted, or pixels for positions (`unit` "px"). `recovered` is the
+    `within` gives, by distance, the share of features whose estimate is nearer to the truth than that. Distances are those of
+    descriptors in the space that was lifted, or pixels for positions (`unit` "px"). `recovered` is the
     share that counts in verdicts and policies: features within 0.1 (5 px) of the truth, or whose right word was named.
     `identified` is the share whose estimate has the right one as its nearest neighbor among all original descriptors of the
     audited releases (for words: whose true word was named). `errors` holds every distance, NaN where undecided;
@@ -70,7 +61,7 @@ class Score:
     unit: ErrorUnit
     recovered: Share
     exact: Share | None
-    within: tuple[Within, ...]
+    within: Mapping[float, Share]
     mean_distance: float | None
     median_distance: float | None
     identified: Share | None
@@ -83,7 +74,7 @@ class Score:
     def shares(self) -> dict[str, Share]:
         """Measured shares by their names in rules and records: within_0.1 (of positions within_5px), exact and identified."""
         ending = "px" if self.unit == "px" else ""
-        shares = {f"within_{item.limit:g}{ending}": item.share for item in self.within}
+        shares = {f"within_{limit:g}{ending}": share for limit, share in self.within.items()}
         optional = (("exact", self.exact), ("identified", self.identified))
         return shares | {name: share for name, share in optional if share is not None}
 
@@ -137,9 +128,9 @@ class Finding:
         if score is not None:
             intervals = {name: [share.low, share.high] for name, share in score.shares.items()}
             if score.unit == "px":
-                within_px = {f"{item.limit:g}": item.share.value for item in score.within}
+                within_px = {f"{limit:g}": share.value for limit, share in score.within.items()}
             else:
-                within |= {f"within_{item.limit:g}": item.share.value for item in score.within}
+                within |= {f"within_{limit:g}": share.value for limit, share in score.within.items()}
         if self.certified is not None:
             intervals["certified"] = [self.certified.low, self.certified.high]
         return {

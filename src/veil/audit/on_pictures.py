@@ -18,7 +18,7 @@ from veil.audit.run import Examined, try_attacks, work_of
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
-from veil.inversion.quality import Quality, quality, quality_facts
+from veil.inversion.quality import quality
 from veil.inversion.whole import whole
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
@@ -41,14 +41,17 @@ class DrawnPicture:
     """Picture `rgb` of one `release`, drawn from what `attack` recovered.
 
     `rgb` shows the whole photograph, its shorter side 256 px. Of its central square are `features`, the number of pixels of
-    the sparse map that hold a feature, and `quality`, which is None without the photograph.
+    the sparse map that hold a feature. Compared with the photograph, `mae` is the mean absolute error in [0, 1], `ssim` the
+    structural similarity in [-1, 1] and `psnr` the peak signal-to-noise ratio in dB; they are None without it.
     """
 
     release: str
     attack: str
     features: int
     rgb: UInt8[np.ndarray, "height width 3"]
-    quality: Quality | None
+    mae: float | None = None
+    ssim: float | None = None
+    psnr: float | None = None
 
     __repr__ = one_line
 
@@ -58,7 +61,9 @@ class DrawnPicture:
             "release": self.release,
             "attack": self.attack,
             "features": self.features,
-            **quality_facts(self.quality),
+            "mae": self.mae,
+            "ssim": self.ssim,
+            "psnr": self.psnr,
         }
 
 
@@ -92,9 +97,8 @@ def reconstructions(
     for attack, kind, map_of in _maps(item, frame, knowledge, inverters, effort or Effort(), features, count, time):
         count.begin(f"{item.name} picture", PICTURE_WORK)
         rgb, central = whole(inverters[kind], *size, map_of)
-        measured = None if original is None else quality(original, central)
-        drawn = DrawnPicture(release=item.name, attack=attack, features=len(map_of(frame)), rgb=rgb, quality=measured)
-        pictures.append(drawn)
+        measured = {} if original is None else vars(quality(original, central))
+        pictures.append(DrawnPicture(release=item.name, attack=attack, features=len(map_of(frame)), rgb=rgb, **measured))
     return pictures
 
 

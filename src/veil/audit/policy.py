@@ -56,6 +56,25 @@ class Rule:
     def __str__(self) -> str:
         return self.text
 
+    @staticmethod
+    def parse(text: str) -> Rule:
+        """Rule that `text` states. Raises InputError, with the grammar, for any other text."""
+        parsed = _RULE.match(text)
+        if not parsed:
+            raise InputError(f"{text!r} is not a rule: {HELP}")
+        name, metric, sign, number, percent = parsed.groups()
+        try:
+            limit = float(number) / (100 if percent else 1)
+        except ValueError:
+            raise InputError(f"{text!r}: {number!r} is not a number; {HELP}") from None
+        is_epsilon = name == "epsilon"
+        metric = metric or ("image" if is_epsilon else "recovered")
+        if metric not in (EPSILONS if is_epsilon else (*METRICS, *METRICS_PX)):
+            raise InputError(f"{text!r}: there is no {metric!r}; {HELP}")
+        if not 0 <= limit < math.inf or (limit > 1 and not is_epsilon):
+            raise InputError(f"{text!r}: a share lies between 0 and 1, or 0 % and 100 %; {HELP}")
+        return Rule(text=text.strip(), name=name, metric=metric, limit=limit, inclusive=sign == ">=")
+
     def exceeded(self, value: float) -> bool:
         """Whether a value is above the limit, or equal to it if `inclusive`."""
         return value >= self.limit if self.inclusive else value > self.limit
@@ -76,38 +95,6 @@ class Rule:
         return math.floor(math.log((1 - CONFIDENCE) / 2) / math.log1p(-self.limit)) + 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Breach:
-    """Breach of `rule`, with the reason `why`.
-
-    A rule that could not be judged counts as broken, too, or a policy could pass by running nothing.
-    """
-
-    rule: Rule
-    why: str
-
-    __repr__ = one_line
-
-
-def parse_rule(text: str) -> Rule:
-    """Rule that `text` states. Raises InputError, with the grammar, for any other text."""
-    parsed = _RULE.match(text)
-    if not parsed:
-        raise InputError(f"{text!r} is not a rule: {HELP}")
-    name, metric, sign, number, percent = parsed.groups()
-    try:
-        limit = float(number) / (100 if percent else 1)
-    except ValueError:
-        raise InputError(f"{text!r}: {number!r} is not a number; {HELP}") from None
-    is_epsilon = name == "epsilon"
-    metric = metric or ("image" if is_epsilon else "recovered")
-    if metric not in (EPSILONS if is_epsilon else (*METRICS, *METRICS_PX)):
-        raise InputError(f"{text!r}: there is no {metric!r}; {HELP}")
-    if not 0 <= limit < math.inf or (limit > 1 and not is_epsilon):
-        raise InputError(f"{text!r}: a share lies between 0 and 1, or 0 % and 100 %; {HELP}")
-    return Rule(text=text.strip(), name=name, metric=metric, limit=limit, inclusive=sign == ">=")
-
-
 def least_features(rules: Sequence[Rule], names: Collection[str]) -> int:
     """Number of features that attacks of these names or families need for all of `rules` on them to be kept.
 
@@ -119,35 +106,40 @@ def least_features(rules: Sequence[Rule], names: Collection[str]) -> int:
 def parse_policy(text: str) -> list[Rule]:
     """Rules of a policy with one rule on each line; `#` begins a comment. Raises InputError for a line that is no rule."""
     lines = (line.split("#", 1)[0].strip() for line in text.splitlines())
-    return [parse_rule(line) for line in lines if line]
+    return [Rule.parse(line) for line in lines if line]
 
 
-def breaches(rules: Sequence[Rule], findings: Sequence[Finding], epsilons: Mapping[str, float]) -> list[Breach]:
-    """Breaches of `rules` by the findings and by the `epsilons` (by unit: feature, object, image, and the ledger's session)."""
-    return [breach for rule in rules if (breach := _breach(rule, findings, epsilons)) is not None]
+def breaches(rules: Sequence[Rule], findings: Sequence[Finding], epsilons: Mapping[str, float]) -> dict[Rule, str]:
+    """The `rules` that the findings or the `epsilons` break, each with the reason.
+
+    `epsilons` are by unit: feature, object, image, and the ledger's session. A rule that could not be judged counts as broken,
+    too, or a policy could pass by running nothing.
+    """
+    return {rule: why for rule in rules if (why := _breach(rule, findings, epsilons)) is not None}
 
 
-def _breach(rule: Rule, findings: Sequence[Finding], epsilons: Mapping[str, float]) -> Breach | None:
+def _breach(rule: Rule, findings: Sequence[Finding], epsilons: Mapping[str, float]) -> str | None:
+    """Reason why a rule is broken; None if it is kept."""
     if rule.name == "epsilon":
         if rule.metric not in epsilons:
-            return Breach(rule=rule, why="the release has no epsilon at all")
+            return "the release has no epsilon at all"
         value = epsilons[rule.metric]
-        return Breach(rule=rule, why=f"epsilon is {value:g}") if rule.exceeded(value) else None
+        return f"epsilon is {value:g}" if rule.exceeded(value) else None
     named = [finding for finding in findings if rule.name in (finding.attack, finding.family)]
     judged = [(finding, share) for finding in named if (share := _share(finding, rule.metric)) is not None]
     if not judged:
         known = sorted({finding.attack for finding in findings} | {finding.family for finding in findings})
         reasons = "; ".join(f"{f.attack}: {f.skipped or 'needs the originals'}" for f in named)
-        return Breach(rule=rule, why=f"not judged ({reasons or 'there are only ' + ', '.join(known)})")
+        return f"not judged ({reasons or 'there are only ' + ', '.join(known)})"
     broken = [(finding, share) for finding, share in judged if rule.breaks(share)]
     if not broken:
         return None
     surely = [pair for pair in broken if rule.exceeded(pair[1].value)]
     if surely:
         worst, share = max(surely, key=lambda pair: pair[1].value)
-        return Breach(rule=rule, why=f"{worst.attack}: {share}")
+        return f"{worst.attack}: {share}"
     worst, share = max(broken, key=lambda pair: pair[1].high)
-    return Breach(rule=rule, why=f"{worst.attack}: {share}, so it may be {_most(share)}; {_enough(rule, share)}")
+    return f"{worst.attack}: {share}, so it may be {_most(share)}; {_enough(rule, share)}"
 
 
 def _most(share: Share) -> str:

@@ -18,7 +18,6 @@ from veil.audit.finding import (
     ErrorUnit,
     Score,
     Share,
-    Within,
 )
 from veil.audit.statistics import clopper_pearson
 
@@ -140,7 +139,7 @@ def _score(
         unit=unit,
         recovered=recovered,
         exact=exact,
-        within=tuple(Within(limit=limit, share=_share_below(limit, error)) for limit in limits),
+        within={limit: _share_below(limit, error) for limit in limits},
         mean_distance=float(known.mean()) if len(known) else None,
         median_distance=float(np.median(known)) if len(known) else None,
         identified=identified,

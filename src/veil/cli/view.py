@@ -20,7 +20,7 @@ from veil.cli.common import (
 )
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
-from veil.device.viewing import ViewedMap, ViewOptions, told_further, view_audit, view_map
+from veil.device.viewing import ViewedMap, told_further, view_audit, view_map
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
@@ -87,15 +87,17 @@ def _view(arguments: ViewCommand) -> int:
         return EXIT_OK
     where = Map.read(arguments.map)
     further = model_folders(arguments.map)[1:]
-    options = ViewOptions(
+    title = arguments.title or arguments.map.resolve().name
+    viewed = view_map(
+        where,
+        title=title,
         queries=arguments.queries,
         device=arguments.images,
         report=arguments.report,
         invert=arguments.invert,
         further=further,
+        steps=Bar,
     )
-    title = arguments.title or arguments.map.resolve().name
-    viewed = view_map(where, title=title, options=options, steps=Bar)
     tell_skipped(viewed.skipped)
     for name, reason in viewed.refused.items():
         say(arguments, f"{name}: no pose: {reason}")

@@ -12,7 +12,8 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Protocol, get_args, runtime_checkable
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 from jaxtyping import UInt8, UInt32
@@ -20,10 +21,10 @@ from jaxtyping import UInt8, UInt32
 from veil.client.connection import Unreachable, split_address
 from veil.errors import FileFormatError, InputError
 from veil.files.service.served_tiles import HINT, VERSION, OneServerFacts, one_server_facts
-from veil.files.tiles import BINARY, JSON, MOST_BINARY_BYTES, MOST_JSON_BYTES, RECORDS
+from veil.files.tiles import BINARY, JSON, MOST_BINARY_BYTES, MOST_JSON_BYTES, RECORDS, FolderCache, read_manifest, read_records
 from veil.pir import one_server
 from veil.tiles.exits import Exit, OneServer, Region, TwoServers
-from veil.tiles.fetching import TileCache, TileFetcher
+from veil.tiles.fetching import TileFetcher
 from veil.tiles.manifest import Manifest, decode_manifest
 from veil.version import __version__
 
@@ -120,20 +121,8 @@ TileExit = Literal["region", "two-servers", "one-server"]
 REGION_BYTES = 16 << 20
 # A map of more bytes is not downloaded as a whole, nor a hint of more.
 MOST_MAP_BYTES, MOST_HINT_BYTES = 4 << 30, 1 << 30
+SCHEMES = "http://", "https://"
 EXITS, MOST_EXITS_BYTES = "exits.json", 64 << 10
-
-
-@runtime_checkable
-class HintCache(Protocol):
-    """Hints of one-server retrieval that a device keeps; they are the same for all devices."""
-
-    def hint(self, digest: str) -> bytes | None:
-        """The hint of a SHA-256 (hex), or None."""
-        ...
-
-    def put_hint(self, digest: str, hint: bytes) -> None:
-        """Keep a hint."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,31 +138,41 @@ class _Served:
 
 
 def open_tiles(
-    urls: Sequence[str],
+    source: Path | str | Sequence[str],
     *,
     exit: TileExit | None = None,
-    cache: TileCache | None = None,
+    cache: Path | str | None = None,
+    offline: bool = False,
     timeout_s: float = 60.0,
     most_bytes: int = MOST_MAP_BYTES,
     version: str | None = None,
 ) -> TileFetcher:
-    """A fetcher for the tiles at an address, or at the addresses of several servers that do not all collude.
+    """A fetcher for the tiles of a folder, of an address, or of the addresses of several servers that do not all collude.
 
-    - `urls`: such as https://maps.example.org/v1/tiles/station, of `veil serve`, or of a folder that `veil tiles cut` wrote on
-      a server of files; plain http only to this machine.
+    - `source`: a folder that `cut_map` wrote, or a copy of it, all of which is read at the first fetch. Or addresses such as
+      https://maps.example.org/v1/tiles/station, of `veil serve`, or of such a folder on a server of files; plain http only to
+      this machine.
     - `exit`: how tiles are fetched. None: all at once from maps of at most 16 MiB, and from servers of files; otherwise from
       the servers of several addresses, or from one server by one.
-    - `cache`: what the device keeps; one that is a `HintCache`, too, saves downloading a version's hint again.
+    - `cache`: a folder where the device keeps tiles that were fetched, and the hint of a version. Whoever reads it knows where
+      the device was. None: in memory.
+    - `offline`: use a folder and what is kept, and fetch nothing.
     - `timeout_s`: of each step of a request.
     - `most_bytes`: a larger map is not downloaded as a whole.
     - `version`: that the tiles must have, as whoever publishes it says; None: whichever the first server names.
 
     The manifest is downloaded here, and the hint of the one server; all that is fetched later has one size. Raises InputError
-    for what is no address and for an exit that is not there, Unreachable if a server does not answer or answers otherwise,
-    FileFormatError for a manifest or hint that is none, and where servers do not have the same tiles.
+    for what is no address, for an exit that is not there, and for an address offline; Unreachable if a server does not answer
+    or answers otherwise; FileFormatError for a manifest or hint that is none, and where servers do not have the same tiles.
     """
     if exit is not None and exit not in get_args(TileExit):
         raise InputError(f"an exit is {', '.join(get_args(TileExit))}, got {exit!r}")
+    kept = None if cache is None else FolderCache(folder=Path(cache))
+    urls = (source,) if isinstance(source, str) and source.startswith(SCHEMES) else source
+    if isinstance(urls, Path | str):
+        return _of_folder(Path(urls), exit, kept, version, offline=offline)
+    if offline:
+        raise InputError("nothing is fetched offline, and the manifest is at an address; keep a copy of it in a folder")
     hosts = [TileHost(url, timeout_s) for url in urls]
     if not hosts or len({host.url for host in hosts}) != len(hosts):
         raise InputError("give one address of tiles, or different ones of servers that do not collude")
@@ -191,7 +190,19 @@ def open_tiles(
                 "servers must have the same tiles: try again later"
             )
     taken = exit or _default(manifest, len(hosts), served[0])
-    return TileFetcher(manifest, _exit(taken, hosts, served[0], manifest, cache, most_bytes), cache=cache)
+    return TileFetcher(manifest, _exit(taken, hosts, served[0], manifest, kept, most_bytes), cache=kept)
+
+
+def _of_folder(
+    folder: Path, exit: TileExit | None, cache: FolderCache | None, version: str | None, *, offline: bool
+) -> TileFetcher:
+    """A fetcher for the tiles of a folder. Raises InputError for an exit that asks a server."""
+    if exit not in (None, "region"):
+        raise InputError(f"a folder is read as a whole, and nobody is asked; {exit} is an exit of addresses")
+    manifest = read_manifest(folder)
+    if version is not None and manifest.version != version:
+        raise FileFormatError(f"{folder} has version {manifest.version[:16]} of the tiles, and {version[:16]} is asked for")
+    return TileFetcher(manifest, Region(read=lambda: read_records(folder, manifest)), cache=cache, offline=offline)
 
 
 def _default(manifest: Manifest, hosts: int, served: _Served) -> TileExit:
@@ -208,7 +219,7 @@ def _exit(
     hosts: Sequence[TileHost],
     served: _Served,
     manifest: Manifest,
-    cache: TileCache | None,
+    cache: FolderCache | None,
     most_bytes: int,
 ) -> Exit:
     count, size = len(manifest), manifest.record_bytes
@@ -265,9 +276,9 @@ def _answers(host: TileHost, route: str, size: int, queries: Sequence[bytes]) ->
     return host.answers(route, queries, size)
 
 
-def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: TileCache | None) -> UInt32[np.ndarray, "rows 1024"]:
+def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: FolderCache | None) -> UInt32[np.ndarray, "rows 1024"]:
     """The hint, as it is kept or downloaded. Raises FileFormatError for another one than the server names."""
-    kept = cache.hint(facts.hint_sha256) if isinstance(cache, HintCache) else None
+    kept = None if cache is None else cache.hint(facts.hint_sha256)
     if kept is not None and hashlib.sha256(kept).hexdigest() == facts.hint_sha256:
         return one_server.read_hint(kept, facts.layout)
     if facts.layout.hint_bytes > MOST_HINT_BYTES:
@@ -275,6 +286,6 @@ def _hint(host: TileHost, served: _Served, facts: OneServerFacts, cache: TileCac
     hint = host.sized(served.path(HINT), facts.layout.hint_bytes)
     if hashlib.sha256(hint).hexdigest() != facts.hint_sha256:
         raise FileFormatError(f"the hint of {host.url} is not the one that it names; download it again")
-    if isinstance(cache, HintCache):
+    if cache is not None:
         cache.put_hint(facts.hint_sha256, hint)
     return one_server.read_hint(hint, facts.layout)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from veil.codebooks.codebook import Codebook, Provenance
 from veil.codebooks.decoys import DecoyPool
 from veil.errors import InputError, Remedy
 from veil.features import Features
-from veil.files.attack_networks import bundled_learned_model, bundled_pair_network
+from veil.files.attack_networks import bundled_learned_model, bundled_pair_network, read_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subsets, Subspaces
 from veil.mechanisms.public import publish
@@ -39,10 +40,9 @@ class Attacker:
     - `others`: further releases that the server has seen, by name.
     - `place`: raw features of photographs of the place that the server has, by name.
     - `where`: a map of the place.
-    - `model`: networks of `veil lab train attacks`; None: the bundled ones, where they are for the release's space.
+    - `model`: file of networks that `veil lab train attacks` wrote; None: the bundled ones, where they are for the space of the
+      release.
     - `seed`: of what is learned from the photographs.
-
-    Not public: `knowledge`, `own_descriptors`.
     """
 
     codebook: Codebook | None = None
@@ -53,64 +53,16 @@ class Attacker:
     others: Mapping[str, Message] = field(default_factory=dict)
     place: Mapping[str, Features] = field(default_factory=dict)
     where: Map | None = None
-    model: LearnedModel | None = None
+    model: Path | str | None = None
     seed: int = 0
 
     __repr__ = one_line
 
-    def knowledge(self, releases: Sequence[Message]) -> Knowledge:
-        """The knowledge with which attacks on `releases` (one or more) are run.
-
-        Raises InputError for no releases, and what `own_descriptors` raises.
-        """
-        if not releases:
-            raise InputError("there is no release to attack; give at least one message")
-        form = releases[0].form
-        codebook = self.codebook or _bundled(form)
-        return Knowledge(
-            codebook=codebook,
-            decoys=self._pool(form),
-            database=self.own_descriptors(releases),
-            others={name: ReleasedImage.of(message) for name, message in self.others.items()},
-            place={name: _public(item) for name, item in self.place.items()},
-            neighbors=self._neighbors(form, codebook),
-            pairs=bundled_pair_network(),
-            learned=self._learned(form),
-            scene=None if self.where is None else self.where.scene,
-        )
-
-    def own_descriptors(self, releases: Sequence[Message]) -> Codebook:
-        """The database that this attacker searches, for one or more releases.
-
-        Raises InputError if the releases are not all of one kind, or the database holds other descriptors than they do.
-        """
-        form = releases[0].form
-        if any((type(m.form), m.form.space) != (type(form), form.space) for m in releases):
-            raise InputError("these releases are of different kinds or spaces; audit them one kind at a time")
-        if self.photographs:
-            database = _own_descriptors(self.photographs)
-        elif self.database is not None:
-            database = self.database
-        else:
-            # The attacker has the bundled book that the decoys did not come from.
-            decoys = self._pool(form)
-            is_pool = decoys is not None and decoys.kind == "descriptors"
-            kind = form.space.descriptor
-            database = bundled_codebook(kind) if is_pool else bundled_decoys(kind)
-        raw = (database.descriptor, database.normalization)
-        if isinstance(form, Subspaces) and raw != (form.space.descriptor, form.space.normalization):
-            raise InputError(
-                f"the release holds {form.space.descriptor} {form.space.normalization} and the attacker's database {raw[0]} "
-                f"{raw[1]}",
-                remedy=(Remedy("give", "Attacker.photographs"), Remedy("give", "Attacker.database")),
-            )
-        return database
-
     def _learned(self, form: Subspaces | Subsets) -> LearnedModel | None:
         """The networks given, or the bundled ones where they fit the release; None for words, which no density is for."""
-        if self.model is not None or isinstance(form, Subsets):
-            return self.model
-        return bundled_learned_model()
+        if self.model is not None:
+            return read_learned_model(self.model)
+        return None if isinstance(form, Subsets) else bundled_learned_model()
 
     def _neighbors(self, form: Subspaces | Subsets, dictionary: Codebook | None) -> NeighborModel | None:
         """Model of neighboring words, learned from the attacker's photographs; None where words or photographs are missing."""
@@ -143,6 +95,56 @@ def _bundled(form: Subspaces | Subsets) -> Codebook | None:
 
 def _public(features: Features) -> PublicPhotograph:
     return PublicPhotograph(points=publish(features), keypoints=features.keypoints)
+
+
+def knowledge_of(attacker: Attacker, releases: Sequence[Message]) -> Knowledge:
+    """The knowledge with which attacks of `attacker` on `releases` (one or more) are run.
+
+    Raises InputError for no releases, and what `own_descriptors` raises.
+    """
+    if not releases:
+        raise InputError("there is no release to attack; give at least one message")
+    form = releases[0].form
+    codebook = attacker.codebook or _bundled(form)
+    return Knowledge(
+        codebook=codebook,
+        decoys=attacker._pool(form),
+        database=own_descriptors(attacker, releases),
+        others={name: ReleasedImage.of(message) for name, message in attacker.others.items()},
+        place={name: _public(item) for name, item in attacker.place.items()},
+        neighbors=attacker._neighbors(form, codebook),
+        pairs=bundled_pair_network(),
+        learned=attacker._learned(form),
+        scene=None if attacker.where is None else attacker.where.scene,
+    )
+
+
+def own_descriptors(attacker: Attacker, releases: Sequence[Message]) -> Codebook:
+    """The database that `attacker` searches, for one or more releases.
+
+    Raises InputError if the releases are not all of one kind, or the database holds other descriptors than they do.
+    """
+    form = releases[0].form
+    if any((type(m.form), m.form.space) != (type(form), form.space) for m in releases):
+        raise InputError("these releases are of different kinds or spaces; audit them one kind at a time")
+    if attacker.photographs:
+        database = _own_descriptors(attacker.photographs)
+    elif attacker.database is not None:
+        database = attacker.database
+    else:
+        # The attacker has the bundled book that the decoys did not come from.
+        decoys = attacker._pool(form)
+        is_pool = decoys is not None and decoys.kind == "descriptors"
+        kind = form.space.descriptor
+        database = bundled_codebook(kind) if is_pool else bundled_decoys(kind)
+    raw = (database.descriptor, database.normalization)
+    if isinstance(form, Subspaces) and raw != (form.space.descriptor, form.space.normalization):
+        raise InputError(
+            f"the release holds {form.space.descriptor} {form.space.normalization} and the attacker's database {raw[0]} "
+            f"{raw[1]}",
+            remedy=(Remedy("give", "Attacker.photographs"), Remedy("give", "Attacker.database")),
+        )
+    return database
 
 
 def _own_descriptors(images: Sequence[Features]) -> Codebook:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,15 +14,15 @@ from veil.attacks.attack import Attack
 from veil.attacks.registry import ATTACKS, TIME_SHARES
 from veil.attacks.target import Effort, Knowledge
 from veil.attacks.time_budget import AUDIT_SECONDS, TimeBudget
-from veil.audit.audit_result import Outcome
+from veil.audit.audit_result import Audit
 from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.ground_truth import Truth, find_truth
 from veil.audit.on_pictures import DrawnPicture, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
 from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
-from veil.device.attacker import Attacker
-from veil.engine import Engine
+from veil.device.attacker import Attacker, knowledge_of
+from veil.engine import Engine, open_engine
 from veil.errors import RangeError
 from veil.features import Features
 from veil.files.attack_networks import bundled_inverter, read_weights
@@ -52,7 +53,7 @@ class AuditOptions:
     - `seed`: draws the features that are attacked.
     - `threads`: of the structural attacks.
     - `pictured`: number of releases, the first ones, of which networks reconstruct pictures.
-    - `rules`: what fails the audit, as `veil.audit.policy.parse_rule` reads them.
+    - `rules`: what fails the audit, as `Rule.parse` reads them.
     - `attacks`: those that are tried.
 
     Raises RangeError for a time that is not positive.
@@ -82,25 +83,8 @@ def _effort(options: AuditOptions) -> Effort:
     return replace(usual, features=max(usual.features, every), structural=max(usual.structural, structural))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Audit:
-    """The result of an audit.
-
-    - `outcome`: findings with their intervals, verdict, broken rules, epsilons and pictures; `outcome.as_json()` is the record
-      of docs/reference/json.md.
-    - `examined`: each release with every attack that was tried on it and, with the originals, the truth about its features.
-
-    Not public: `examined`.
-    """
-
-    outcome: Outcome
-    examined: Sequence[Examined]
-
-    __repr__ = one_line
-
-
-def load_inverters(*weights: Path | str) -> dict[Kind, Inverts]:
-    """The networks that draw pictures for `run_audit`, by what they read: the bundled one for raw SIFT, and those of files.
+def inverters_of(weights: Sequence[Path | str]) -> dict[Kind, Inverts]:
+    """The networks that draw pictures, by what they read: the bundled one for raw SIFT, and those of files.
 
     `weights` are files that `veil lab train inversion` wrote. Raises FileFormatError for another file.
     """
@@ -114,11 +98,12 @@ def run_audit(
     originals: Mapping[str, Features] | None = None,
     attacker: Attacker | None = None,
     options: AuditOptions | None = None,
-    networks: Mapping[Kind, Inverts] | None = None,
+    inverters: Sequence[Path | str] = (),
     read_photograph: ReadPhotograph = lambda name: None,
     ledger: Path | str | None = None,
     facts: Mapping[str, object] | None = None,
-    engine: Engine | None = None,
+    engine: str = "local",
+    workers: int | None = 1,
     steps: Steps[StepProgress] = silent,
 ) -> Audit:
     """Attack one's own releases with every known attack, and report what each recovers (docs/theory/audit.md).
@@ -130,26 +115,63 @@ def run_audit(
       attack certifies by itself counts.
     - `attacker`: what the attacker has; by default everything that is public.
     - `options`: extent, time and rules of the audit.
-    - `networks`: inversion networks, by what they read ("raw", "subspaces", "words"), that draw pictures of what was recovered.
+    - `inverters`: files that `veil lab train inversion` wrote, whose networks draw pictures of what was recovered beside the
+      bundled one, which reads raw SIFT.
     - `read_photograph`: gives the photograph of a name as uint8 RGB (height, width, 3), to compare pictures with; None if it is
       not at hand.
     - `ledger`: folder of the client's ledger, whose words add up to the epsilon of the session.
     - `facts`: entries about the release that are copied into the record.
-    - `engine`: attacks several releases at a time, in processes or on a cluster; by default one after another in this process.
-      Each then has an equal part of the time. Pictures are drawn in this process.
+    - `engine`, `workers`: where several releases are attacked at a time, each with an equal part of the time, and in how many
+      processes (None: one for each core). "local": on this machine, and with one worker in this process; "dask" or
+      "dask:ADDRESS": on a cluster (docs/reference/engine.md). Pictures are drawn in this process.
     - `steps`: shows progress, see `Steps`.
 
     Raises InputError for no releases, or releases of several kinds, a database that does not fit them, or originals of other
     photographs.
     """
+    audit, _ = audited(
+        releases,
+        originals=originals,
+        attacker=attacker,
+        options=options,
+        inverters=inverters,
+        read_photograph=read_photograph,
+        ledger=ledger,
+        facts=facts,
+        engine=engine,
+        workers=workers,
+        steps=steps,
+    )
+    return audit
+
+
+def audited(
+    releases: Mapping[str, Message],
+    *,
+    originals: Mapping[str, Features] | None = None,
+    attacker: Attacker | None = None,
+    options: AuditOptions | None = None,
+    inverters: Sequence[Path | str] = (),
+    read_photograph: ReadPhotograph = lambda name: None,
+    ledger: Path | str | None = None,
+    facts: Mapping[str, object] | None = None,
+    engine: str = "local",
+    workers: int | None = 1,
+    steps: Steps[StepProgress] = silent,
+) -> tuple[Audit, list[Examined]]:
+    """The audit of `run_audit`, and each release with every attack that was tried on it and, with the originals, the truth.
+
+    Arguments, and what is raised, are those of `run_audit`.
+    """
     options, attacker = options or AuditOptions(), attacker or Attacker()
-    knowledge = attacker.knowledge(list(releases.values()))
+    knowledge = knowledge_of(attacker, list(releases.values()))
     truths = {} if originals is None else _truths(releases, originals, knowledge, steps)
-    effort, pictured = _effort(options), options.pictured if networks else 0
+    effort, pictured = _effort(options), options.pictured
+    networks = inverters_of(inverters) if pictured else {}
     allowed = TimeBudget(options.seconds * (1 - PICTURES_SHARE), turns=len(releases), shares=TIME_SHARES)
-    with steps("attacking") as tell:
+    with _opened(engine, workers) as opened, steps("attacking") as tell:
         examined = examine(
-            releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, engine=engine, progress=tell
+            releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, engine=opened, progress=tell
         )
     measured_findings = findings(examined, knowledge.codebook)
     spent = epsilons(releases.values(), DELTA) | _session(None if ledger is None else Path(ledger))
@@ -163,14 +185,14 @@ def run_audit(
             pictures += reconstructions(
                 item,
                 knowledge,
-                networks or {},
+                networks,
                 effort=effort,
                 features=None if originals is None or original is None else originals.get(original),
                 photograph=None if original is None else read_photograph(original),
                 time=rest,
                 progress=count.part(1.0),
             )
-    outcome = Outcome(
+    audit = Audit(
         messages=list(releases),
         facts=facts or {},
         findings=measured_findings,
@@ -188,7 +210,12 @@ def run_audit(
         time=allowed,
         picture_time=rest,
     )
-    return Audit(outcome=outcome, examined=examined)
+    return audit, examined
+
+
+def _opened(engine: str, workers: int | None) -> AbstractContextManager[Engine | None]:
+    """The engine that `engine` and `workers` name; None for this process."""
+    return nullcontext() if engine == "local" and workers == 1 else open_engine(engine, workers=workers)
 
 
 def _remarks(

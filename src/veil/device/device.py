@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from veil import randomness
-from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection
+from veil.device.protection import HideInSubspaces, HideInWords, Made, Protection, make, positions_key
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.device.home import home
@@ -27,28 +27,27 @@ class DeviceRelease:
 
     - `message`: the bytes that may leave the device (`veil.decode` reads them).
     - `released_as`: name of the release in the ledger, hex digits and dashes; only who has the secret can link it to the image.
-    - `made`: the upload with facts that stay on the device, such as its epsilon.
+    - `upload`: the content of the message as a record, `Upload` or `LineUpload`, before it was rounded for the wire.
+    - `image_features`: number of features that the image has, sent or not.
+    - `image_epsilon`: of words, epsilon of the whole image at the protection's delta; None for subspaces, of which nothing is
+      proved.
+    - `median_error`: of words, median distance of the descriptors to their words (unit vectors); None for subspaces.
+    - `missing`: of words, number of features that were asked for and that the image does not have.
     - `notes`: sentences that the user should read.
-
-    Not public: `made`.
+    - `remedy`: what would protect better.
     """
 
     message: bytes
     released_as: str
-    made: Made
+    upload: Message
+    image_features: int
+    image_epsilon: float | None = None
+    median_error: float | None = None
+    missing: int = 0
     notes: tuple[str, ...] = ()
+    remedy: tuple[Remedy, ...] = ()
 
     __repr__ = one_line
-
-    @property
-    def image_epsilon(self) -> float | None:
-        """Epsilon of the whole image at the protection's delta; None for subspaces, of which nothing is proved."""
-        return self.made.image_epsilon
-
-    @property
-    def upload(self) -> Message:
-        """The content of the message as a record, `Upload` or `LineUpload`."""
-        return self.made.upload
 
 
 class Device:
@@ -104,8 +103,8 @@ class Device:
         if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
             self.require_public(protection.descriptors, [(name or "this image", features.image_digest)])
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
-        made = protection.make(features, source)
-        hidden = protection.positions_key(features, source)
+        made = make(protection, features, source)
+        hidden = positions_key(protection, features, source)
         message = encode(made.upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
         image = features.image_digest.hex()
@@ -123,7 +122,17 @@ class Device:
         self.ledger.record(entry, allow_second=allow_second)
         # The image that was entered just now was compared with no other dictionary.
         self._public = protection.descriptors.book.digest if isinstance(protection.descriptors, HideInWords) else None
-        return DeviceRelease(message=message, released_as=alias, made=made, notes=_notes(entry.name, made))
+        return DeviceRelease(
+            message=message,
+            released_as=alias,
+            upload=made.upload,
+            image_features=made.found,
+            image_epsilon=made.image_epsilon,
+            median_error=made.median_error,
+            missing=made.missing,
+            notes=_notes(entry.name, made),
+            remedy=made.remedy,
+        )
 
     def require_public(self, words: HideInWords, images: Iterable[tuple[str, bytes]]) -> None:
         """Raise ReleaseRefused if the dictionary of `words` was made from any of `images`, or from an image of the ledger.

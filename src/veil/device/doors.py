@@ -1,7 +1,7 @@
 """Doors of places to raw features: what an owner makes public becomes a form here, and goes on as messages do.
 
-`localize`, `map_images` and `grow_map` take messages and raw features alike, and `load_uploads` and `load_on_demand` read them
-from files. Behind the doors stands `veil.places`, which knows forms alone.
+`localize`, `map_images` and `match` take messages and raw features alike, and `load_uploads` and `load_on_demand`
+read them from files. Behind the doors stands `veil.places`, which knows forms alone.
 """
 
 from __future__ import annotations
@@ -14,11 +14,15 @@ from typing import Literal
 import numpy as np
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import VeilError
+from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.features import holds_features, read_features, read_one
 from veil.forms import Form
 from veil.matching.lightglue import LightGlue
+from veil.matching.neighbors import Matches, MatchOptions
+from veil.matching.neighbors import match as match_forms
+from veil.matching.placed_points import placed
+from veil.matching.ratio import calibrated
 from veil.mechanisms.public import publish
 from veil.places.building import map_loaded
 from veil.places.built_maps import BuiltMap, MappingOptions
@@ -27,8 +31,10 @@ from veil.places.held_map import Map
 from veil.places.images_on_demand import FormCache, ImageOnDemand, uploads_on_demand
 from veil.places.localization import localize_loaded
 from veil.places.maps import NoMap
+from veil.places.pairs.blocks import KIND
 from veil.places.pairs.images import LoadedImage
 from veil.places.pairs.matching import MatchingWork
+from veil.places.pairs.store import MatchStore, require_folder
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 from veil.places.uploads import Uploads, decoded, loaded
@@ -36,7 +42,7 @@ from veil.progress import Progress, Steps, silent
 from veil.wire.message import Message
 
 
-def published(image: Message | Features | LoadedImage) -> LoadedImage:
+def published(image: Message | Features) -> LoadedImage:
     """The image of a message, or of raw features that their owner makes public."""
     if isinstance(image, Features):
         return LoadedImage(camera=image.camera, positions=image.keypoints, form=publish(image))
@@ -44,7 +50,7 @@ def published(image: Message | Features | LoadedImage) -> LoadedImage:
 
 
 def localize(
-    query: Message | Features | LoadedImage,
+    query: Message | Features,
     where: Map,
     *,
     options: LocalizeOptions | None = None,
@@ -97,53 +103,79 @@ def localize(
 
 
 def map_images(
-    images: Mapping[str, Message | Features | LoadedImage],
+    images: Mapping[str, Message | Features],
     *,
+    add_to: Map | None = None,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
-    work: MatchingWork | None = None,
+    codebook: Codebook | None = None,
+    matches: Path | str | None = None,
     network: LightGlue | None = None,
     steps: Steps[Progress] = silent,
 ) -> BuiltMap | NoMap:
-    """Build a map from images, or say why there is none (docs/theory/mapping.md).
+    """Build a map from images, or add them to one; or say why there is none (docs/theory/mapping.md).
 
     - `images`: by name, messages, or raw features that their owner makes public. All hide their positions in lines (then four
       images or more with gravity are needed), or none does.
+    - `add_to`: a map that the images are added to, by names and in the form of its own. It stays as it is; the poses of its
+      images and its gravity are those of the new map too.
     - `options`: seed, workers, pairs, ratio test and time limit.
     - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
       a map of positions, and such a map needs them to serve queries of words with lines.
-    - `work`: where pairs are matched and what keeps their matches; by default this process, and nothing.
+    - `codebook`: the public one whose words tell which pairs of images look alike; None: the bundled one.
+    - `matches`: a folder that keeps matches, so that the next map of these images costs only the pairs that are new; None keeps
+      nothing.
     - `network`: matches in place of nearest neighbors (`veil.LightGlue`), raw features alone (docs/theory/learned_matching.md).
     - `steps`: shows progress, see `Steps`.
 
-    Raises InputError for fewer than two images or for images of both kinds, or if a network is to match what is protected,
-    VeilError if COLMAP fails.
+    Raises InputError for fewer than two images of a new map, images of both kinds, a name or form that does not fit `add_to`, a
+    folder of other things than matches, or if a network is to match what is protected; VeilError if COLMAP fails.
     """
     known = {name: published(image) for name, image in images.items()}
+    work = _work(codebook, matches, network)
+    if add_to is not None:
+        return grow_loaded(add_to, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
     return map_loaded(known, options=options, gravity=gravity, work=work, network=network, steps=steps)
 
 
-def grow_map(
-    base: Map,
-    images: Mapping[str, Message | Features | LoadedImage],
+def _work(codebook: Codebook | None, matches: Path | str | None, network: LightGlue | None) -> MatchingWork:
+    """Where pairs are matched, in this process, and what keeps their matches. What a network matched is kept apart."""
+    if matches is None:
+        return MatchingWork(codebook=codebook)
+    require_folder(Path(matches))
+    return MatchingWork(codebook=codebook, store=MatchStore(Path(matches), KIND if network is None else network.kind))
+
+
+def match(
+    left: Message | Features,
+    right: Message | Features,
     *,
-    options: MappingOptions | None = None,
-    gravity: Mapping[str, np.ndarray] | None = None,
-    work: MatchingWork | None = None,
+    max_ratio: float | Literal["auto"] | None = None,
     network: LightGlue | None = None,
-    steps: Steps[Progress] = silent,
-) -> BuiltMap | NoMap:
-    """Add images to a map, or say why none can be added; `base` stays as it is (docs/theory/mapping.md).
+) -> Matches:
+    """Match the features of two images by the distance of their forms (Dusmanu et al. 2021; docs/theory/distances.md).
 
-    - `base`: the map. The poses of its images and its gravity are those of the new map too.
-    - `images`: messages or raw features, by names that the map does not have, in the form of the map's.
-    - `options`, `gravity`, `work`, `network`, `steps`: as for `map_images`, of the new images.
+    Points and subspaces are matched by mutual nearest neighbors, words by mutually heaviest shared words
+    (docs/theory/words.md, Eq. 14).
 
-    Raises InputError if the map has a name already or is of another form, or a network is to match what is protected,
-    VeilError if COLMAP fails.
+    - `left`, `right`: messages, or raw features that their owner makes public.
+    - `max_ratio`: a match is kept if nearest / second nearest distance is at most this in both directions. "auto": the ratio
+      that is calibrated for these forms; None: every mutual match is kept.
+    - `network`: matches in place of nearest neighbors (`veil.LightGlue`), for raw features on both sides alone
+      (docs/theory/learned_matching.md).
+
+    Raises SpaceError for forms of different spaces or dictionaries, or words against others; InputError where no ratio is
+    calibrated, a ratio goes with a network, or a network is to match what is protected; RangeError for a ratio outside (0, 1].
     """
-    known = {name: published(image) for name, image in images.items()}
-    return grow_loaded(base, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
+    one, other = published(left), published(right)
+    if network is not None:
+        if max_ratio is not None:
+            raise InputError("a ratio is of nearest neighbors; a network tells probabilities")
+        network.require_readable(one.form.space)
+        sides = [placed(side.form, side.positions, side.camera, what="an image") for side in (one, other)]
+        return network.match(sides[0], sides[1])
+    ratio = calibrated(one.form, other.form) if max_ratio == "auto" else max_ratio
+    return match_forms(one.form, other.form, MatchOptions(max_ratio=ratio))
 
 
 def load_uploads(path: Path, *, strict: bool = False) -> Uploads:

@@ -21,8 +21,8 @@ from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
-from veil.mechanisms.profile import Profile, hardened
-from veil.mechanisms.release import HideInLines, privatize, privatize_words
+from veil.mechanisms.profile import Profile
+from veil.mechanisms.release import LineHiding, privatize, privatize_words, rule_for
 from veil.mechanisms.selection import Selection, usual_selection
 from veil.one_line import one_line
 from veil.randomness import Randomness
@@ -75,8 +75,6 @@ class HideInSubspaces:
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
     - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own.
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
-
-    Not public: `make`.
     """
 
     profile: Profile | None = None
@@ -86,7 +84,7 @@ class HideInSubspaces:
 
     __repr__ = one_line
 
-    def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
+    def _make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
         """The upload of one image, drawn from `source`.
 
         Raises what `veil.mechanisms.release.privatize` raises, and ReleaseRefused if the pool is so small that features share
@@ -141,7 +139,7 @@ class HideInSubspaces:
 def usual_profile(codebook: Codebook | None, features: Features) -> Profile:
     """The hardened profile; it compresses float descriptors, too, where a codebook with a PCA is given or bundled for them."""
     compress = features.space.descriptor in BUNDLED if codebook is None else codebook.pca is not None
-    return hardened(quantized=features.is_quantized, compress=compress)
+    return Profile.hardened(quantized=features.is_quantized, compress=compress)
 
 
 def _require_enough(decoys: Codebook, draws: int) -> None:
@@ -170,8 +168,6 @@ class HideInWords:
     - `allow_private_dictionary`: accepts a dictionary made from one's own photographs, which is refused otherwise.
 
     A release checks them: RangeError for an epsilon, m, delta or number of features outside its range.
-
-    Not public: `make`.
     """
 
     epsilon: float
@@ -182,6 +178,15 @@ class HideInWords:
     allow_private_dictionary: bool = False
 
     __repr__ = one_line
+
+    @staticmethod
+    def positions_alone(features_sent: int | None = POSITIONS_SENT) -> HideInWords:
+        """The protection that sends nothing of the descriptors: a word at random beside each position (epsilon 0).
+
+        `features_sent` positions leave, chosen at random; None: all. A server with a map localizes them with gravity and images
+        that they are near, and so can anybody who has a map (docs/theory/words_upright.md#positions-alone).
+        """
+        return HideInWords(epsilon=0.0, m=1, features_sent=features_sent)
 
     @cached_property
     def book(self) -> Codebook:
@@ -197,7 +202,7 @@ class HideInWords:
         """Epsilon of a number of features together, at this protection's delta. Raises RangeError for an impossible delta."""
         return composed_epsilon({self.mechanism: features}, self.delta)
 
-    def make(self, features: Features, source: Randomness, lines: HideInLines | None) -> Made:
+    def _make(self, features: Features, source: Randomness, lines: LineHiding | None) -> Made:
         """The upload of one image, drawn from `source`. Raises what `veil.mechanisms.release.privatize_words` raises."""
         release = privatize_words(
             features,
@@ -246,31 +251,21 @@ class HideInWords:
         return said
 
 
-def positions_alone(features_sent: int | None = POSITIONS_SENT) -> HideInWords:
-    """The protection that sends nothing of the descriptors: a word at random beside each position (epsilon 0).
-
-    `features_sent` positions leave, chosen at random; None: all. A server with a map localizes them with gravity and images
-    that they are near, and so can anybody who has a map (docs/theory/words_upright.md#positions-alone).
-    """
-    return HideInWords(epsilon=0.0, m=1, features_sent=features_sent)
-
-
 @dataclass(frozen=True, eq=False)
 class Protection:
     """The protection of a photograph: what is sent in place of its descriptors and positions.
 
     - `descriptors`: `HideInSubspaces` or `HideInWords`.
-    - `lines`: `HideInLines`, to send a line through each keypoint; None: positions are sent as they are.
+    - `lines`: `HideInLines`, `HideInConvergentLines` or `HideInParallelLines`, to send a line through each keypoint; None:
+      positions are sent as they are.
     - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length, to be sent beside
       positions; None: it is not sent. Lines have their own. No guarantee covers it (docs/theory/words_upright.md).
 
     Raises InputError for gravity with lines, or for one that no camera has.
-
-    Not public: `make`, `positions_key`.
     """
 
     descriptors: HideInSubspaces | HideInWords
-    lines: HideInLines | None = None
+    lines: LineHiding | None = None
     gravity: Float64[np.ndarray, "3"] | None = None
 
     __repr__ = one_line
@@ -282,15 +277,17 @@ class Protection:
             raise InputError("gravity beside positions does not go with lines; give it to HideInLines")
         checked_gravity(self.gravity)
 
-    def make(self, features: Features, source: Randomness) -> Made:
-        """The upload of one image, drawn from `source`, with gravity where it is sent: nothing is drawn by it."""
-        made = self.descriptors.make(features, source, self.lines)
-        if self.gravity is None or not isinstance(made.upload, Upload):
-            return made
-        return replace(made, upload=replace(made.upload, gravity=checked_gravity(self.gravity)))
 
-    def positions_key(self, features: Features, source: Randomness) -> str:
-        """Text for the ledger of what is sent of the positions: two releases with different texts are different releases."""
-        if self.lines is not None:
-            return line_key(features, randomness=source, **vars(self.lines))
-        return "positions" if self.gravity is None else f"positions gravity={gravity_key(self.gravity)}"
+def make(protection: Protection, features: Features, source: Randomness) -> Made:
+    """The upload of one image, drawn from `source`, with gravity where it is sent: nothing is drawn by it."""
+    made = protection.descriptors._make(features, source, protection.lines)
+    if protection.gravity is None or not isinstance(made.upload, Upload):
+        return made
+    return replace(made, upload=replace(made.upload, gravity=checked_gravity(protection.gravity)))
+
+
+def positions_key(protection: Protection, features: Features, source: Randomness) -> str:
+    """Text for the ledger of what is sent of the positions: two releases with different texts are different releases."""
+    if protection.lines is not None:
+        return line_key(features, gravity=protection.lines.gravity, randomness=source, options=rule_for(protection.lines))
+    return "positions" if protection.gravity is None else f"positions gravity={gravity_key(protection.gravity)}"

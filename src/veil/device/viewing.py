@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from veil.device.doors import localize, queries
+from veil.device.doors import queries as read_queries
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
@@ -28,34 +28,13 @@ from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
 from veil.one_line import one_line
 from veil.places.held_map import Map
+from veil.places.localization import localize_loaded
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.progress import Progress, Steps, ignore_progress, silent
 from veil.report.viewer.content import AttackPicture, Known, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly
 from veil.report.viewer.page import Page, page
-
-
-@dataclass(frozen=True, kw_only=True)
-class ViewOptions:
-    """Additions to a view of a map.
-
-    - `queries`: messages (.veil, or folders of them) that are localized now, and records of localized queries (JSON).
-    - `device`: photographs, folders of them and files of features, whose owner wants them in the page.
-    - `report`: the page of an audit, for the pictures that attacks drew.
-    - `invert`: number of images of a public map of which the bundled network draws pictures from raw descriptors.
-    - `further`: folders of the map's further models, which the page names.
-    - `limits`: the most that the page holds.
-    """
-
-    queries: Sequence[Path | str] = ()
-    device: Sequence[Path | str] = ()
-    report: Path | str | None = None
-    invert: int = 0
-    further: Sequence[Path | str] = ()
-    limits: ViewLimits = field(default_factory=ViewLimits)
-
-    __repr__ = one_line
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,42 +68,56 @@ class ViewedMap:
 
 
 def view_map(
-    where: Map, *, title: str = "map", options: ViewOptions | None = None, steps: Steps[Progress] = silent
+    where: Map,
+    *,
+    title: str = "map",
+    queries: Sequence[Path | str] = (),
+    device: Sequence[Path | str] = (),
+    report: Path | str | None = None,
+    invert: int = 0,
+    further: Sequence[Path | str] = (),
+    limits: ViewLimits | None = None,
+    steps: Steps[Progress] = silent,
 ) -> ViewedMap:
     """The view of a map as its server has it, with queries, photographs of the device and pictures of attacks.
 
     - `where`: the map.
     - `title`: of the page.
-    - `options`: what is shown beside the map; by default nothing.
+    - `queries`: messages (.veil, or folders of them) that are localized now, and records of localized queries (JSON).
+    - `device`: photographs, folders of them and files of features, whose owner wants them in the page.
+    - `report`: the page of an audit, for the pictures that attacks drew.
+    - `invert`: number of images of a public map of which the bundled network draws pictures from raw descriptors.
+    - `further`: folders of the map's further models, which the page names.
+    - `limits`: the most that the page holds; by default those of `ViewLimits`.
     - `steps`: shows progress, see `Steps`.
 
     Raises InputError if what the device gave, or the report, is of other images, or nothing can be inverted; FileFormatError
     for files that are none of theirs.
     """
-    options = options or ViewOptions()
+    limits = limits or ViewLimits()
     view = view_of_scene(where.scene, title)
-    if options.further:
-        view = replace(view, of_server=[*view.of_server, told_further(options.further)])
+    if further:
+        view = replace(view, of_server=[*view.of_server, told_further(further)])
     refused: dict[str, str] = {}
     skipped: dict[str, str] = {}
     with steps("localizing") as bar:
-        shown = _queries(where, [Path(path) for path in options.queries], refused, skipped, bar)
+        shown = _queries(where, [Path(path) for path in queries], refused, skipped, bar)
     view = replace(view, images=[*view.images, *shown])
-    if options.device:
+    if device:
         with steps("the device's files") as bar:
-            own, most_px = [Path(path) for path in options.device], options.limits.picture_px
+            own, most_px = [Path(path) for path in device], limits.picture_px
             view = replace(view, known=known_images(view.images, own, most_px=most_px, progress=bar))
     recovered: dict[str, list[AttackPicture]] = {}
-    if options.report is not None:
-        recovered = _of_report(Path(options.report), view)
-    if options.invert:
+    if report is not None:
+        recovered = _of_report(Path(report), view)
+    if invert:
         with steps("inverting") as bar:
-            for name, item in inverted(where, options.invert, bar).items():
+            for name, item in inverted(where, invert, bar).items():
                 recovered.setdefault(name, []).append(item)
     if refused:
         told = [f"No pose for {name}: {reason}" for name, reason in refused.items()]
         view = replace(view, of_server=[*view.of_server, *told])
-    return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped, limits=options.limits)
+    return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped, limits=limits)
 
 
 def told_further(models: Sequence[Path | str]) -> str:
@@ -224,7 +217,7 @@ def _of_report(path: Path, view: View) -> dict[str, list[AttackPicture]]:
         audited = ", ".join(sorted({picture.release for picture in pictures})[:3]) or "none"
         raise InputError(
             f"{path} has no picture that an attack drew of an image of this map or of its queries (it has of: {audited})",
-            remedy=Remedy("give", "ViewOptions.queries"),
+            remedy=Remedy("give", "view_map.queries"),
         )
     return found
 
@@ -240,10 +233,10 @@ def _queries(
             shown += _told_poses(path, where, refused)
             continue
         if path.suffix.lower() in (".h5", ".hdf5"):
-            raise InputError(f"{path} holds raw features, which no server sees", remedy=Remedy("give", "ViewOptions.device"))
-        for name, query in queries([path], strict=False, skipped=skipped):
+            raise InputError(f"{path} holds raw features, which no server sees", remedy=Remedy("give", "view_map.device"))
+        for name, query in read_queries([path], strict=False, skipped=skipped):
             try:
-                answer = localize(query, where)
+                answer = localize_loaded(query, where)
             except VeilError as error:
                 skipped[name] = str(error)
                 continue

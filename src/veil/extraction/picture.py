@@ -40,36 +40,36 @@ class Picture:
 
     __repr__ = one_line
 
+    @staticmethod
+    def of(
+        rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object] | None = None, camera: Camera | None = None
+    ) -> Picture:
+        """The `Picture` of upright pixels `rgb`, such as a frame of a video.
+
+        - `exif`: the Exif IFD, from which the focal length is read; without it the focal length is a guess.
+        - `camera`: intrinsics in pixels of this image, in place of what `exif` says.
+
+        Raises InputError if the image is too small to hold a feature, the camera is for another size, or its intrinsics are
+        impossible (RangeError).
+        """
+        height, width = rgb.shape[:2]
+        if min(height, width) < 16:
+            raise InputError(f"the image is {width}x{height} px; features need at least 16 px a side")
+        if camera is not None:
+            camera = _checked(camera, width, height)
+        gray = np.empty((height, width), dtype=np.uint8)
+        digest = hashlib.blake2b(f"{width}x{height}|".encode(), digest_size=32)
+        for top in range(0, height, _ROWS):  # a float of each pixel at once would be four times the picture
+            rows = np.ascontiguousarray(rgb[top : top + _ROWS])
+            gray[top : top + _ROWS] = (rows.astype(np.float32) @ _LUMA + 0.5).astype(np.uint8)
+            digest.update(rows.data)
+        if camera is None:
+            camera = checked_camera(guessed(width, height, focal_px=focal_from_exif(exif or {}, width, height)))
+        return Picture(gray=gray, camera=camera, digest=digest.digest(), rgb=rgb)
+
     def seen_by(self, camera: Camera) -> Picture:
         """The picture with this camera. Raises InputError for a camera of another size or with impossible intrinsics."""
         return replace(self, camera=_checked(camera, self.gray.shape[1], self.gray.shape[0]))
-
-
-def picture(
-    rgb: UInt8[np.ndarray, "height width 3"], exif: Mapping[int, object] | None = None, camera: Camera | None = None
-) -> Picture:
-    """The `Picture` of upright pixels `rgb`, such as a frame of a video.
-
-    - `exif`: the Exif IFD, from which the focal length is read; without it the focal length is a guess.
-    - `camera`: intrinsics in pixels of this image, in place of what `exif` says.
-
-    Raises InputError if the image is too small to hold a feature, the camera is for another size, or its intrinsics are
-    impossible (RangeError).
-    """
-    height, width = rgb.shape[:2]
-    if min(height, width) < 16:
-        raise InputError(f"the image is {width}x{height} px; features need at least 16 px a side")
-    if camera is not None:
-        camera = _checked(camera, width, height)
-    gray = np.empty((height, width), dtype=np.uint8)
-    digest = hashlib.blake2b(f"{width}x{height}|".encode(), digest_size=32)
-    for top in range(0, height, _ROWS):  # a float of each pixel at once would be four times the picture
-        rows = np.ascontiguousarray(rgb[top : top + _ROWS])
-        gray[top : top + _ROWS] = (rows.astype(np.float32) @ _LUMA + 0.5).astype(np.uint8)
-        digest.update(rows.data)
-    if camera is None:
-        camera = checked_camera(guessed(width, height, focal_px=focal_from_exif(exif or {}, width, height)))
-    return Picture(gray=gray, camera=camera, digest=digest.digest(), rgb=rgb)
 
 
 def _checked(camera: Camera, width_px: int, height_px: int) -> Camera:

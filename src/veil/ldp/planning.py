@@ -25,6 +25,8 @@ STEP = 1e-3
 # Samples of three candidates that localization by words may take (Pittaluga and Zhuang 2023 draw ten million,
 # words.md#search-among-groups).
 MAX_SAMPLES = 1e7
+# Map and picture for which a release is planned unless others are named.
+MAP_FEATURES, WIDTH_PX, HEIGHT_PX = 10_000, 1024, 768
 # Log-odds of the true word beyond which it is missing but once in 10^9 times: more epsilon would buy nothing.
 _CERTAIN = 20.0
 
@@ -39,9 +41,9 @@ class PlannedPlace:
     Raises RangeError if one of them is less than 1.
     """
 
-    map_features: int = 10_000
-    width_px: int = 1024
-    height_px: int = 768
+    map_features: int = MAP_FEATURES
+    width_px: int = WIDTH_PX
+    height_px: int = HEIGHT_PX
 
     __repr__ = one_line
 
@@ -103,7 +105,9 @@ def plan_release(
     features: Sequence[int],
     words: Sequence[int],
     subset_sizes: Sequence[int],
-    place: PlannedPlace | None = None,
+    map_features: int = MAP_FEATURES,
+    width_px: int = WIDTH_PX,
+    height_px: int = HEIGHT_PX,
 ) -> list[ReleasePlan]:
     """Plans for all combinations of a number of features, K and m, with possible plans first and the best margins first.
 
@@ -111,9 +115,11 @@ def plan_release(
     - `features`: numbers of features to try.
     - `words`: dictionary sizes K to try.
     - `subset_sizes`: numbers m of words in a subset to try; combinations with m >= K are left out.
-    - `place`: map and picture; by default those of `PlannedPlace`.
+    - `map_features`: number of descriptors in the map, taken as spread evenly over the words.
+    - `width_px`, `height_px`: size of the query's picture in pixels.
 
-    Raises RangeError for an epsilon that is negative or infinite, and if no m is less than a K.
+    Raises RangeError for an epsilon that is negative or infinite, a map or picture without a feature or pixel, and
+    if no m is less than a K.
     """
     if not 0 <= image_epsilon < math.inf:
         raise RangeError(f"the image's epsilon must be finite and >= 0, got {image_epsilon!r}; infinity limits nothing")
@@ -123,7 +129,8 @@ def plan_release(
             "no subset size is less than a number of words",
             remedy=(Remedy("raise", "plan_release.words"), Remedy("lower", "plan_release.subset_sizes")),
         )
-    plans = [_plan(n, k, m, image_epsilon, delta, place or PlannedPlace()) for n, k, m in triples]
+    place = PlannedPlace(map_features=map_features, width_px=width_px, height_px=height_px)
+    plans = [_plan(n, k, m, image_epsilon, delta, place) for n, k, m in triples]
     # Of equal margins, fewer features come first, then a smaller dictionary.
     return sorted(
         plans,

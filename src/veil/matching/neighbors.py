@@ -67,6 +67,8 @@ class Matches:
     distances: Float64[np.ndarray, "matches"]
     ratios: Float64[np.ndarray, "matches"]
 
+    __repr__ = one_line
+
     def __len__(self) -> int:
         return len(self.indices)
 

@@ -5,7 +5,7 @@
 """
 
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, Release, WordRelease, privatize, privatize_words, pseudonym
 from veil.mechanisms.subspaces import DecoyRule, Lifted, lift
@@ -20,10 +20,8 @@ __all__ = [
     "Profile",
     "Release",
     "WordRelease",
-    "hardened",
     "lift",
     "lift_to_lines",
-    "paper",
     "privatize",
     "privatize_words",
     "pseudonym",

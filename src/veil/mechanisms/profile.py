@@ -30,8 +30,8 @@ class Profile:
     - `compress`: whether the codebook's PCA is applied.
     - `dtype`: precision of the numbers on the wire.
 
-    `paper` and `hardened` make the two named profiles. Raises RangeError for an unknown strategy, m < 1 (hybrids: m < 2), or a
-    dither outside 0..64. Source: Dusmanu et al. 2021, Sec. 3.2 and 4.2.
+    `Profile.paper` and `Profile.hardened` make the two named profiles. Raises RangeError for an unknown strategy, m < 1
+    (hybrids: m < 2), or a dither outside 0..64. Source: Dusmanu et al. 2021, Sec. 3.2 and 4.2.
     """
 
     name: str
@@ -56,6 +56,33 @@ class Profile:
             )
         if not 0 <= self.dither_steps <= 64:
             raise RangeError(f"dither_steps must be between 0 and 64, got {self.dither_steps!r}")
+
+    @staticmethod
+    def paper(m: int, strategy: Strategy = "sub-hybrid") -> Profile:
+        """The profile `paper`, as Dusmanu et al. 2021 describe it: centroids as decoys, cube directions, single precision.
+
+        `m` is the dimension of each subspace, `strategy` one of `Profile`'s. Nothing protects 8-bit descriptors such as SIFT:
+        they are recovered exactly from such subspaces (docs/theory/hardened.md). Raises RangeError as `Profile` does.
+        """
+        return Profile(name="paper", strategy=strategy, m=m, directions="cube")
+
+    @staticmethod
+    def hardened(*, quantized: bool, compress: bool = False) -> Profile:
+        """The profile `hardened`, veil's default: m = 4, real descriptors as decoys, half precision on the wire.
+
+        With `quantized` (8-bit descriptors such as SIFT) descriptors are also dithered and compressed by the codebook's PCA;
+        learned float descriptors need neither, and are compressed, too, if `compress` says so. What it stops, and what it
+        does not: docs/theory/hardened.md.
+        """
+        return Profile(
+            name="hardened",
+            strategy="sub-adversarial",
+            m=HARDENED_M,
+            decoys="descriptors",
+            dither_steps=HARDENED_DITHER_STEPS if quantized else 0.0,
+            compress=quantized or compress,
+            dtype="float16",
+        )
 
     @property
     def decoy_count(self) -> int:
@@ -84,30 +111,3 @@ class Profile:
                 "(docs/theory/hardened.md)"
             )
         return found
-
-
-def paper(m: int, strategy: Strategy = "sub-hybrid") -> Profile:
-    """The profile `paper`, as Dusmanu et al. 2021 describe it: centroids as decoys, cube directions, single precision.
-
-    `m` is the dimension of each subspace, `strategy` one of `Profile`'s. Nothing protects 8-bit descriptors such as SIFT:
-    they are recovered exactly from such subspaces (docs/theory/hardened.md). Raises RangeError as `Profile` does.
-    """
-    return Profile(name="paper", strategy=strategy, m=m, directions="cube")
-
-
-def hardened(*, quantized: bool, compress: bool = False) -> Profile:
-    """The profile `hardened`, veil's default: m = 4, real descriptors as decoys, half precision on the wire.
-
-    With `quantized` (8-bit descriptors such as SIFT) descriptors are also dithered and compressed by the codebook's PCA;
-    learned float descriptors need neither, and are compressed, too, if `compress` says so. What it stops, and what it
-    does not: docs/theory/hardened.md.
-    """
-    return Profile(
-        name="hardened",
-        strategy="sub-adversarial",
-        m=HARDENED_M,
-        decoys="descriptors",
-        dither_steps=HARDENED_DITHER_STEPS if quantized else 0.0,
-        compress=quantized or compress,
-        dtype="float16",
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -15,7 +15,7 @@ from veil.errors import RangeError, ReleaseRefused, Remedy
 from veil.features import Features
 from veil.forms import Released
 from veil.ldp.mechanism import SubsetMechanism
-from veil.mechanisms.lines import LineOptions, LineRule, lift_to_lines
+from veil.mechanisms.lines import ConvergentOptions, LineOptions, LineRule, ParallelOptions, lift_to_lines
 from veil.mechanisms.parameters import Parameters, selected_parameters, word_parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows
@@ -33,20 +33,58 @@ PRIVATE_DICTIONARY = (
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HideInLines:
-    """The choice to send a line through each keypoint in place of its position (lines.md#release).
+    """The choice to send a random line through each keypoint in place of its position (lines.md#release).
 
     - `gravity`, float64 (3,): down in the camera frame (x right, y down, z forward), of any length; None if unknown. It is
-      sent, and a share of random lines follows it.
-    - `options`: random lines, and which share of them follows gravity (half of them by default), or convergent or
-      parallel ones.
+      sent, and a share of the lines follows it.
+    - `aligned_share`: probability that a line follows gravity, in [0, 1).
 
-    Sources: Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019; Kim et al., CVPR 2026.
+    Raises RangeError for another share. Sources: Geppert et al. 2020, Sec. 3.1; Speciale et al., ICCV 2019.
     """
 
     gravity: Float64[np.ndarray, "_"] | None = None
-    options: LineRule = field(default_factory=LineOptions)
+    aligned_share: float = 0.5
 
     __repr__ = one_line
+
+    def __post_init__(self) -> None:
+        rule_for(self)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HideInConvergentLines:
+    """The choice to send a line through each keypoint and the anchor of its half of the picture (lines.md#lines-of-two-halves).
+
+    Anchors are public. Nothing is drawn, and the halves are told. `gravity` is sent, as for `HideInLines`; no line follows it.
+    Source: Kim et al., CVPR 2026.
+    """
+
+    gravity: Float64[np.ndarray, "_"] | None = None
+
+    __repr__ = one_line
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HideInParallelLines:
+    """The choice to send a line through each keypoint along the direction of its half (lines.md#lines-of-two-halves).
+
+    One half of the picture has lines along `gravity`, which is sent as for `HideInLines`, or along the y-axis without it; the
+    other half along the x-axis. Nothing is drawn, and the halves are told.
+    """
+
+    gravity: Float64[np.ndarray, "_"] | None = None
+
+    __repr__ = one_line
+
+
+LineHiding = HideInLines | HideInConvergentLines | HideInParallelLines
+
+
+def rule_for(lines: LineHiding) -> LineRule:
+    """The rule by which lines are made. Raises RangeError for an impossible share of aligned ones."""
+    if isinstance(lines, HideInLines):
+        return LineOptions(aligned_share=lines.aligned_share)
+    return ConvergentOptions() if isinstance(lines, HideInConvergentLines) else ParallelOptions()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -103,7 +141,7 @@ def privatize(
     decoys: Codebook,
     randomness: Randomness,
     rule: DecoyRule = uniform_rule,
-    lines: HideInLines | None = None,
+    lines: LineHiding | None = None,
     selection: Selection = EVERYTHING,
 ) -> Release:
     """Release one image in subspaces: lift its descriptors, hide its positions in lines if asked to, and shuffle its features.
@@ -152,7 +190,7 @@ def privatize_words(
     mechanism: SubsetMechanism,
     dictionary: Codebook,
     randomness: Randomness,
-    lines: HideInLines | None = None,
+    lines: LineHiding | None = None,
     features_sent: int | None = None,
     allow_private_dictionary: bool = False,
 ) -> WordRelease:
@@ -194,11 +232,11 @@ def made_from(book: Codebook, image_digest: bytes) -> bool:
     return image_digest[:8].hex() in book.provenance.image_digests
 
 
-def _upload(sent: Features, form: Released, randomness: Randomness, lines: HideInLines | None) -> Message:
+def _upload(sent: Features, form: Released, randomness: Randomness, lines: LineHiding | None) -> Message:
     """Message of features that are already in their released order."""
     if lines is None:
         return Upload(camera=sent.camera, keypoints=sent.keypoints, form=form)
-    hidden = lift_to_lines(sent, gravity=lines.gravity, randomness=randomness, options=lines.options)
+    hidden = lift_to_lines(sent, gravity=lines.gravity, randomness=randomness, options=rule_for(lines))
     return LineUpload(camera=sent.camera, lines=hidden, form=form)
 
 

@@ -39,7 +39,7 @@ def grow_loaded(
 ) -> BuiltMap | NoMap:
     """Add images as a server holds them to a map, by lines if all hide their positions; `base` stays as it is.
 
-    Arguments, and what is raised, are those of `veil.grow_map`.
+    Arguments, and what is raised, are those of `veil.map_images`.
     """
     options = options or MappingOptions()
     if images and all(isinstance(image.positions, Lines) for image in images.values()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
 from veil.files.codebooks import bundled_codebook
 from veil.files.maps.format import read_map, write_map
-from veil.files.maps.indexes import read_point_index, read_vocabulary
+from veil.files.maps.indexes import read_point_index, read_vocabulary, write_point_index, write_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.geometry.georeference import Georeference, georeference
-from veil.matching.inverted_index import InvertedIndex, index_map
+from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
 from veil.one_line import line
@@ -23,6 +24,7 @@ from veil.places.pairs.choice import images_like
 from veil.progress import Progress
 from veil.scene import Scene
 
+Queries = Literal["words", "distances", "both"]
 # Least number of images of a map that is indexed for queries by distance when it is made: smaller ones gain no time by it.
 INDEXED_FROM = 200
 
@@ -61,6 +63,58 @@ class Map:
         """
         write_map(Path(folder), self.scene)
         return Map(scene=self.scene, folder=Path(folder))
+
+    def index(
+        self,
+        queries: Queries | None = None,
+        *,
+        dictionary: Codebook | None = None,
+        nearest_words: int = NEAREST,
+        threads: int = 2,
+        progress: Progress | None = None,
+    ) -> dict[Queries, int]:
+        """Index the map for queries and keep the indexes in its folder; return the number of entries of each, by queries.
+
+        For "words" each descriptor of a public map is entered under several of its nearest words, as the map's own tracks show
+        how far another view of a point falls (words.md#vocabulary-matching). For "distances" each point is entered under the
+        word nearest to all its views, so that a query is matched with the images that it looks like (scale.md#queries).
+
+        - `queries`: "words", "distances" or "both"; None: words where the map is public, distances where it is private or has
+          200 images or more.
+        - `dictionary`: the one whose words queries are released in; None: the bundled one of the map's descriptors.
+        - `nearest_words`: number of nearest words that a descriptor is entered under, for queries in words.
+        - `threads`: groups of points that are indexed at a time, for queries by distance.
+        - `progress`: called with the number of images, then of points, that are entered, and of all.
+
+        Raises InputError for a map that was not written, for a map of words, which needs no index, and for queries in words on
+        a private map; SpaceError for a dictionary of other descriptors, RangeError if `nearest_words` is less than 1.
+        """
+        if self.folder is None:
+            raise InputError("an index is kept in the folder of its map; write the map first")
+        if isinstance(self.form, Subsets):
+            raise InputError("a map of words needs no index; localize against it directly")
+        asked = queries or self.usual_queries
+        if asked != "distances" and not self.is_public:
+            raise InputError("a private map serves no queries in words; index it for distances")
+        book = dictionary or bundled_codebook(self.scene.space.descriptor)
+        entries: dict[Queries, int] = {}
+        if asked != "distances":
+            made = index_map(self.scene, book, nearest=nearest_words, progress=progress)
+            write_vocabulary(self.folder, made)
+            self._indexes[made.dictionary] = made
+            entries["words"] = len(made.point_rows)
+        if asked != "words":
+            points = self.with_point_index(book, threads=threads, progress=progress)
+            write_point_index(self.folder, points)
+            entries["distances"] = len(points.entries)
+        return entries
+
+    @property
+    def usual_queries(self) -> Queries:
+        """The queries that the map is indexed for where nothing else is asked for: "words", "distances" or "both"."""
+        if not self.is_public:
+            return "distances"
+        return "words" if len(self.scene.images) < INDEXED_FROM else "both"
 
     @property
     def form(self) -> Form:
@@ -193,8 +247,8 @@ def align_map(where: Map, positions: Mapping[str, np.ndarray], *, seed: int = 0)
       `read_positions` gives them. Names that the map does not have are passed over.
     - `seed`: of the search.
 
-    `agreeing` of the result is in the order of `placed_names`. Raises InputError for positions of no image of the map, too few
-    positions, or positions that do not agree.
+    `agreeing` of the result has an entry for each image with a position, sorted by name. Raises InputError for positions of no
+    image of the map, too few positions, or positions that do not agree.
     """
     names = placed_names(where, positions)
     if not names:

@@ -10,7 +10,6 @@ from typing import Literal
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
 from veil.forms import Lines, Subsets
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.places.held_map import Map
@@ -78,7 +77,7 @@ def localize_loaded(
             progress=progress,
         )
     index = where.index_for(image.form, dictionary=dictionary, progress=progress)
-    word_options = word_options or WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS))
+    word_options = word_options or WordOptions(max_seconds=WORD_SECONDS)
     begun = time.process_time()
     from veil.places.poses.by_words import localize_words
 
@@ -93,8 +92,8 @@ def localize_loaded(
         options=word_options,
         progress=progress,
     )
-    used, allowed = time.process_time() - begun, word_options.search.max_seconds
+    used, allowed = time.process_time() - begun, word_options.max_seconds
     if isinstance(answer, NoPose) and allowed is not None and used > allowed:
         limit = f"it took {used:.0f} s of the processor, and a search has {allowed:g}"
-        return replace(answer, reason=f"{answer.reason}; {limit}", remedy=(Remedy("raise", "GroupedOptions.max_seconds"),))
+        return replace(answer, reason=f"{answer.reason}; {limit}", remedy=(Remedy("raise", "WordOptions.max_seconds"),))
     return answer

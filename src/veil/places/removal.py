@@ -39,7 +39,7 @@ def forgetting(folder: Path | str) -> Forget:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder} is no folder of matches", remedy=Remedy("give", "forgetting.folder"))
+        raise InputError(f"{folder} is no folder of matches", remedy=Remedy("give", "remove_from_map.matches"))
     require_folder(folder)
     store = MatchStore(folder, KIND)
     if nameless := store.images - {digest for listed in store.names().values() for digest in listed}:
@@ -120,19 +120,21 @@ class RemovalReceipt:
 
 
 def remove_from_map(
-    folder: Path | str, names: Collection[str], *, output: Path | str | None = None, forget: Forget | None = None
+    folder: Path | str, names: Collection[str], *, output: Path | str | None = None, matches: Path | str | None = None
 ) -> RemovalReceipt | NoMap:
     """Remove images from a map, or say why no map would be left; then nothing is written.
 
     - `folder`: a map that was written.
     - `names`: of images of the map, or of images that its record says were left out.
     - `output`: a new folder; None: the new map takes the place of the old one, at once.
-    - `forget`: called with the names before the new map is written, so that what is given again after a crash finds the
-      images still in the map; `forgetting` makes it for a store of matches.
+    - `matches`: a folder that keeps matches (`map_images`): those of the images go too, before the new map is written, so that
+      what is given again after a crash finds the images still in the map.
 
-    Raises InputError for a name that the map does not know, for a file in the map's folder that veil did not make and could not
-    clear, and if the output exists; FileFormatError for a damaged map; VeilError if COLMAP fails.
+    Raises InputError for a name that the map does not know, a folder of other things than matches or of images without names,
+    for a file in the map's folder that veil did not make and could not clear, and if the output exists; FileFormatError for a
+    damaged map; VeilError if COLMAP fails.
     """
+    forget = None if matches is None else forgetting(matches)
     folder = Path(folder).resolve()
     new = None if output is None else Path(output)
     if new is None:

@@ -17,7 +17,7 @@ from veil.one_line import one_line
 from veil.pir import one_server, public_matrix, two_servers
 from veil.pir.layout import Layout
 from veil.progress import Progress
-from veil.tiles.cutting import CutMap, CutOptions, cut
+from veil.tiles.cutting import CutOptions, CutReport, cut
 from veil.tiles.manifest import encode_manifest
 from veil.tiles.plans import ExitPlan, ServerCosts, TileNumbers, one_server_layout, plan_exits
 
@@ -34,7 +34,7 @@ def cut_map(
     *,
     place: Georeference | None = None,
     progress: Progress | None = None,
-) -> CutMap:
+) -> CutReport:
     """Cut the map in a folder into tiles and write them to a new folder, at once or not at all (docs/theory/tiles.md#cutting).
 
     Whoever gets the tiles holds the map: they are raw descriptors, compressed but readable, and can be inverted into pictures.
@@ -49,19 +49,23 @@ def cut_map(
     """
     made = cut(read_map(Path(source)), options, place=place, progress=progress)
     write_tiles(Path(target), made)
-    return made
+    return made.report
 
 
 @dataclass(frozen=True, kw_only=True)
 class TilePlan:
     """Plan of private fetching of a map's tiles.
 
-    - `numbers`: of the tiles, on which costs depend.
+    - `tiles`, `asked`: number of tiles, and of those that each localization asks for.
+    - `record_bytes`, `manifest_bytes`: of a tile with its proof, and of the manifest.
     - `localizations`: of one device, with one version of the map.
     - `exits`: the cost of each way to fetch.
     """
 
-    numbers: TileNumbers
+    tiles: int
+    asked: int
+    record_bytes: int
+    manifest_bytes: int
     localizations: int
     exits: Sequence[ExitPlan]
 
@@ -102,7 +106,7 @@ def plan_tiles(
     )
     costs = measured_server_costs(numbers, localizations, seconds=seconds)
     exits = plan_exits(numbers, costs, localizations=localizations, mbit_s=mbit_s)
-    return TilePlan(numbers=numbers, localizations=localizations, exits=exits)
+    return TilePlan(**vars(numbers), localizations=localizations, exits=exits)
 
 
 def measured_server_costs(numbers: TileNumbers, localizations: int, *, seconds: float = 3.0, seed: int = 0) -> ServerCosts:

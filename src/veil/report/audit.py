@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from veil.audit.audit_result import Outcome
+from veil.audit.audit_result import Audit
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding, Share
 from veil.audit.on_pictures import UNPROTECTED, DrawnPicture
@@ -59,7 +59,7 @@ class Shown:
     pictures: tuple[ShownPicture, ...]
 
 
-def page(outcome: Outcome, *, shown: Sequence[Shown], seconds: float, say: Say = str) -> str:
+def page(outcome: Audit, *, shown: Sequence[Shown], seconds: float, say: Say = str) -> str:
     """The self-contained HTML page of an audit; nothing in it is fetched.
 
     `shown` are its rows of pictures, `seconds` the wall time of the audit. `say` turns a remedy into a phrase.
@@ -201,7 +201,7 @@ def reconstructed_pictures(reconstructions: Sequence[DrawnPicture]) -> list[Show
     """The pictures that were reconstructed from one release."""
     titled = []
     for picture in reconstructions:
-        measured = "" if picture.quality is None else f", SSIM {picture.quality.ssim:.2f} to the photograph"
+        measured = "" if picture.ssim is None else f", SSIM {picture.ssim:.2f} to the photograph"
         title = f"reconstructed from {picture.attack} ({picture.features} features{measured})"
         kind = "unprotected" if picture.attack == UNPROTECTED else "reconstructed"
         titled.append(ShownPicture(kind=kind, title=title, uri=pictures.photograph(picture.rgb)))

@@ -157,6 +157,7 @@ class CutOptions:
 class CutReport:
     """Losses of a map that was cut.
 
+    - `tiles`, `record_bytes`: number of tiles, and bytes of each with its proof.
     - `map_points`, `kept_points`: of the map, and those that are in one tile or more.
     - `placed`, `crowded_out`, `too_far`: points counted once for each tile: kept; left out because the tile was full; left out
       because they are too far away for places in steps.
@@ -166,6 +167,8 @@ class CutReport:
     - `variance_kept`: share of the descriptors' variance that compression and levels keep.
     """
 
+    tiles: int
+    record_bytes: int
     map_points: int
     kept_points: int
     placed: int
@@ -258,7 +261,7 @@ def cut(
         place=place,
     )
     made = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
-    return CutMap(manifest=manifest, records=made, report=_report(scene, pieces, found, coding, options))
+    return CutMap(manifest=manifest, records=made, report=_report(scene, pieces, found, coding, options, made))
 
 
 class _Room:
@@ -356,7 +359,9 @@ def _tile(index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], fou
     )
 
 
-def _report(scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCoding, options: CutOptions) -> CutReport:
+def _report(
+    scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCoding, options: CutOptions, records: np.ndarray
+) -> CutReport:
     placed = np.concatenate([piece.points for piece in pieces])
     rows = found.rows_of(placed)
     exact = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)
@@ -365,6 +370,8 @@ def _report(scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCodi
     used = sum(HEADER.size + len(piece.points) * point_bytes(options.axes, options.bits, 0) for piece in pieces)
     used += len(rows) * (point_bytes(options.axes, options.bits) - point_bytes(options.axes, options.bits, 0))
     return CutReport(
+        tiles=records.shape[0],
+        record_bytes=records.shape[1],
         map_points=len(scene.points),
         kept_points=len(np.unique(placed)),
         placed=len(placed),

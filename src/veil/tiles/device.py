@@ -6,7 +6,6 @@ Raw side: this file knows `veil.features`. Neither features, nor the tiles that 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -16,7 +15,6 @@ from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.geometry.earth import require_places
 from veil.mechanisms.public import publish
-from veil.one_line import one_line
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions
 from veil.tiles.cells import distances_to_boxes
@@ -28,33 +26,13 @@ from veil.tiles.union import TilePoints, united
 NEIGHBORS = 5
 
 
-@dataclass(frozen=True, kw_only=True)
-class TileOptions:
-    """How a device localizes in tiles.
-
-    - `localize`: thresholds, ratio test, seed.
-    - `tiles`: number of tiles that are wanted, at most the number that is asked for; None: as many as are asked for.
-
-    Raises RangeError for no tiles.
-    """
-
-    localize: LocalizeOptions = field(default_factory=LocalizeOptions)
-    tiles: int | None = None
-
-    __repr__ = one_line
-
-    def __post_init__(self) -> None:
-        if self.tiles is not None and not self.tiles >= 1:
-            raise RangeError(f"at least one tile is needed, got {self.tiles!r}")
-
-
 def wanted_tiles(
     manifest: Manifest,
     features: Features | None = None,
     *,
     near: Float64[np.ndarray, "3"] | None = None,
     within: float = 0.0,
-    options: TileOptions | None = None,
+    tiles: int | None = None,
 ) -> list[int]:
     """The tiles to localize in, the most promising first: nearest to a place, or most like the features.
 
@@ -62,10 +40,13 @@ def wanted_tiles(
     - `near`, `within`: where the device is about, and how far it may be from there, in units of the map: from its last pose, or
       from `place_in_map`. Tiles whose cameras may be so near come first, those most like the features among them; then the
       nearest of the others.
+    - `tiles`: largest number of tiles; None: as many as are asked for.
 
-    Raises InputError if neither is given, or if a place is not finite; RangeError for a negative `within`.
+    Raises InputError if neither is given, or if a place is not finite; RangeError for a negative `within` or no tiles.
     """
-    count = min(manifest.asked, (options or TileOptions()).tiles or manifest.asked)
+    if tiles is not None and not tiles >= 1:
+        raise RangeError(f"at least one tile is needed, got {tiles!r}")
+    count = min(manifest.asked, tiles or manifest.asked)
     if features is None and near is None:
         raise InputError("nothing says where to begin: give a photograph's features, a last pose, or a place on Earth")
     order = np.arange(len(manifest))
@@ -99,7 +80,7 @@ def place_in_map(manifest: Manifest, latitude_deg: float, longitude_deg: float, 
 
 
 def localize_in_tiles(
-    features: Features, manifest: Manifest, tiles: Sequence[Tile], options: TileOptions | None = None
+    features: Features, manifest: Manifest, tiles: Sequence[Tile], options: LocalizeOptions | None = None
 ) -> Localization | NoPose:
     """The pose of a photograph in the points of fetched tiles, or why there is none.
 
@@ -112,12 +93,12 @@ def localize_in_tiles(
 
     Raises SpaceError for features of another kind than the map's.
     """
-    options = options or TileOptions()
+    options = options or LocalizeOptions()
     query = manifest.coding.compressed(publish(features))
     if not tiles:
         return NoPose(reason="no tile could be used; see why, and fetch again", correspondences=0)
     points = united(tiles, manifest.coding)
-    keypoint_rows, point_rows = matched(query, points, options.localize)
+    keypoint_rows, point_rows = matched(query, points, options)
     from veil.places.poses.by_distance import localize_matches  # loads SciPy and COLMAP
 
     return localize_matches(
@@ -127,7 +108,7 @@ def localize_in_tiles(
         point_rows,
         points.points,
         views=points.views,
-        options=options.localize,
+        options=options,
     )
 
 
@@ -137,22 +118,21 @@ def matched(
     """Rows of features and points that are each other's nearest, the most distinctive pairs first.
 
     A pair is as distinctive as its distance is small beside that to the nearest descriptor of another point, or of another
-    feature, whichever is the smaller. `options.matching.max_ratio` leaves out pairs that are less so.
+    feature, whichever is the smaller. `options.max_ratio` leaves out pairs that are less so.
     """
-    matching = options.matching
     if not len(query) or not len(points.points):
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     there = distances.nearest(
-        (query, None), (points.descriptors, None), NEIGHBORS, backend=matching.backend, threads=matching.threads
+        (query, None), (points.descriptors, None), NEIGHBORS, backend=options.backend, threads=options.threads
     )
-    back = distances.nearest((points.descriptors, None), (query, None), 2, backend=matching.backend, threads=matching.threads)
+    back = distances.nearest((points.descriptors, None), (query, None), 2, backend=options.backend, threads=options.threads)
     aspect = there.index[:, 0]
     point = np.where(there.index >= 0, points.point_rows[there.index], -1)
     other = np.where((point != point[:, :1]) & (point >= 0), there.distance, np.inf).min(axis=1)
     ratios = np.maximum(_ratios(there.distance[:, 0], other), _ratios(back.distance[aspect, 0], back.distance[aspect, 1]))
     kept = back.index[aspect, 0] == np.arange(len(query))
-    if matching.max_ratio is not None:
-        kept &= ratios <= matching.max_ratio
+    if options.max_ratio is not None:
+        kept &= ratios <= options.max_ratio
     rows = np.flatnonzero(kept)
     rows = rows[np.argsort(ratios[rows], kind="stable")]
     return rows.astype(np.int64), point[rows, 0].astype(np.int64)

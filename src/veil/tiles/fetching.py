@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from veil.errors import InputError, RangeError, WireError
+from veil.ldp.guarantee import FetchGuarantee
 from veil.one_line import one_line
 from veil.tiles import merkle
 from veil.tiles.exits import Exit
@@ -77,7 +78,7 @@ class TileFetcher:
     kept in the cache. It stands in for wanted tiles that come back changed, and changes nothing in what is asked for. With
     `offline` nothing is sent at all, whatever is kept, and wanted tiles that are not kept are refused.
 
-    Not public: its members.
+    Not public: `__init__`, `fetch`.
     """
 
     def __init__(
@@ -95,6 +96,14 @@ class TileFetcher:
         self._cache = MemoryCache() if cache is None else cache
         self._offline = offline
         self._draws = secrets.SystemRandom() if draws is None else draws
+
+    @property
+    def guarantee(self) -> FetchGuarantee:
+        """The promise about what a fetch tells those who are asked (docs/theory/tiles.md#fetching).
+
+        It is perfect where all tiles come at once or servers do not collude, and computational for one server.
+        """
+        return self.exit.guarantee
 
     def fetch(self, wanted: Sequence[int]) -> Fetched:
         """Fetch once (not offline) and return the wanted tiles that can be used.

@@ -17,12 +17,11 @@ from veil.codebooks.decoys import in_runs
 from veil.features import Features
 from veil.forms import Form, Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
-from veil.mechanisms.release import HideInLines, Release, privatize, privatize_words
+from veil.mechanisms.release import HideInLines, LineHiding, Release, privatize, privatize_words
 from veil.mechanisms.selection import usual_selection
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, WordOptions
@@ -60,14 +59,14 @@ class Variant:
 
 def demo_variants(words: int) -> list[Variant]:
     """The variants that the demo compares; `words` is the number of words of its dictionary."""
-    default = hardened(quantized=True)
+    default = Profile.hardened(quantized=True)
     return [
         Variant(profile=None, distance="point"),
         Variant(profile=default, distance="p2s"),
         Variant(profile=default, distance="p2s", lines=True),
         Variant(profile=default, distance="s2s"),
-        *(Variant(profile=paper(m), distance="p2s") for m in (2, 4, 8, 16)),
-        *(Variant(profile=paper(m), distance="s2s") for m in (2, 4)),
+        *(Variant(profile=Profile.paper(m), distance="p2s") for m in (2, 4, 8, 16)),
+        *(Variant(profile=Profile.paper(m), distance="s2s") for m in (2, 4)),
         in_words(words),
     ]
 
@@ -88,7 +87,7 @@ class FormSetup:
     workers: int = 2
     seed: int = 0
 
-    def release(self, features: Features, profile: Profile, lines: HideInLines | None = None) -> Release:
+    def release(self, features: Features, profile: Profile, lines: LineHiding | None = None) -> Release:
         """The release that a client would make of one image."""
         selection = usual_selection(profile)
         decoys = self.decoys if profile.decoys == "descriptors" else self.codebook
@@ -184,7 +183,7 @@ def _positions(upload: Message) -> Float32[np.ndarray, "_ 2"] | Lines:
 def _by_words(setup: FormSetup, upload: Message, scene: Scene, vocabulary: InvertedIndex) -> Localization | NoPose:
     """The answer to a query that is sent in words."""
     assert isinstance(upload.form, Subsets)
-    options = WordOptions(search=GroupedOptions(seed=setup.seed), threads=setup.workers)
+    options = WordOptions(seed=setup.seed, threads=setup.workers)
     from veil.places.poses.by_words import localize_words
 
     return localize_words(upload.camera, _positions(upload), upload.form, scene, vocabulary, options=options)

@@ -17,10 +17,11 @@ from veil.ldp.guarantee import FetchGuarantee
 from veil.pir import one_server, public_matrix, two_servers
 from veil.pir.layout import best_layout
 from veil.places.poses.answer import Localization, NoPose
+from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress, ignore_progress
 from veil.scene import Scene
 from veil.tiles.cutting import CutMap, CutOptions, cut
-from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
+from veil.tiles.device import localize_in_tiles, wanted_tiles
 from veil.tiles.exits import Exit, OneServer, Region, TwoServers
 from veil.tiles.fetching import TileFetcher
 from veil.tiles.manifest import encode_manifest
@@ -204,11 +205,11 @@ def _one_server(records: UInt8[np.ndarray, "records size"], fetches: int) -> Ser
     )
 
 
-def by_exit(features: Features, made: CutMap, served: ServedExit, options: TileOptions | None = None) -> ExitAnswer:
+def by_exit(features: Features, made: CutMap, served: ServedExit, options: LocalizeOptions | None = None) -> ExitAnswer:
     """Localize a photograph in tiles that sketches choose, fetched by one exit."""
     before = [(server.up_bytes, server.down_bytes, server.seconds) for server in served.servers]
     start = time.perf_counter()
-    wanted = wanted_tiles(made.manifest, features, options=options)
+    wanted = wanted_tiles(made.manifest, features)
     fetched = TileFetcher(made.manifest, served.exit).fetch(wanted)
     found = localize_in_tiles(features, made.manifest, fetched.tiles, options)
     seconds = time.perf_counter() - start

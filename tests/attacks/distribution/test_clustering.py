@@ -15,7 +15,7 @@ from veil.attacks.intersection.shared_decoys import meetings, pooled
 from veil.errors import RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points, Subspaces
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
 from veil.space import Space
@@ -37,7 +37,7 @@ def image(number: int, m: int, words: int, count: int = 40) -> Subspaces:
 
     return lift(
         photograph(number, count),
-        profile=paper(m, "hybrid"),
+        profile=Profile.paper(m, "hybrid"),
         compression=BOOK.compression,
         decoys=BOOK,
         randomness=seeded("c"),
@@ -162,7 +162,7 @@ def test_null_words_that_nobody_shares_leave_everything_undecided() -> None:
 
     form = lift(
         photograph(1, 40),
-        profile=paper(4, "hybrid"),
+        profile=Profile.paper(4, "hybrid"),
         compression=BOOK.compression,
         decoys=book,
         randomness=seeded("own"),

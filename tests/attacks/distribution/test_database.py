@@ -22,7 +22,7 @@ from veil.attacks.distribution.nearest import Nearby, entries, nearby
 from veil.errors import RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Points, Subspaces
-from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
 from veil.space import Space
@@ -37,7 +37,7 @@ WORDS = entries(bundled_codebook(), SPACE)
 @cache
 def planted(m: int, strategy: str = "sub-hybrid") -> tuple[Subspaces, np.ndarray]:
     """A form and the rows of the decoys of each feature, recorded by the rule that drew them."""
-    profile, drawn = paper(m, strategy), []  # type: ignore[arg-type]
+    profile, drawn = Profile.paper(m, strategy), []  # type: ignore[arg-type]
 
     def rule(rows: np.ndarray, draws: np.ndarray, available: np.ndarray) -> np.ndarray:
         chosen = available[np.argsort(draws, axis=1)[:, :1] * 7 + np.arange(draws.shape[1]) + 13 * rows[:, None]]

@@ -20,7 +20,7 @@ from veil.files.codebooks import bundled_codebook
 from veil.forms import canonical
 from veil.geometry.camera import Camera
 from veil.mechanisms.lines import LineOptions, lift_to_lines
-from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.randomness import seeded
 from worlds import generator, unit
@@ -35,13 +35,13 @@ def test_fresh_lifts_of_a_photograph_meet_in_its_descriptors(m: int) -> None:
     """Broken defense: at least 99 % of fresh lifts are recovered and certified. A memoized release leaves all undecided."""
     features = photograph(1, 250)
     descriptors = publish(features).vectors.astype(np.float64)
-    forms = [lifted(features, paper(m), case=case) for case in ("one", "two")]
+    forms = [lifted(features, Profile.paper(m), case=case) for case in ("one", "two")]
     found = repeat_descriptors(forms)
     exact = np.linalg.norm(found.points - descriptors, axis=1) < 1e-3
     assert exact.mean() >= 0.99
     assert found.certified.mean() >= 0.99
     assert np.linalg.norm(found.points - descriptors, axis=1)[found.certified].max() < 1e-2
-    again = repeat_descriptors([forms[0], lifted(features, paper(m), case="one")])
+    again = repeat_descriptors([forms[0], lifted(features, Profile.paper(m), case="one")])
     assert not again.decided.any() and not again.certified.any()
 
 
@@ -62,14 +62,14 @@ def test_subspaces_of_strangers_are_never_certified() -> None:
 def test_fresh_dither_does_not_save_a_hardened_release() -> None:
     """Broken defense: fresh releases are paired and certified to within the dither; a memoized release leaves all undecided."""
     features = photograph(1, 250)
-    first, second = (lifted(features, hardened(quantized=True), case=case) for case in ("one", "two"))
+    first, second = (lifted(features, Profile.hardened(quantized=True), case=case) for case in ("one", "two"))
     found = repeat_descriptors([first, second])
     off = np.linalg.norm(found.points - truth(features, first), axis=1)
     assert found.certified.mean() >= 0.99 and off[found.certified].max() < 0.1
     order = generator("hardened order").permutation(250)
     pairs = pair_releases(first, second.take(order))
     assert (order[pairs[:, 1]] == pairs[:, 0]).sum() >= 0.97 * 250
-    assert not repeat_descriptors([first, lifted(features, hardened(quantized=True), case="one")]).decided.any()
+    assert not repeat_descriptors([first, lifted(features, Profile.hardened(quantized=True), case="one")]).decided.any()
 
 
 @pytest.mark.parametrize("releases", [2, 3, 5])
@@ -102,12 +102,12 @@ def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
     """Planted truth: pairs are those of the permutation, so shuffling is no defense. Null: another photograph gives no pair."""
     features = photograph(1, 120)
     order = generator("order").permutation(120)
-    first, second = (lifted(features, paper(4), case=case) for case in ("one", "two"))
+    first, second = (lifted(features, Profile.paper(4), case=case) for case in ("one", "two"))
     pairs = pair_releases(first, second.take(order), decoys=bundled_codebook().vectors)
     right = order[pairs[:, 1]] == pairs[:, 0]
     same = (features.descriptors[order[pairs[:, 1]]] == features.descriptors[pairs[:, 0]]).all(axis=1)
     assert (right | same).all() and len(pairs) >= 0.99 * 120
-    other = lifted(photograph(5, 120), paper(4), case="one")
+    other = lifted(photograph(5, 120), Profile.paper(4), case="one")
     assert len(pair_releases(first, other, decoys=bundled_codebook().vectors)) == 0
 
 
@@ -115,9 +115,13 @@ def test_a_shuffled_second_release_is_paired_by_its_distances() -> None:
 def test_pairs_with_several_releases_are_those_with_each() -> None:
     """Oracle: pairs with one release at a time. The pool is searched once for all releases, whose parts may not be mixed up."""
     features = photograph(1, 60)
-    first = lifted(features, paper(4), case="one")
-    others = [lifted(features, paper(4), case="two"), lifted(photograph(5, 80), paper(4), case="one"), first.take(np.arange(0))]
-    others += [lifted(features, paper(4), case="three").take(np.arange(59, -1, -1))]
+    first = lifted(features, Profile.paper(4), case="one")
+    others = [
+        lifted(features, Profile.paper(4), case="two"),
+        lifted(photograph(5, 80), Profile.paper(4), case="one"),
+        first.take(np.arange(0)),
+    ]
+    others += [lifted(features, Profile.paper(4), case="three").take(np.arange(59, -1, -1))]
     for decoys in (None, bundled_codebook().vectors):
         together = pair_with_each(first, others, decoys=decoys, threads=2)
         for pairs, other in zip(together, others, strict=True):

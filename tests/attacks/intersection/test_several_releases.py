@@ -14,7 +14,7 @@ from veil.attacks.registry import named
 from veil.attacks.target import Knowledge, ReleasedImage, Target
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize
 from veil.randomness import Secure
@@ -28,7 +28,9 @@ def fresh(features: Features, *, lines: bool) -> Message:
     book = bundled_codebook()
     other = Secure(b"another secret of thirty-two bytes"[:32])
     hide = HideInLines() if lines else None
-    made = privatize(features, profile=paper(4), compression=book.compression, decoys=book, randomness=other, lines=hide)
+    made = privatize(
+        features, profile=Profile.paper(4), compression=book.compression, decoys=book, randomness=other, lines=hide
+    )
     return decode(encode(made.upload, dtype="float32"))
 
 
@@ -62,7 +64,7 @@ def near(message: Message, attempt: Attempt | Skipped, descriptors: np.ndarray) 
 def test_a_second_release_of_one_photograph_is_a_repeat(door: dict[str, Features], lines: bool) -> None:
     """Planted: both releases lift the same descriptors. Null: a photograph of which nothing is shared."""
     features = taken(next(iter(door.values())), np.arange(80))
-    message, _ = released(features, paper(4), lines=lines)
+    message, _ = released(features, Profile.paper(4), lines=lines)
     found = tried(message, fresh(features, lines=lines))
     assert was_skipped(found["matched views"])
     assert near(message, found["repeat"], publish(features).vectors) > 0.9
@@ -74,7 +76,7 @@ def test_a_second_release_of_one_photograph_is_a_repeat(door: dict[str, Features
 @pytest.mark.parametrize("lines", [False, True])
 def test_a_release_of_another_view_is_none(door: dict[str, Features], elsewhere: Features, lines: bool) -> None:
     features = taken(next(iter(door.values())), np.arange(80))
-    message, _ = released(features, paper(4), lines=lines)
+    message, _ = released(features, Profile.paper(4), lines=lines)
     found = tried(message, fresh(taken(elsewhere, np.arange(80)), lines=lines))
     assert was_skipped(found["repeat"])
     assert near(message, found["matched views"], publish(features).vectors) < 0.1
@@ -85,8 +87,8 @@ def test_a_release_of_another_view_is_none(door: dict[str, Features], elsewhere:
 @pytest.mark.slow
 def test_releases_of_another_kind_are_left_out(door: dict[str, Features]) -> None:
     features = taken(next(iter(door.values())), np.arange(40))
-    message, _ = released(features, paper(4))
-    other, _ = released(features, paper(2))
+    message, _ = released(features, Profile.paper(4))
+    other, _ = released(features, Profile.paper(2))
     words, _ = released(features, None)
     found = tried(message, other, words)
     assert all(was_skipped(item) for item in found.values())
@@ -97,7 +99,7 @@ def test_releases_of_another_kind_are_left_out(door: dict[str, Features]) -> Non
 def test_photographs_of_another_camera_are_other_views(door: dict[str, Features]) -> None:
     """Equal positions in a picture of another size are accidents."""
     features = taken(next(iter(door.values())), np.arange(40))
-    message, _ = released(features, paper(4))
+    message, _ = released(features, Profile.paper(4))
     camera = replace(features.camera, width_px=features.camera.width_px + 8)
     found = tried(message, fresh(replace(features, camera=camera), lines=False))
     assert was_skipped(found["repeat"]) and isinstance(found["matched views"], Attempt)

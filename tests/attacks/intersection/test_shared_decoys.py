@@ -23,7 +23,7 @@ from veil.distances.reference import subspace_to_subspace
 from veil.errors import InputError, RangeError, SpaceError
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
 from veil.space import Space
@@ -45,7 +45,7 @@ def image(number: int, m: int, words: int, strategy: str = "hybrid", case: str =
         drawn.append(chosen)
         return chosen
 
-    profile = paper(m, strategy)  # type: ignore[arg-type]
+    profile = Profile.paper(m, strategy)  # type: ignore[arg-type]
     form = lift(
         photograph(number, 40),
         profile=profile,
@@ -124,7 +124,7 @@ def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
         features = replace(base, keypoints=base.keypoints[[number]], descriptors=base.descriptors[[number]])
         return lift(
             features,
-            profile=paper(4, "hybrid"),
+            profile=Profile.paper(4, "hybrid"),
             compression=BOOK.compression,
             decoys=BOOK,
             randomness=seeded("line"),
@@ -151,7 +151,7 @@ def test_two_fresh_lifts_of_one_descriptor_meet_in_it() -> None:
     form, rows = image(1, 4, 2000)
     again = lift(
         photograph(1, 40),
-        profile=paper(4, "hybrid"),
+        profile=Profile.paper(4, "hybrid"),
         compression=BOOK.compression,
         decoys=BOOK,
         randomness=seeded("another secret"),
@@ -248,7 +248,7 @@ def test_one_hardened_image_gives_its_secret_decoys_away() -> None:
     error = np.array([np.linalg.norm(own - point, axis=1).min() for own, point in claimed])
     assert len(claimed) > 1.5 * len(form) and np.median(error) < 0.03 and (error < 0.1).mean() > 0.97
     assert not lists.certified.any()
-    wide = lifted(photograph(1, 300), replace(hardened(quantized=True), strategy="adversarial"), case="wide")
+    wide = lifted(photograph(1, 300), replace(Profile.hardened(quantized=True), strategy="adversarial"), case="wide")
     assert sum(map(len, shared_decoys(wide).candidates)) < 0.3 * len(wide)
 
 

@@ -26,7 +26,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
 from veil.geometry.camera import as_colmap, guessed
 from veil.matching import neighbors
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize
 from veil.randomness import Secure
@@ -50,7 +50,7 @@ def released(features: Features, *, lines: bool = False) -> tuple[ReleasedImage,
     """Release in the hardened profile as a server gets it, and the true descriptors of its features in the released space."""
     made = privatize(
         features,
-        profile=hardened(quantized=True),
+        profile=Profile.hardened(quantized=True),
         compression=_book().compression,
         decoys=_pool(),
         randomness=SECRETS,

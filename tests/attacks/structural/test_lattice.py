@@ -35,7 +35,7 @@ from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture
 from veil.files.weights import load_network
 from veil.forms import Subspaces, canonical
-from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
 from veil.space import Space
@@ -114,7 +114,9 @@ def test_other_descriptors_of_8_bits_are_recovered_exactly(kind: str) -> None:
     features = described(kind, 2, 15)
     book = small_codebook(kind)
     for m in (2, 8):
-        form = lift(features, profile=paper(m), compression=book.compression, decoys=book, randomness=seeded("other")).form
+        form = lift(
+            features, profile=Profile.paper(m), compression=book.compression, decoys=book, randomness=seeded("other")
+        ).form
         found = lattice_attack(form)
         np.testing.assert_allclose(found.points, unit_length(features.descriptors.astype(np.float64)), atol=2e-7)
         assert found.certified.all()
@@ -188,7 +190,7 @@ def test_chance_is_never_certified(kind: str) -> None:
     options = LatticeOptions(tours=0, nonnegative=kind != "gaussian", length_steps=None if kind == "gaussian" else 512.0)
     for m, count in ((2, 60), (4, 60), (8, 30)):
         if kind == "dithered":
-            form = lifted(few(count), replace(paper(m), dither_steps=4.0), case=kind)
+            form = lifted(few(count), replace(Profile.paper(m), dither_steps=4.0), case=kind)
             assert all(map(len, lattice_lists(form, options=options).candidates)), (
                 "the decoys are found, and are no descriptors"
             )

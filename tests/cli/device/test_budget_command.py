@@ -14,7 +14,7 @@ from veil.errors import ReleaseRefused
 from veil.files.device.home import home
 from veil.files.device.ledger import Ledger
 from veil.ldp.budget import inward, outward
-from veil.ldp.composition import basic_epsilon, composed_epsilon
+from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from worlds.ledgers import ENTRY
 from worlds.schemas import validate
@@ -63,7 +63,7 @@ def test_every_unit_is_composed_over_what_it_holds(spent: Ledger, capsys: pytest
         (facts["session"], {LAW: 240, OTHER: 30}),
     ):
         assert found["epsilon"] == composed_epsilon(draws, 1e-7)
-        assert found["basic"] == basic_epsilon(draws)
+        assert found["basic"] == composed_epsilon(draws)
     assert (facts["session"]["images"], facts["session"]["features"]) == (2, 270)
     assert [image["no_proof"] for image in (one, two, three)] == [0, 1, 1] and facts["no_proof"] == 2
     assert three["releases"] == [] and three["image"] is None

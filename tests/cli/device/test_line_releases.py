@@ -20,8 +20,7 @@ from veil.features import Features
 from veil.files.device.home import home
 from veil.files.features import write_features
 from veil.geometry.camera import Camera, as_colmap
-from veil.mechanisms.lines import ConvergentOptions, LineOptions, LineRule, ParallelOptions
-from veil.mechanisms.release import HideInLines
+from veil.mechanisms.release import HideInConvergentLines, HideInLines, HideInParallelLines, LineHiding
 from veil.wire import decode
 from veil.wire.message import LineUpload
 from worlds import features, generator
@@ -69,9 +68,8 @@ def privatize(
     return rc, next((path.read_bytes() for path in (folder / name).glob("*.veil")), b"")
 
 
-def released_by(image: Features, rule: LineRule) -> bytes:
-    """The message of a device that hides positions by a rule of lines. Raises ReleaseRefused as it does."""
-    lines = HideInLines(gravity=np.array(DOWN), options=rule)
+def released_by(image: Features, lines: LineHiding) -> bytes:
+    """The message of a device that hides positions in lines. Raises ReleaseRefused as it does."""
     return Device().release(image, Protection(descriptors=HideInSubspaces(), lines=lines), name="photo.jpg").message
 
 
@@ -132,19 +130,19 @@ def test_another_share_of_aligned_lines_is_refused(released, monkeypatch) -> Non
     """The command's lines have the usual share; the least change of it is another release, and is named."""
     monkeypatch.setenv("VEIL_HOME", str(released[0] / "home"))
     with pytest.raises(ReleaseRefused, match=r"photo\.jpg was already released.* now aligned "):
-        released_by(IMAGE, LineOptions(aligned_share=0.5000001))
-    assert released_by(IMAGE, LineOptions()) == released[1]
+        released_by(IMAGE, HideInLines(gravity=np.array(DOWN), aligned_share=0.5000001))
+    assert released_by(IMAGE, HideInLines(gravity=np.array(DOWN))) == released[1]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rule", [ConvergentOptions(), ParallelOptions()], ids=["convergent", "parallel"])
-def test_another_rule_is_another_release(released, tmp_path: Path, monkeypatch, rule: LineRule) -> None:
+@pytest.mark.parametrize("rule", [HideInConvergentLines, HideInParallelLines], ids=["convergent", "parallel"])
+def test_another_rule_is_another_release(released, tmp_path: Path, monkeypatch, rule: Callable[..., LineHiding]) -> None:
     """Two different lines through one keypoint meet in it: the second rule is refused, and a repeat of the first one is not."""
     monkeypatch.setenv("VEIL_HOME", str(released[0] / "home"))
     with pytest.raises(ReleaseRefused, match=r"photo\.jpg was already released"):
-        released_by(IMAGE, rule)
+        released_by(IMAGE, rule(gravity=np.array(DOWN)))
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
-    assert released_by(IMAGE, rule) == released_by(IMAGE, rule)
+    assert released_by(IMAGE, rule(gravity=np.array(DOWN))) == released_by(IMAGE, rule(gravity=np.array(DOWN)))
     assert privatize(tmp_path, IMAGE, DOWN, "c")[0] == 1
 
 

@@ -229,7 +229,7 @@ def test_a_query_by_distance_is_matched_with_the_images_that_the_index_names(wor
     validate("index", facts)
     assert 0 < facts["listed_points"] <= facts["points"] and "words" not in facts
     ((_, query),) = veil.read_features(work / "query.h5")
-    options = veil.LocalizeOptions(matching=veil.MatchOptions(), retrieved=(2, 4))
+    options = veil.LocalizeOptions(retrieved=(2, 4))
     found = veil.localize(query, veil.Map.read(place), options=options)
     assert isinstance(found, veil.Localization) and found.correspondences < every["correspondences"]
     extent = np.linalg.norm(np.ptp([references()[name].center for name in references()], axis=0))

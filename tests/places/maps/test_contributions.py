@@ -10,7 +10,7 @@ from veil.forms import Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.matching.neighbors import Matches
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.places.maps.contributions import (
     COMMON,
     Sighting,
@@ -73,7 +73,7 @@ def test_points_are_confirmed_by_other_owners_alone() -> None:
 
 
 def upload(features: Features, rows: int, *, lines: bool = False) -> Upload | LineUpload:
-    message, _ = released(taken(features, np.arange(rows)), hardened(quantized=True), lines=lines)
+    message, _ = released(taken(features, np.arange(rows)), Profile.hardened(quantized=True), lines=lines)
     assert isinstance(message, Upload | LineUpload)
     return message
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from veil.forms import Subsets
-from veil.geometry.robust.grouped import BATCH, STREAMS, GroupedOptions, candidates_searched
+from veil.geometry.robust.grouped import BATCH, STREAMS, candidates_searched
 from veil.geometry.robust.grouped_search import FIRST_GROUPS, search
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import index_map, vocabulary_candidates
@@ -40,7 +40,7 @@ def hostile(m: int, features: int = 300) -> Subsets:
     return subsets(ids, mechanism, DICTIONARY.digest)
 
 
-ROUND = WordOptions(threads=1, search=GroupedOptions(min_iterations=1, max_iterations=STREAMS * BATCH))
+ROUND = WordOptions(threads=1, min_iterations=1, max_iterations=STREAMS * BATCH)
 
 
 def seconds(form: Subsets, as_lines: bool) -> float:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from veil.device.doors import localize as localize_any
 from veil.errors import InputError, SpaceError
 from veil.forms import Lines
 from veil.geometry.rigid import rotation_angle_deg
 from veil.matching.lightglue import LightGlue, LightGlueOptions
 from veil.places.held_map import Map
+from veil.places.localization import localize_loaded
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
@@ -51,12 +51,12 @@ def test_a_protected_map_or_query_is_not_matched_by_a_network(kind: str) -> None
     asked = LoadedImage(camera=place.camera, positions=raw.keypoints, form=raw.form)
     protected = LoadedImage(camera=place.camera, positions=given.lines or given.keypoints, form=given.form)
     if kind == "public":
-        assert isinstance(localize_any(asked, Map(scene=hidden), network=NETWORK), Localization)
+        assert isinstance(localize_loaded(asked, Map(scene=hidden), network=NETWORK), Localization)
         return
     with pytest.raises(InputError, match=r"the map's image .* protected: .*hidden in \w+.*leave out map_images\(network"):
         localize(place.camera, raw.keypoints, raw.form, hidden, network=NETWORK)
     with pytest.raises(InputError, match=r"the query is protected: .*hidden in \w+.*leave out map_images\(network"):
-        localize_any(protected, Map(scene=public), network=NETWORK)
+        localize_loaded(protected, Map(scene=public), network=NETWORK)
     assert isinstance(given.lines, Lines) == (kind == "lines")
 
 

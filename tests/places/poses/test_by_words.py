@@ -13,7 +13,6 @@ from scipy.spatial.transform import Rotation
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Lines
 from veil.geometry.rigid import rotation_angle_deg
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, line_agreement, point_agreement, pose_log10_nfa
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import Candidates, index_map, vocabulary_candidates
@@ -33,7 +32,7 @@ VOCABULARY = index_map(SCENE, DICTIONARY)
 QUERY = words_of(PLACE.form("02"), DICTIONARY, epsilon=7.0)
 KEYPOINTS, LINES = PLACE.keypoints["02"], lines_of(PLACE, "02")
 # Refusals need not search for long here.
-BRIEF = WordOptions(search=GroupedOptions(max_iterations=8_000))
+BRIEF = WordOptions(max_iterations=8_000)
 
 
 def check(found: Localization | NoPose, *, center: float, degrees: float) -> Localization:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from veil.forms import Lines, Points
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import index_map
 from veil.places.poses import by_words
 from veil.places.poses.answer import Localization, NoPose
@@ -26,7 +25,7 @@ from worlds.word_worlds import dictionary_of, lines_of, scene_of, with_down, wor
 PLACE = world("forged", points=400)
 DOWN = np.array([0.0, 1.0, 0.0])
 SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
-OPTIONS = WordOptions(threads=1, retrieved=10, compared=0, search=GroupedOptions(min_iterations=500, max_iterations=20_000))
+OPTIONS = WordOptions(threads=1, retrieved=10, compared=0, min_iterations=500, max_iterations=20_000)
 
 
 def claim() -> Claim:

@@ -12,7 +12,6 @@ from scipy.spatial.transform import Rotation
 from veil.errors import InputError, RangeError
 from veil.forms import Subsets
 from veil.geometry.rigid import Rigid, rotation_angle_deg
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import index_map, unshared_log_odds, vocabulary_candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
@@ -32,7 +31,7 @@ VOCABULARY = index_map(SCENE, DICTIONARY)
 KEYPOINTS, TRUTH = PLACE.keypoints["02"], PLACE.poses["02"]
 GRAVITY = TRUTH.rotation @ DOWN
 BRIEF = WordOptions(
-    search=GroupedOptions(max_iterations=4000),
+    max_iterations=4000,
     upright=UprightOptions(samples=200_000, kept=40, refined=8, compared=3),
     threads=1,
 )

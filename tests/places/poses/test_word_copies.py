@@ -11,7 +11,6 @@ import pytest
 
 from veil.errors import RangeError
 from veil.forms import Lines
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.places.poses import by_words
 from veil.places.poses.answer import Localization, NoPose
@@ -33,11 +32,8 @@ def answer_of(
     dictionary = dictionary_of(known, others=1000)
     scene = with_down(city.scene, DOWN)
     form = words_of(WORLD.form(QUERY), dictionary, epsilon=12.0)
-    search, few = (
-        GroupedOptions(min_iterations=500, max_seconds=max_seconds),
-        UprightOptions(samples=20_000, kept=20, refined=10),
-    )
-    options = WordOptions(retrieved=10, compared=compared, threads=1, search=search, upright=few)
+    few = UprightOptions(samples=20_000, kept=20, refined=10)
+    options = WordOptions(retrieved=10, compared=compared, threads=1, min_iterations=500, max_seconds=max_seconds, upright=few)
     shown: Lines | np.ndarray = lines_of(WORLD, QUERY) if sent == "lines" else WORLD.keypoints[QUERY]
     camera, gravity = WORLD.camera, WORLD.poses[QUERY].rotation @ DOWN if sent == "keypoints with gravity" else None
     if guessed:

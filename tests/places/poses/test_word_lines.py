@@ -11,7 +11,6 @@ from scipy.spatial.transform import Rotation
 
 from veil.forms import Subsets
 from veil.geometry.rigid import rotation_angle_deg
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.inverted_index import index_map, vocabulary_candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
@@ -27,8 +26,7 @@ DOWN = np.array([0, 1.0, 0])
 SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
 VOCABULARY = index_map(SCENE, DICTIONARY)
 LINES, TRUTH = lines_of(PLACE, "02"), PLACE.poses["02"]
-SEARCH = GroupedOptions(min_iterations=1000, max_iterations=2000)
-OPTIONS = WordOptions(search=SEARCH, threads=1)
+OPTIONS = WordOptions(min_iterations=1000, max_iterations=2000, threads=1)
 
 
 def query(epsilon: float) -> Subsets:

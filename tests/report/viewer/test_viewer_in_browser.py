@@ -244,7 +244,7 @@ def test_the_switch_shows_what_each_has(browser: Browser, view: View, tmp_path: 
     assert seen["attack"][0][1] > 160 > 80 > seen["attack"][0][0] and seen["attack"][1] == "drawn by an attack"
     assert "A line through each keypoint" in seen["server"][1]
     browser.run("veilView.setMode('device'); veilView.choose({ image: veilView.view.images[2] })")
-    assert "ViewOptions(device" in browser.run("return document.getElementById('caption').textContent")
+    assert "view_map(device" in browser.run("return document.getElementById('caption').textContent")
 
 
 @pytest.mark.parametrize("kind", ["positions", "lines"])

@@ -249,8 +249,8 @@ def test_the_device_and_attacks_enter_only_when_they_are_given() -> None:
     view = view_of_scene(scene, "planted")
     bare = read_page(page(view).html)
     assert set(bare.arrays) == {"places", "keypoints", "seen"} and bare.record["pictures"] == []
-    asks_device = "Nothing that only the device knows is in this page; give ViewOptions(device=...)."
-    asks_attack = "No attack is in this page; give ViewOptions(report=...)."
+    asks_device = "Nothing that only the device knows is in this page; give view_map(device=...)."
+    asks_attack = "No attack is in this page; give view_map(report=...)."
     assert bare.record["facts"]["device"] == [asks_device] and bare.record["facts"]["attack"] == [asks_attack]
     assert "give photographs and features.h5 with --images." in page(view, say=phrase).html
     assert all(image["photograph"] is None and image["knownCount"] == 0 for image in bare.record["images"])

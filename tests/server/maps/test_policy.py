@@ -11,7 +11,7 @@ import pytest
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
-from veil.mechanisms.profile import hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.server.maps.policy import MapPolicy, NotAMessage, Refused, require_message
 from veil.wire.codec import encode, message_length
 from veil.wire.head import HEAD_BYTES, read_head
@@ -23,9 +23,9 @@ from worlds.releases import released, taken
 def messages(door: dict[str, Features]) -> dict[str, Message]:
     few = taken(next(iter(door.values())), np.arange(20))
     return {
-        "hardened": released(few, hardened(quantized=True))[0],
-        "paper": released(few, paper(4))[0],
-        "lines": released(few, hardened(quantized=True), lines=True)[0],
+        "hardened": released(few, Profile.hardened(quantized=True))[0],
+        "paper": released(few, Profile.paper(4))[0],
+        "lines": released(few, Profile.hardened(quantized=True), lines=True)[0],
         "words": released(few, None)[0],
     }
 

@@ -118,7 +118,7 @@ def test_signed_descriptors_have_no_lattice_unless_they_were_rounded(monkeypatch
     lab = by_descriptor._Lab(
         descriptor="xfeat", photographs=photographs, books=books.with_runs(), study=STUDY, count=StepCount(ignore_steps, 1)
     )
-    (twin,) = lab.eight_bits(by_descriptor.paper(4), by_descriptor.Selection(features=60, min_distance_px=0.0))
+    (twin,) = lab.eight_bits(by_descriptor.Profile.paper(4), by_descriptor.Selection(features=60, min_distance_px=0.0))
     assert recovered(twin) == 0
 
 

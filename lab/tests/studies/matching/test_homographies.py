@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.device.descriptor_books import DescriptorBooks, books_of
-from veil.mechanisms.profile import STRATEGIES, hardened, paper
+from veil.mechanisms.profile import STRATEGIES, Profile
 from veil.randomness import seeded
 from veil.space import Space
 from veil_lab.cli.evaluate.homographies import _write_ratios as write_ratios
@@ -46,8 +46,8 @@ def test_a_planted_offset_is_read_back() -> None:
     """Planted truth: every match is 2.5 px off, so accuracy is 0 up to 2 px and 1 from 3 px."""
     cases = [
         MatchingCase(sent=None, distance="point"),
-        MatchingCase(sent=paper(2), distance="p2s"),
-        MatchingCase(sent=hardened(quantized=True), distance="p2s"),
+        MatchingCase(sent=Profile.paper(2), distance="p2s"),
+        MatchingCase(sent=Profile.hardened(quantized=True), distance="p2s"),
         MatchingCase(sent=real_decoys(4), distance="s2s"),
     ]
     rows = evaluate([sequence(2.5)], cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
@@ -125,7 +125,7 @@ def test_words_that_say_nothing_find_nothing() -> None:
 
 def test_the_table_of_ratios_is_described(tmp_path: Path) -> None:
     """Planted: matches of two pictures are right and of two others wrong, so each case has a ratio between."""
-    cases = [MatchingCase(sent=None, distance="point"), MatchingCase(sent=paper(2), distance="p2s")]
+    cases = [MatchingCase(sent=None, distance="point"), MatchingCase(sent=Profile.paper(2), distance="p2s")]
     pairs = [sequence(0.0), sequence(9.0)]
     rows = evaluate(pairs, cases, codebook=BOOK, decoys=POOL, randomness=seeded("test"))
     write_ratios(tmp_path / "r.json", rows)
@@ -151,7 +151,7 @@ def test_every_lifting_and_distance_is_in_the_protocol() -> None:
 
 
 def test_the_study_is_reproducible() -> None:
-    case = [MatchingCase(sent=paper(4), distance="s2s")]
+    case = [MatchingCase(sent=Profile.paper(4), distance="s2s")]
     records = [
         evaluate([sequence(0.0)], case, codebook=BOOK, decoys=POOL, randomness=seeded("a"), workers=w)[0].as_json()
         for w in (1, 2)
@@ -176,11 +176,11 @@ def test_protocol_on_real_photographs(veil_data) -> None:
     )
     cases = [
         MatchingCase(sent=None, distance="point"),
-        MatchingCase(sent=paper(2, "random"), distance="p2s"),
-        *(MatchingCase(sent=paper(m), distance="p2s") for m in (2, 8)),
-        MatchingCase(sent=hardened(quantized=True), distance="p2s"),
+        MatchingCase(sent=Profile.paper(2, "random"), distance="p2s"),
+        *(MatchingCase(sent=Profile.paper(m), distance="p2s") for m in (2, 8)),
+        MatchingCase(sent=Profile.hardened(quantized=True), distance="p2s"),
         MatchingCase(sent=real_decoys(2), distance="s2s"),
-        MatchingCase(sent=paper(4, "adversarial"), distance="s2s"),
+        MatchingCase(sent=Profile.paper(4, "adversarial"), distance="s2s"),
     ]
     rows = evaluate([real], cases, codebook=bundled_codebook(), decoys=bundled_decoys(), randomness=seeded("real"))
     raw, random, two, eight, hard, subspace, adversarial = (100 * row.as_json()["mma"]["3"] for row in rows)

@@ -119,7 +119,7 @@ def _check(scene: ReferenceScene, arguments: EvaluateReconstruction) -> None:
         raise InputError(f"{scene.name} has neither reference cameras nor gravity.csv: run `veil gravity`, give --gravity")
 
 
-def subject_of(scene: ReferenceScene, arguments: Arguments, *, first_octave: int = FIRST_OCTAVE) -> Subject:
+def subject_of(scene: ReferenceScene, arguments: Arguments, *, first_octave: int = FIRST_OCTAVE) -> MappableScene:
     """The subject of `scene`, extracted and matched, with the camera and gravity that the command line gives, if any.
 
     Photographs without reference cameras that have not the most common size are left out, and the command says so.
@@ -183,7 +183,7 @@ def _exact(scene: ReferenceScene) -> dict[str, np.ndarray]:
     return {name: pose.rotation @ down for name, pose in scene.cam_from_world.items()}
 
 
-def _runs(subject: Subject, arguments: EvaluateReconstruction, *, warm: bool) -> Iterator[Run]:
+def _runs(subject: MappableScene, arguments: EvaluateReconstruction, *, warm: bool) -> Iterator[Run]:
     """Runs of one subject by all methods, noises and seeds; `warm` says that everything is compiled."""
     if "points" in arguments.methods or not subject.reference:
         with Bar(f"{subject.name}: points") as bar:

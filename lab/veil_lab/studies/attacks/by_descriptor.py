@@ -27,7 +27,7 @@ from veil.audit.ground_truth import find_truth
 from veil.audit.run import examine, findings, work_of
 from veil.errors import RangeError
 from veil.features import Features
-from veil.mechanisms.profile import Profile, hardened, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.selection import Selection
 from veil.progress import StepCount, StepProgress, ignore_steps
@@ -108,9 +108,9 @@ def attack_rows(
     count = StepCount(progress, _work(photographs, study, model))
     lab = _Lab(descriptor=descriptor, photographs=photographs, books=books.with_runs(), study=study, count=count)
     own = Selection(features=study.most, min_distance_px=0.0)
-    rows = lab.subspaces(f"paper, m = {study.m}", paper(study.m), own, known_pool=True)
-    rows += lab.eight_bits(paper(study.m), own)
-    usual = hardened(quantized=photographs.is_quantized, compress=True)
+    rows = lab.subspaces(f"paper, m = {study.m}", Profile.paper(study.m), own, known_pool=True)
+    rows += lab.eight_bits(Profile.paper(study.m), own)
+    usual = Profile.hardened(quantized=photographs.is_quantized, compress=True)
     rows += lab.subspaces("hardened", usual, replace(Selection(), features=study.most), model=model)
     for epsilon in study.epsilons:
         rows += lab.words(f"words, eps {epsilon:g}", epsilon)

@@ -25,7 +25,7 @@ from veil.codebooks.codebook import Codebook
 from veil.codebooks.compression import PCA_DIM, fit_pca
 from veil.features import Features, unit_length
 from veil.forms import Subspaces
-from veil.mechanisms.profile import Profile, Strategy, hardened, paper
+from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.subspaces import lift
 from veil.randomness import seeded
 from veil.trials.form_answers import Distance
@@ -143,18 +143,19 @@ def default_defenses(m: int = 4) -> list[Defense]:
 
     def plain(name: str, reduced: int | None = None, **changes: object) -> Defense:
         """The paper's sub-hybrid lifting with Gaussian directions and some values changed."""
-        profile = replace(paper(m, "sub-hybrid"), name=name, directions="gaussian", compress=reduced is not None, **changes)  # type: ignore[arg-type]
+        usual = Profile.paper(m, "sub-hybrid")
+        profile = replace(usual, name=name, directions="gaussian", compress=reduced is not None, **changes)  # type: ignore[arg-type]
         return Defense(name=name, profile=profile, reduced=reduced)
 
     def safe(name: str, m: int = m, reduced: int = PCA_DIM, strategy: Strategy = "sub-adversarial") -> Defense:
         """The hardened profile with some values changed."""
-        profile = replace(hardened(quantized=True), name=name, m=m, strategy=strategy)
+        profile = replace(Profile.hardened(quantized=True), name=name, m=m, strategy=strategy)
         return Defense(name=name, profile=profile, reduced=reduced)
 
     steps = [1.0, 4.0, 8.0, 16.0, 32.0]
-    real = replace(paper(m, "sub-hybrid"), directions="gaussian", decoys="descriptors")
+    real = replace(Profile.paper(m, "sub-hybrid"), directions="gaussian", decoys="descriptors")
     return [
-        Defense(name="paper", profile=paper(m)),
+        Defense(name="paper", profile=Profile.paper(m)),
         plain("float16", dtype="float16"),
         *(plain(f"dither {step:g}", dither_steps=step) for step in steps),
         *(plain(f"PCA-{reduced}", reduced) for reduced in (112, 96, 80, 64, 48, 32)),

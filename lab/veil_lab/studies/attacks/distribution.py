@@ -24,7 +24,7 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, RangeError
 from veil.features import Features, unit_length
 from veil.forms import Points, Subspaces
-from veil.mechanisms.profile import Strategy, paper
+from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.subspaces import UniformRule, lift
 from veil.progress import Progress
 from veil.randomness import seeded
@@ -193,7 +193,7 @@ def _lifted(
     forms, recorded = [], _RecordingRule()
     randomness = seeded(f"descriptor attacks {study.seed}")
     for image in images:
-        profile = paper(m, study.strategy)
+        profile = Profile.paper(m, study.strategy)
         forms.append(
             lift(image, profile=profile, compression=words.compression, decoys=words, randomness=randomness, rule=recorded).form
         )

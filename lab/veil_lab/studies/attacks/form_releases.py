@@ -26,7 +26,7 @@ from veil.forms import Subsets
 from veil.geometry.similarity import pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import InvertedIndex, index_map
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.mechanisms.selection import EVERYTHING, Selection
@@ -222,7 +222,7 @@ class FormScene:
             ).upload
             down = self.fold.place.down.get(name, LEVEL_DOWN)
             return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name)) if isinstance(made, Upload) else made
-        profile, selection = hardened(quantized=features.is_quantized), setting.selection
+        profile, selection = Profile.hardened(quantized=features.is_quantized), setting.selection
         return privatize(
             features,
             profile=profile,

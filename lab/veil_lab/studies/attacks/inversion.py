@@ -25,7 +25,7 @@ from veil.features import Features
 from veil.forms import Points, Subspaces
 from veil.inversion.maps import Frame, Inverts, SparseMap, back_projected, points_map, subspaces_map
 from veil.inversion.quality import quality
-from veil.mechanisms.profile import Profile, paper
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.progress import Progress
@@ -124,7 +124,7 @@ def inversion_study(
     decoys: Codebook,
     case: str,
     dims: Sequence[int] = DIMS,
-    profile: Callable[[int], Profile] = paper,
+    profile: Callable[[int], Profile] = Profile.paper,
     companions: int = COMPANIONS,
     progress: Progress | None = None,
 ) -> list[Inverted]:

@@ -23,7 +23,7 @@ from veil.codebooks.decoys import in_runs
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Subspaces
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import privatize
 from veil.mechanisms.selection import EVERYTHING, Selection
 from veil.progress import StepCount, StepProgress, ignore_steps
@@ -105,7 +105,7 @@ def learned_study(
 
 def _released(name: str, features: Features, setup: LearnedSetup) -> tuple[ReleasedImage, Float64[np.ndarray, "_ dim"]]:
     """Release of a photograph as a server gets it, and the descriptors of its features without any dither."""
-    profile = hardened(quantized=features.is_quantized)
+    profile = Profile.hardened(quantized=features.is_quantized)
     draws = (setup.selection.features or len(features)) * profile.decoy_count
     pool = in_runs(setup.pool, draws) if setup.runs is None else replace(setup.pool, slices=setup.runs)
     made = privatize(

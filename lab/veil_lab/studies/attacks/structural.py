@@ -15,7 +15,7 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Subspaces
-from veil.mechanisms.profile import Strategy, paper
+from veil.mechanisms.profile import Profile, Strategy
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.progress import Progress
@@ -108,7 +108,7 @@ def _released(images: Sequence[Features], m: int, dtype: Dtype, words: Codebook,
     """Subspaces of all images as a server gets them, rounded to `dtype`; `case` seeds the draws."""
     randomness = seeded(case)
     forms = [
-        lift(i, profile=paper(m, strategy), compression=words.compression, decoys=words, randomness=randomness).form
+        lift(i, profile=Profile.paper(m, strategy), compression=words.compression, decoys=words, randomness=randomness).form
         for i in images
     ]
     origin, basis = (np.concatenate([getattr(form, name) for form in forms]) for name in ("origin", "basis"))

@@ -15,13 +15,12 @@ from veil.audit.statistics import clopper_pearson
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import Similarity, align_poses, pose_error
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import match_pairs
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.matching.pairs import all_pairs
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.places.maps import MapImage, NoMap, build_map
@@ -125,7 +124,7 @@ class FormLocalizer:
 
     def _subspaces(self, query: ForgedQuery, form: FormName, down: np.ndarray) -> Localization | NoPose:
         """Localization of a query that is sent in subspaces, with its positions or with lines, against the map of `form`."""
-        profile = hardened(quantized=query.features.is_quantized)
+        profile = Profile.hardened(quantized=query.features.is_quantized)
         lines = HideInLines(gravity=down) if form == "lines+subspaces" else None
         randomness = seeded(f"forged {query.place} {query.kind} {query.name}")
         upload = privatize(
@@ -154,8 +153,8 @@ class FormLocalizer:
         upload = privatize_words(
             query.features, mechanism=mechanism, dictionary=self.dictionary, randomness=randomness, lines=lines
         ).upload
-        search = GroupedOptions(min_iterations=min(4000, self.options.iterations), max_iterations=self.options.iterations)
-        options = WordOptions(search=search, threads=1)
+        most = self.options.iterations
+        options = WordOptions(min_iterations=min(4000, most), max_iterations=most, threads=1)
         assert isinstance(upload.form, Subsets)
         return localize_words(upload.camera, _positions(upload), upload.form, self.public, self.vocabulary, options=options)
 
@@ -192,7 +191,7 @@ def form_localizer(
     for name in fold.scene.images:
         upload = privatize(
             place.features[name],
-            profile=hardened(quantized=place.features[name].is_quantized),
+            profile=Profile.hardened(quantized=place.features[name].is_quantized),
             compression=codebook.compression,
             decoys=decoys,
             randomness=seeded(f"map {place.name} {name}"),

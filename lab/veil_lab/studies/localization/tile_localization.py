@@ -16,13 +16,13 @@ import numpy as np
 from veil.features import Features
 from veil.geometry.similarity import pose_error
 from veil.matching.inverted_index import index_map
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.pir import two_servers
 from veil.places.poses.answer import Localization
 from veil.places.poses.by_distance import localize_matches
 from veil.places.poses.options import LocalizeOptions
 from veil.tiles.cutting import CutMap, CutOptions, cut
-from veil.tiles.device import TileOptions, localize_in_tiles, wanted_tiles
+from veil.tiles.device import localize_in_tiles, wanted_tiles
 from veil.tiles.fetching import proved_tile
 from veil.tiles.manifest import encode_manifest
 from veil.trials.form_answers import FormSetup, Variant, answered, in_words
@@ -138,13 +138,12 @@ def tile_trials(
 ) -> Iterator[TileTrial]:
     """The held-out photographs of a fold and false queries, localized in tiles of its map that sketches choose."""
     made = cut(fold.scene, setting.cut)
-    tile_options = TileOptions(localize=options or LocalizeOptions())
     queries = [(name, True, fold.place.features[name]) for name in fold.held_out]
     for name, true, features in [*queries, *((name, False, item) for name, item in false.items())]:
         start = time.perf_counter()
-        wanted = wanted_tiles(made.manifest, features, options=tile_options)
+        wanted = wanted_tiles(made.manifest, features)
         tiles = [proved_tile(made.manifest, index, made.records[index].tobytes()) for index in wanted]
-        found = localize_in_tiles(features, made.manifest, tiles, tile_options)
+        found = localize_in_tiles(features, made.manifest, tiles, options)
         seconds = time.perf_counter() - start
         errors = None
         if true and isinstance(found, Localization):
@@ -284,7 +283,7 @@ class TileFormRow:
 
 def form_variant(form: FormName, words: int) -> Variant:
     """How a query of this form is sent: veil's default subspaces, the same with lines, or two words a feature of `words`."""
-    default = hardened(quantized=True)
+    default = Profile.hardened(quantized=True)
     return {
         "raw": Variant(profile=None, distance="point"),
         "subspaces": Variant(profile=default, distance="p2s"),

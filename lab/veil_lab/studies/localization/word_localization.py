@@ -17,14 +17,13 @@ from veil.codebooks.codebook import Codebook
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Lines, Points, Subsets
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import NEAREST, Candidates, InvertedIndex, index_map
 from veil.matching.neighbors import match
 from veil.mechanisms.lines import LineOptions, lift_to_lines
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
 from veil.places.poses.answer import Localization, NoPose
@@ -150,9 +149,9 @@ class FoldLocalizer:
         upload = decode(message)
         assert isinstance(upload.form, Subsets)
         positions = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
-        most = setting.iterations or GroupedOptions().max_iterations
-        search = GroupedOptions(min_iterations=min(GroupedOptions().min_iterations, most), max_iterations=most, seed=self.seed)
-        options = WordOptions(search=search, threads=1)
+        most = setting.iterations or WordOptions().max_iterations
+        least = min(WordOptions().min_iterations, most)
+        options = WordOptions(min_iterations=least, max_iterations=most, seed=self.seed, threads=1)
         if setting.matching == "mutual-nn":
             candidates = neighbor_candidates(upload.form, self.scene, book)
             names = list(self.scene.images)
@@ -164,7 +163,7 @@ class FoldLocalizer:
     def _by_distance(self, setting: Setting, features: Features, down: np.ndarray) -> tuple[Localization | NoPose, int]:
         """Result of a query in subspaces or raw descriptors, with positions or lines, and the bytes that it sends."""
         if setting.form == "subspaces":
-            profile = hardened(quantized=features.is_quantized, compress=self.codebook.pca is not None)
+            profile = Profile.hardened(quantized=features.is_quantized, compress=self.codebook.pca is not None)
             release = privatize(
                 features, profile=profile, compression=self.codebook.compression, decoys=self.decoys, randomness=fresh()
             )

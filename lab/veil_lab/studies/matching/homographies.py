@@ -25,7 +25,7 @@ from veil.forms import Form, Points
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import MatchOptions, match
 from veil.matching.ratio import best_ratio
-from veil.mechanisms.profile import STRATEGIES, Profile, Strategy, hardened, paper
+from veil.mechanisms.profile import STRATEGIES, Profile, Strategy
 from veil.mechanisms.public import publish
 from veil.mechanisms.subspaces import lift
 from veil.mechanisms.words import to_words
@@ -144,10 +144,10 @@ def default_cases(dims: Sequence[int], subspace_dims: Sequence[int], *, quantize
     `quantized` says whether descriptors have 8 bits, as SIFT's.
     """
     cases = [MatchingCase(sent=None, distance="point")]
-    cases += [MatchingCase(sent=hardened(quantized=quantized), distance=distance) for distance in ("p2s", "s2s")]
+    cases += [MatchingCase(sent=Profile.hardened(quantized=quantized), distance=distance) for distance in ("p2s", "s2s")]
     for strategy in STRATEGIES:
-        cases += [MatchingCase(sent=paper(m, strategy), distance="p2s") for m in dims]
-        cases += [MatchingCase(sent=paper(m, strategy), distance="s2s") for m in subspace_dims]
+        cases += [MatchingCase(sent=Profile.paper(m, strategy), distance="p2s") for m in dims]
+        cases += [MatchingCase(sent=Profile.paper(m, strategy), distance="s2s") for m in subspace_dims]
     cases += [MatchingCase(sent=real_decoys(m), distance="p2s") for m in dims]
     cases += [MatchingCase(sent=real_decoys(m), distance="s2s") for m in subspace_dims]
     return cases
@@ -159,7 +159,7 @@ def form_cases(*, quantized: bool, codebook: Codebook, epsilon: float, m: int) -
     `quantized` says whether descriptors have 8 bits. Words are those of `codebook`, whose PCA, where it has one, is that of the
     hardened profile; `epsilon` and `m` are of each feature.
     """
-    profile = hardened(quantized=quantized, compress=codebook.pca is not None)
+    profile = Profile.hardened(quantized=quantized, compress=codebook.pca is not None)
     words = SubsetMechanism(dictionary_size=len(codebook), epsilon=epsilon, m=m)
     return [
         MatchingCase(sent=None, distance="point"),

@@ -13,7 +13,7 @@ from veil.features import Features
 from veil.forms import Form, Points
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching import MatchOptions, match
-from veil.mechanisms.profile import hardened
+from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import privatize, privatize_words
 from veil.mechanisms.selection import usual_selection
@@ -62,7 +62,7 @@ def released_alike(
     features: Mapping[str, Features], *, codebook: Codebook, decoys: Codebook, randomness: Randomness, progress: Progress
 ) -> dict[str, dict[str, Form]]:
     """Forms of the features that the hardened profile would send, by name: "raw", and "subspaces" of the same features."""
-    profile = hardened(quantized=next(iter(features.values())).is_quantized, compress=True)
+    profile = Profile.hardened(quantized=next(iter(features.values())).is_quantized, compress=True)
     found: dict[str, dict[str, Form]] = {"raw": {}, "subspaces": {}}
     for done, (name, item) in enumerate(features.items(), start=1):
         release = privatize(

@@ -24,7 +24,6 @@ from veil.errors import InputError, RangeError, Remedy
 from veil.forms import Points, Subsets
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import USUAL_SHARES, index_map, view_shares
 from veil.places.poses.answer import NoPose
@@ -160,7 +159,7 @@ def _pose(target: Target, image: ReleasedImage, scene: Scene, dictionary: Codebo
         shared[index_key] = index_map(scene, dictionary)
     if pose_key not in shared:
         assert image.camera is not None and image.keypoints is not None and isinstance(image.form, Subsets)
-        options = WordOptions(search=GroupedOptions(max_seconds=SEARCH_SECONDS))
+        options = WordOptions(max_seconds=SEARCH_SECONDS)
         index, gravity = shared[index_key], image.gravity
         answer = localize_words(image.camera, image.keypoints, image.form, scene, index, gravity=gravity, options=options)
         shared[pose_key] = None if isinstance(answer, NoPose) else answer.cam_from_world

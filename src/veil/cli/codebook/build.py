@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +14,6 @@ from veil.cli.common import Bar, Commands, add_command, at_least, quiet_colmap, 
 from veil.cli.engine_arguments import AskedEngine
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.codebook import Codebook
-from veil.codebooks.eight_bits import EightBitWords
 from veil.codebooks.kmeans import FLAT_WORDS, chosen_method, train_words
 from veil.codebooks.quantization import MEASURED, Quantization, measure
 from veil.codebooks.sampling import WordTraining
@@ -108,11 +107,9 @@ def _build(arguments: BuildCodebook) -> int:
     collect(arguments.photos, wanted, collection, every=0 if method in (None, "flat") else HOLDOUT)
     sample = collection.training.sample()
     book = _assemble(arguments, collection, sample, words, method)
-    small = None
-    if arguments.eight_bits:
-        small = _in_eight_bits(book, arguments.seed)
-        book = replace(book, stored=small.words())
-    write_codebook(arguments.output, book, eight_bits=small)
+    if arguments.eight_bits and book.stored.dtype == np.uint8:
+        raise InputError(f"words of {book.descriptor} have 8 bits already; leave --eight-bits out")
+    book = write_codebook(arguments.output, book, dither_seed=arguments.seed if arguments.eight_bits else None)
     found = None if method is None else _measured(arguments, book, collection, sample)
     _tell(arguments, book, collection, method, found)
     return 0
@@ -148,13 +145,6 @@ def _clustered(arguments: BuildCodebook, sample: np.ndarray, words: int, method:
             on_cells=cells,
             on_words=clustering,
         )
-
-
-def _in_eight_bits(book: Codebook, seed: int) -> EightBitWords:
-    """The words in 8 bits. Raises InputError for words that have no more anyway."""
-    if book.stored.dtype == np.uint8:
-        raise InputError(f"words of {book.descriptor} have 8 bits already; leave --eight-bits out")
-    return EightBitWords.of(book.stored.astype(np.float32), seed)
 
 
 def _assemble(

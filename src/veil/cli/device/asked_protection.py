@@ -12,7 +12,7 @@ import numpy as np
 from veil.cli.common import at_least
 from veil.cli.records import Record, option
 from veil.device.device import Device
-from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Protection, positions_alone, usual_profile
+from veil.device.protection import SUBSET_SIZE, HideInSubspaces, HideInWords, Protection, usual_profile
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.codebooks import read_codebook
@@ -62,7 +62,7 @@ def asked_descriptors(
     """The protection of descriptors that the options ask for; `images` are names and digests of what will be released."""
     if asked.no_descriptors:
         sent = asked.features_sent
-        return positions_alone() if sent is None else positions_alone(None if sent == "all" else sent)
+        return HideInWords.positions_alone() if sent is None else HideInWords.positions_alone(None if sent == "all" else sent)
     if asked.words:
         return _in_words(asked, device, images, allow_private_dictionary)
     return HideInSubspaces(

@@ -14,7 +14,7 @@ from veil.device.protection import DELTA
 from veil.files.device.home import home
 from veil.files.device.ledger import BudgetChange, Entry, Ledger, read_budgets, read_ledger
 from veil.ldp.budget import LIMITED, Budget, BudgetUnit, Charge, inward, outward, total
-from veil.ldp.composition import basic_epsilon, composed_epsilon
+from veil.ldp.composition import composed_epsilon
 from veil.report.tables import Name, Remark, Row, Table, numbers
 
 SHOW_EXAMPLES = """\
@@ -136,7 +136,7 @@ def _image_facts(arguments: ShowBudget, entries: list[Entry], budget: Budget | N
 def _epsilons(charges: list[Charge], delta: float, of_each: int | None = None) -> dict:
     """Epsilon of charges at delta, and their plain sum; of at most `of_each` features of every release, if given."""
     spent = total(charges, of_each=of_each)
-    return {"epsilon": composed_epsilon(spent, delta), "basic": basic_epsilon(spent)}
+    return {"epsilon": composed_epsilon(spent, delta), "basic": composed_epsilon(spent)}
 
 
 def _budget_facts(budget: Budget, entries: list[Entry]) -> dict:

@@ -11,7 +11,7 @@ from veil.cli.common import Commands, at_least, explain, picture, report, say_ta
 from veil.cli.records import Record, add_record_command, json_file, option
 from veil.device.protection import DELTA, MAX_POSTERIOR
 from veil.ldp.budget import outward
-from veil.ldp.planning import PlannedPlace, ReleasePlan, plan_release
+from veil.ldp.planning import MAP_FEATURES, ReleasePlan, plan_release
 from veil.places.poses.options import LocalizeOptions
 from veil.report.tables import Table, fixed, numbers
 
@@ -35,7 +35,7 @@ class AskedPlans(Record):
     m: tuple[int, ...] | None = option("numbers of words that a feature sends, to try", parse=at_least(1), metavar="M")
     map_features: int = option(
         "features of the map (default %(default)s)",
-        default=PlannedPlace().map_features,
+        default=MAP_FEATURES,
         parse=at_least(1),
         metavar="F",
     )
@@ -71,7 +71,7 @@ def plans_of(
         features=sorted(set(arguments.features or features)),
         words=sorted(set(arguments.word_count or words)),
         subset_sizes=sorted(set(arguments.m or subset_sizes)),
-        place=PlannedPlace(map_features=arguments.map_features),
+        map_features=arguments.map_features,
     )
 
 

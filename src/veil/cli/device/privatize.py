@@ -80,7 +80,7 @@ def _privatize(arguments: Privatize) -> int:
             write_bytes(arguments.output / f"{made.released_as}.veil", made.message)
             rows.append(_row(name, made, descriptors))
             notes |= dict.fromkeys(made.notes)
-            notes |= dict.fromkeys(f"note: {phrase(remedy)}" for remedy in made.made.remedy)
+            notes |= dict.fromkeys(f"note: {phrase(remedy)}" for remedy in made.remedy)
             if gravity and name not in gravity:
                 notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
     except VeilError:
@@ -120,11 +120,11 @@ def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWo
         "name": name,
         "file": f"{made.released_as}.veil",
         "features": len(made.upload),
-        "found": made.made.found,
+        "found": made.image_features,
         "bytes": len(made.message),
     }
-    if isinstance(descriptors, HideInWords) and made.made.image_epsilon is not None:
-        row |= {"image_epsilon": made.made.image_epsilon, "median_error": made.made.median_error}
+    if isinstance(descriptors, HideInWords) and made.image_epsilon is not None:
+        row |= {"image_epsilon": made.image_epsilon, "median_error": made.median_error}
     return row
 
 

@@ -16,20 +16,17 @@ from veil.cli.remedies import advised
 from veil.cli.server.map_options import asked_ratio
 from veil.cli.server.pose_rows import pose_line, pose_row
 from veil.client.tile_access import TileExit, open_tiles
-from veil.device.tiles import PREFIX, TileAnswer, fetcher_of, localize_with_tiles
+from veil.device.tiles import PREFIX, TileAnswer, localize_with_tiles
 from veil.errors import InputError, VeilError
 from veil.extraction import EXTRACTORS, extract
 from veil.extraction.sift import SiftOptions
 from veil.features import Features
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_picture
-from veil.files.tiles import FolderCache
 from veil.files.weights import load_network
 from veil.ldp.guarantee import FetchGuarantee, NoProof
-from veil.matching import MatchOptions
 from veil.places.poses.options import LocalizeOptions
 from veil.space import Space
-from veil.tiles.device import TileOptions
 from veil.tiles.fetching import TileFetcher
 
 
@@ -62,8 +59,7 @@ def localize_in_fetched(arguments: Arguments) -> int:
         )
     if arguments.offline and arguments.cache is None:
         raise InputError("--offline uses what is kept on this device; say where with --cache")
-    cache = FolderCache(folder=arguments.cache) if arguments.cache else None
-    fetcher = _fetcher(arguments, cache)
+    fetcher = _fetcher(arguments)
     rows: list[dict] = []
     refused: dict[str, dict[str, str]] = {}
     skipped: dict[str, str] = {}
@@ -72,13 +68,13 @@ def localize_in_fetched(arguments: Arguments) -> int:
         answer = _answer(arguments, features, fetcher)
         rows.append(pose_row(name, answer.found, time.perf_counter() - start))
         say(arguments, pose_line(name, answer.found))
-        for index, why in answer.fetched.refused.items():
+        for index, why in answer.refused.items():
             tell(f"veil: {name}: tile {index} was not used: {why}")
             refused.setdefault(name, {})[str(index)] = why
     tell_skipped(skipped)
     if not rows:
         raise InputError(f"none of the {len(skipped)} photographs could be used; the reasons stand above")
-    sentence = "Nothing was sent." if arguments.offline else promise(fetcher.exit.guarantee)
+    sentence = "Nothing was sent." if arguments.offline else promise(fetcher.guarantee)
     tiles = {
         "version": fetcher.manifest.version,
         "asked": 0 if arguments.offline else fetcher.manifest.asked,
@@ -91,29 +87,29 @@ def localize_in_fetched(arguments: Arguments) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
-def _fetcher(arguments: Arguments, cache: FolderCache | None) -> TileFetcher:
+def _fetcher(arguments: Arguments) -> TileFetcher:
     """The fetcher for tiles in a folder or at an address. Raises InputError for an address offline."""
     place = arguments.map.removeprefix(PREFIX)
     if not place.startswith(("http://", "https://")):
         if arguments.exit not in (None, "region"):
             raise InputError(f"a folder is read as a whole, and nobody is asked; --exit {arguments.exit} is for addresses")
-        return fetcher_of(Path(place), cache=cache, offline=arguments.offline)
+        return open_tiles(Path(place), cache=arguments.cache, offline=arguments.offline)
     if arguments.offline:
         raise InputError("--offline sends nothing, and the manifest is at an address; keep a copy of it in a folder")
-    return open_tiles(place.split(","), exit=arguments.exit, cache=cache)
+    return open_tiles(place.split(","), exit=arguments.exit, cache=arguments.cache)
 
 
 def _answer(arguments: Arguments, features: Features, fetcher: TileFetcher) -> TileAnswer:
     """The answer to one photograph, with the options of the arguments."""
     ratio = asked_ratio(arguments)
-    matching = MatchOptions(max_ratio=ratio if isinstance(ratio, float) else None, threads=arguments.workers)
+    max_ratio = ratio if isinstance(ratio, float) else None
     return localize_with_tiles(
         features,
         fetcher,
         near=None if arguments.near is None else np.array(arguments.near),
         within=arguments.within,
         fix=None if arguments.fix is None else (arguments.fix[0], arguments.fix[1]),
-        options=TileOptions(localize=LocalizeOptions(matching=matching)),
+        options=LocalizeOptions(max_ratio=max_ratio, threads=arguments.workers),
     )
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
-from veil.audit.audit_result import Outcome
+from veil.audit.audit_result import Audit
 from veil.audit.finding import Finding
 from veil.audit.on_pictures import DrawnPicture
-from veil.audit.policy import HELP, Rule, parse_policy, parse_rule
+from veil.audit.policy import HELP, Rule, parse_policy
 from veil.audit.run import Examined
 from veil.cli.common import (
     EXIT_OK,
@@ -29,18 +29,17 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
-from veil.cli.engine_arguments import AskedEngine, opened_engine
+from veil.cli.engine_arguments import AskedEngine
 from veil.cli.privacy.audit_tiles import audited_tiles
 from veil.cli.privacy.inspect import upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised, phrase
-from veil.device.attacker import Attacker
-from veil.device.auditing import AuditOptions, load_inverters, run_audit
+from veil.device.attacker import Attacker, own_descriptors
+from veil.device.auditing import AuditOptions, audited
 from veil.errors import InputError
 from veil.features import Features
 from veil.files.atomic import read_bytes, write_text
-from veil.files.attack_networks import read_learned_model
 from veil.files.codebooks import read_codebook
 from veil.files.device.home import home
 from veil.files.tiles import holds_tiles
@@ -153,23 +152,22 @@ def _audit(arguments: AskedAudit) -> int:
     others = further_messages(arguments.against, strict=arguments.strict, skipped=skipped)
     tell_skipped(skipped)
     attacker = _attacker(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
-    attacker.own_descriptors(list(releases.values()))  # refuses what does not fit before the originals are read
+    own_descriptors(attacker, list(releases.values()))  # refuses what does not fit before the originals are read
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
-    with opened_engine(arguments) as engine:
-        audited = run_audit(
-            releases,
-            originals=originals.features if originals else None,
-            attacker=attacker,
-            options=options,
-            networks=load_inverters(*arguments.inverter) if arguments.pictures else {},
-            read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
-            ledger=home(),
-            facts=_facts(releases, arguments.release),
-            engine=None if arguments.engine == "local" and arguments.workers == 1 else engine,
-            steps=StepBar,
-        )
-    outcome = audited.outcome
-    shown = _shown(list(audited.examined), originals, list(outcome.pictures))
+    outcome, examined = audited(
+        releases,
+        originals=originals.features if originals else None,
+        attacker=attacker,
+        options=options,
+        inverters=arguments.inverter,
+        read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
+        ledger=home(),
+        facts=_facts(releases, arguments.release),
+        engine=arguments.engine,
+        workers=arguments.workers,
+        steps=StepBar,
+    )
+    shown = _shown(examined, originals, list(outcome.pictures))
     # With originals, the page shows photographs, and both tell how near an attack came to what did not leave the device.
     made, private = page(outcome, shown=shown, seconds=time.perf_counter() - start, say=phrase), originals is not None
     write_text(arguments.output, made, private=private)
@@ -192,7 +190,7 @@ def _attacker(arguments: AskedAudit, releases: list[Message], others: Mapping[st
         others=others,
         place={str(number): item for number, item in enumerate(_read_place(arguments, releases))},
         where=Map.read(arguments.map) if arguments.map else None,
-        model=read_learned_model(arguments.attack_model) if arguments.attack_model else None,
+        model=arguments.attack_model,
     )
 
 
@@ -204,7 +202,7 @@ def _read_place(arguments: AskedAudit, releases: list[Message]) -> list[Features
 
 def _rules(arguments: AskedAudit) -> list[Rule]:
     """The rules of --fail-on and --policy, parsed before any long work, so that a typing error costs no minutes."""
-    rules = [parse_rule(text) for text in arguments.fail_on]
+    rules = [Rule.parse(text) for text in arguments.fail_on]
     if arguments.policy:
         try:
             rules += parse_policy(read_bytes(arguments.policy).decode())
@@ -264,19 +262,19 @@ def _row(finding: Finding) -> Row:
     )
 
 
-def _sentences(outcome: Outcome) -> Iterator[str]:
+def _sentences(outcome: Audit) -> Iterator[str]:
     """Findings beside the table, ending with the verdict."""
     for picture in outcome.pictures:
-        if picture.quality is not None:
+        if picture.ssim is not None:
             yield (
-                f"picture of {picture.release}, {picture.attack}: ssim {picture.quality.ssim:.3f}, "
-                f"psnr {picture.quality.psnr:.1f} dB, mae {picture.quality.mae:.3f}"
+                f"picture of {picture.release}, {picture.attack}: ssim {picture.ssim:.3f}, "
+                f"psnr {picture.psnr:.1f} dB, mae {picture.mae:.3f}"
             )
     if outcome.measured is not None:
         yield f"epsilon is at least {outcome.measured.low:.2f} ({outcome.measured.trials:,} trials, 95 %)"
     for names, why in outcome.told_not_looked_at:
         yield f"nothing to look at for {names}: {why}"
     yield from outcome.told_time(phrase)[int(not any(finding.cut_short for finding in outcome.findings)) :]
-    for breach in outcome.breaches:
-        yield f"broken rule {breach.rule}: {breach.why}"
+    for rule, why in outcome.breaches.items():
+        yield f"broken rule {rule}: {why}"
     yield advised(str(outcome.verdict), outcome.verdict.remedy)

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from veil.cli.common import Commands, quiet_colmap, report, say, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
+from veil.device.inverting import network_of, sparse_map
 from veil.errors import InputError
-from veil.features import Features
 from veil.files.atomic import read_bytes, replacing
 from veil.files.attack_networks import bundled_inverter, read_weights
-from veil.files.codebooks import bundled_codebook, read_codebook
+from veil.files.codebooks import read_codebook
 from veil.files.features import HDF5_SUFFIXES, holds_features, read_features
 from veil.files.photographs.pictures import SUFFIXES, read_picture, read_rgb
-from veil.forms import Subspaces
-from veil.inversion.forward import PlainInverter
-from veil.inversion.maps import Frame, Inverts, SparseMap, points_map, subspaces_map, words_map
+from veil.inversion.maps import Frame, SparseMap
 from veil.inversion.quality import quality
-from veil.inversion.weights import Weights
-from veil.mechanisms.public import publish
 from veil.wire.codec import decode
-from veil.wire.message import LineUpload
 
 EXAMPLES = """\
   veil invert photos/ -o inverted/                                  what raw features show
@@ -73,21 +67,12 @@ def inverted(arguments: Invert) -> Iterator[tuple[str, dict]]:
 
     The record has the number of features, and the quality where the original is known.
     """
-    inverter = loaded(bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter))
+    inverter = network_of(bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter))
     for name, seen, original in _inputs(arguments):
         rgb = inverter.invert([seen])[0]
         write_picture(arguments.output / (name.replace("/", "_") + ".png"), rgb)
         measured = {} if original is None else quality(original, rgb).as_json()
         yield name, {"features": len(seen), **measured}
-
-
-def loaded(weights: Weights) -> Inverts:
-    """The network in PyTorch where that is installed, otherwise in NumPy: both give the same pictures up to rounding."""
-    if find_spec("torch") is None:
-        return PlainInverter(weights)
-    from veil.inversion.network import Inverter
-
-    return Inverter(weights)
 
 
 def write_picture(path: Path, rgb: np.ndarray) -> None:
@@ -100,19 +85,20 @@ def write_picture(path: Path, rgb: np.ndarray) -> None:
 
 def _inputs(arguments: Invert) -> Iterator[tuple[str, SparseMap, np.ndarray | None]]:
     """Names, maps and, of photographs, the original pictures of all inputs."""
+    book = None if arguments.dictionary is None else read_codebook(arguments.dictionary)
     for root in arguments.input:
         for path in _files(root):
             if path.suffix == ".veil":
-                yield path.stem, _message(path, arguments.dictionary), None
+                yield path.stem, sparse_map(str(path), decode(read_bytes(path)), book), None
             elif holds_features(path):
                 for name, features in read_features(path):
-                    yield name, _raw(features), None
+                    yield name, sparse_map(name, features), None
             else:
                 from veil.extraction.sift import SiftOptions, extract_sift
 
                 picture, rgb = read_picture(path), read_rgb(path)
                 frame = Frame(width=rgb.shape[1], height=rgb.shape[0])
-                yield path.stem, _raw(extract_sift(picture, SiftOptions(first_octave=None))), frame.crop(rgb)
+                yield path.stem, sparse_map(path.stem, extract_sift(picture, SiftOptions(first_octave=None))), frame.crop(rgb)
 
 
 def _files(root: Path) -> list[Path]:
@@ -122,21 +108,3 @@ def _files(root: Path) -> list[Path]:
     if not found:
         raise InputError(f"there are no photographs, features or messages in {root}")
     return found
-
-
-def _raw(features: Features) -> SparseMap:
-    """The map of raw features."""
-    frame = Frame(width=features.camera.width_px, height=features.camera.height_px)
-    return points_map(frame, features.keypoints, publish(features).vectors)
-
-
-def _message(path: Path, dictionary: Path | None) -> SparseMap:
-    """The map of a message. Raises InputError if it hides positions."""
-    upload = decode(read_bytes(path))
-    if isinstance(upload, LineUpload):
-        raise InputError(f"{path} hides positions in lines; a picture needs keypoints")
-    frame = Frame(width=upload.camera.width_px, height=upload.camera.height_px)
-    if isinstance(upload.form, Subspaces):
-        return subspaces_map(frame, upload.keypoints, upload.form)
-    book = bundled_codebook() if dictionary is None else read_codebook(dictionary)
-    return words_map(frame, upload.keypoints, upload.form, book)

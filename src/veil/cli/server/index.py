@@ -13,9 +13,8 @@ from veil.cli.remedies import advised
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, SpaceError
 from veil.files.codebooks import bundled_codebook, read_codebook
-from veil.files.maps.indexes import write_point_index, write_vocabulary
+from veil.files.maps.indexes import vocabulary_folder, write_point_index
 from veil.forms import Subsets
-from veil.matching.inverted_index import index_map
 from veil.matching.point_index import PointIndex
 from veil.places.held_map import INDEXED_FROM, Map
 from veil.scene import Scene
@@ -56,33 +55,22 @@ def _index(arguments: IndexMap) -> int:
     scene = where.scene
     if isinstance(where.form, Subsets):
         raise InputError(f"{arguments.map} is a map of words, which needs no index; localize against it directly")
-    asked = arguments.queries or _usual_queries(where)
+    asked = arguments.queries or where.usual_queries
     if asked != "distances" and not where.is_public:
         raise InputError(f"{arguments.map} is a private map, which serves no queries in words; index it with --for distances")
     book = read_dictionary(arguments.dictionary, scene.space.descriptor)
     facts: dict[str, object] = {"points": len(scene.points), "images": len(scene.images)}
     if asked != "distances":
         with Bar("indexing words") as bar:
-            vocabulary = index_map(scene, book, progress=bar)
-        folder = write_vocabulary(arguments.map, vocabulary)
-        facts |= {
-            "dictionary": vocabulary.dictionary,
-            "words": vocabulary.dictionary_size,
-            "entries": len(vocabulary.point_rows),
-        }
+            made = where.index("words", dictionary=book, progress=bar)
+        folder = vocabulary_folder(arguments.map, book.digest)
+        facts |= {"dictionary": book.digest, "words": len(book), "entries": made["words"]}
         say(arguments, f"{facts['entries']} entries of {facts['points']} points under {facts['words']} words")
         report(arguments, folder, "the index for queries in words")
     if asked != "words":
         facts["listed_points"] = _index_points(arguments, where, book, threads=arguments.threads)
     write_json(arguments.json, facts)
     return 0
-
-
-def _usual_queries(where: Map) -> str:
-    """The queries that a map is indexed for where nothing else is asked for: "words", "distances" or "both"."""
-    if not where.is_public:
-        return "distances"
-    return "words" if len(where.scene.images) < INDEXED_FROM else "both"
 
 
 def _index_points(

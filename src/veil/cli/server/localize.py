@@ -25,15 +25,14 @@ from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map_options import AskedMatcher, asks_for_network, load_matcher, matching_options
 from veil.cli.server.pose_rows import pose_line, pose_row
-from veil.device.doors import localize, queries
+from veil.device.doors import queries
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
 from veil.places.held_map import Map
-from veil.places.localization import POSITION_SECONDS, WORD_SECONDS
+from veil.places.localization import POSITION_SECONDS, WORD_SECONDS, localize_loaded
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
@@ -135,10 +134,9 @@ def _answer(arguments: Localize, query: LoadedImage, where: Map, network: LightG
     if isinstance(query.form, Subsets) and query.form.mechanism.epsilon == 0:
         position_options = PositionOptions(max_seconds=_seconds(arguments, POSITION_SECONDS))
         with Bar("searching") as bar:
-            return localize(query, where, position_options=position_options, near=_near(arguments, where), progress=bar)
+            return localize_loaded(query, where, position_options=position_options, near=_near(arguments, where), progress=bar)
     if isinstance(query.form, Subsets):
-        search = GroupedOptions(max_seconds=_seconds(arguments, WORD_SECONDS))
-        word_options = WordOptions(search=search, threads=arguments.workers)
+        word_options = WordOptions(max_seconds=_seconds(arguments, WORD_SECONDS), threads=arguments.workers)
         if not isinstance(where.form, Subsets):
             with Bar("indexing") as bar:
                 dictionary = (
@@ -146,14 +144,14 @@ def _answer(arguments: Localize, query: LoadedImage, where: Map, network: LightG
                 )
                 where.index_for(query.form, dictionary=dictionary, progress=bar)
         with Bar("searching") as bar:
-            return localize(query, where, word_options=word_options, near=_near(arguments, where), progress=bar)
+            return localize_loaded(query, where, word_options=word_options, near=_near(arguments, where), progress=bar)
     options = LocalizeOptions(
-        matching=matching_options(arguments, query.form, where.form),
+        **vars(matching_options(arguments, query.form, where.form)),
         workers=arguments.workers,
     )
     codebook = read_codebook(arguments.codebook) if arguments.codebook else None
     with Bar("matching") as bar:
-        return localize(
+        return localize_loaded(
             query, where, options=options, codebook=codebook, search=arguments.search, network=network, progress=bar
         )
 

@@ -10,7 +10,7 @@ from veil.cli.records import Record, add_record_command, option, positional
 from veil.errors import InputError
 from veil.files.maps.folders import require_outside
 from veil.places.maps import NoMap
-from veil.places.removal import RemovalReceipt, forgetting, remove_from_map
+from veil.places.removal import RemovalReceipt, remove_from_map
 
 EXAMPLES = """\
   veil map remove map/ 3f2a... --receipt receipt.json   in place: the contribution is gone from map/
@@ -45,8 +45,7 @@ def _remove(arguments: RemoveImages) -> int:
     quiet_colmap()
     for folder in filter(None, (arguments.map, arguments.output)):
         require_outside(arguments.json, folder, "the receipt")
-    forget = forgetting(arguments.matches) if arguments.matches else None
-    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output, forget=forget)
+    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output, matches=arguments.matches)
     if isinstance(receipt, NoMap):
         raise InputError(f"nothing was removed: {receipt.reason}", remedy=receipt.remedy)
     write_json(arguments.json, receipt.as_json())

@@ -11,11 +11,12 @@ from veil.cli.records import Record, add_record_command, json_file, option, posi
 from veil.cli.server.plan import sized
 from veil.errors import InputError
 from veil.files.maps.places import read_place
-from veil.files.tiles import holds_tiles
-from veil.places.tiles import cut_map, plan_tiles
+from veil.files.tiles import holds_tiles, read_manifest
+from veil.places.tiles import TilePlan, cut_map, plan_tiles
 from veil.report.tables import Name, Table, fixed, numbers
-from veil.tiles.cutting import CutMap, CutOptions
-from veil.tiles.plans import ExitPlan, TileNumbers
+from veil.tiles.cutting import CutOptions, CutReport
+from veil.tiles.manifest import Manifest
+from veil.tiles.plans import ExitPlan
 
 DEFAULT = CutOptions()
 EXAMPLES = """\
@@ -71,16 +72,16 @@ def _cut(arguments: CutTiles) -> int:
     place = read_place(arguments.place) if arguments.place else None
     with Bar("cutting") as bar:
         made = cut_map(arguments.map, arguments.output, options, place=place, progress=bar)
-    write_json(arguments.json, cut_record(made))
-    for line in described(made):
+    manifest = read_manifest(arguments.output)
+    write_json(arguments.json, cut_record(manifest, made))
+    for line in described(manifest, made):
         say(arguments, line)
-    report(arguments, arguments.output, f"{len(made.manifest)} tiles (public: they can be inverted into pictures of the place)")
+    report(arguments, arguments.output, f"{len(manifest)} tiles (public: they can be inverted into pictures of the place)")
     return 0
 
 
-def cut_record(made: CutMap) -> dict:
+def cut_record(manifest: Manifest, told: CutReport) -> dict:
     """The JSON record of the command."""
-    manifest = made.manifest
     return {
         "version": manifest.version,
         "tiles": len(manifest),
@@ -90,13 +91,12 @@ def cut_record(made: CutMap) -> dict:
         "axes": manifest.coding.axes,
         "bits": manifest.coding.bits,
         "max_position_error": manifest.coding.max_position_error,
-        **made.report.as_json(),
+        **told.as_json(),
     }
 
 
-def described(made: CutMap) -> list[str]:
+def described(manifest: Manifest, told: CutReport) -> list[str]:
     """Result of cutting, as lines for people."""
-    manifest, told = made.manifest, made.report
     lines = [
         f"{told.kept_points} of {told.map_points} points are in the tiles, each in {told.placed / told.kept_points:.2f} of "
         f"them and with {told.aspects:.2f} descriptors on average",
@@ -122,15 +122,14 @@ def _plan(arguments: PlanTiles) -> int:
         options=_options(arguments),
         mbit_s=arguments.mbit,
     )
-    numbers, plans = plan.numbers, plan.exits
-    write_json(arguments.json, plan_record(numbers, localizations, plans))
+    write_json(arguments.json, plan_record(plan))
     explain(
         arguments,
-        f"{numbers.tiles} tiles, {sized(numbers.map_bytes)} in all; {numbers.asked} of {sized(numbers.record_bytes)} for "
+        f"{plan.tiles} tiles, {sized(plan.tiles * plan.record_bytes)} in all; {plan.asked} of {sized(plan.record_bytes)} for "
         f"each localization, and {localizations} localizations with one version of the map",
     )
-    say_table(arguments, exit_table(plans))
-    explain(arguments, *fewest_bytes(plans))
+    say_table(arguments, exit_table(plan.exits))
+    explain(arguments, *fewest_bytes(plan.exits))
     return 0
 
 
@@ -144,15 +143,15 @@ def _options(arguments: PlanTiles) -> CutOptions | None:
     return CutOptions(tile_bytes=arguments.bytes or DEFAULT.tile_bytes)
 
 
-def plan_record(numbers: TileNumbers, localizations: int, plans: Sequence[ExitPlan]) -> dict:
+def plan_record(plan: TilePlan) -> dict:
     """The JSON record of the command."""
     return {
-        "tiles": numbers.tiles,
-        "record_bytes": numbers.record_bytes,
-        "manifest_bytes": numbers.manifest_bytes,
-        "asked": numbers.asked,
-        "localizations": localizations,
-        "exits": [plan.as_json() for plan in plans],
+        "tiles": plan.tiles,
+        "record_bytes": plan.record_bytes,
+        "manifest_bytes": plan.manifest_bytes,
+        "asked": plan.asked,
+        "localizations": plan.localizations,
+        "exits": [item.as_json() for item in plan.exits],
     }
 
 

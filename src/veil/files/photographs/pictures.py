@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.errors import FileFormatError, InputError
-from veil.extraction.picture import Picture, picture
+from veil.extraction.picture import Picture
 from veil.geometry.camera import Camera
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}
@@ -68,7 +68,7 @@ def read_picture(path: Path | str, *, camera: Camera | None = None) -> Picture:
     path = Path(path)
     rgb, exif = _decode(path)
     try:
-        return picture(rgb, exif, camera)
+        return Picture.of(rgb, exif, camera)
     except InputError as error:
         raise error.at(path) from None
 

@@ -116,4 +116,4 @@ def correspondences(
 
 
 def _unmatched(form: Form, scene: Scene, codebook: Codebook | None, options: LocalizeOptions) -> MatchedImages:
-    return MatchedImages(form=form, scene=scene, codebook=codebook, options=options.matching, workers=options.workers)
+    return MatchedImages(form=form, scene=scene, codebook=codebook, options=options, workers=options.workers)

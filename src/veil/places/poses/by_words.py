@@ -105,7 +105,7 @@ def localize_words(
             scene=scene,
             names=names,
             options=options.upright,
-            seed=options.search.seed,
+            seed=options.seed,
         )
         unshared = unshared_log_odds(form, vocabulary)
         answer = localize_upright(problem, unshared, options=options, progress=progress)
@@ -163,11 +163,11 @@ def localize_candidates(
     cameras = _cameras(camera, observations)
     problem = word_problem(cameras[0], observations, candidates, scene, names, options)
     if len(cameras) > 1:  # a short search with each focal length, a full one with the best
-        part_s = options.search.max_seconds and options.search.max_seconds / len(cameras)  # together as long as one full search
-        brief = replace(options.search, max_iterations=options.search.min_iterations, max_seconds=part_s)
+        part_s = options.max_seconds and options.max_seconds / len(cameras)  # together as long as one full search
+        brief = replace(options, max_iterations=options.min_iterations, max_seconds=part_s)
         tried = [word_problem(one, observations, candidates, scene, names, options) for one in cameras]
         problem = min(tried, key=lambda one: _searched(one, brief, None)[2])
-    best, rows, log10_nfa = _searched(problem, options.search, progress)
+    best, rows, log10_nfa = _searched(problem, options, progress)
     if best is None:
         return NoPose(
             reason=f"no pose explains the {count} features with words of the map; is it of this place?", correspondences=count
@@ -217,7 +217,7 @@ class _WordPose:
             self.candidates.point_rows,
             problem.scene.points,
             max_error_px=problem.limit_px,
-            seed=problem.options.search.seed,
+            seed=problem.options.seed,
         )
         return Claim(
             estimate=Estimate(pose=self.best.pose, camera=problem.camera),
@@ -376,17 +376,17 @@ def candidate_pairs(
     `camera` counts as known. `names` are the map images of which a sample may take all its points from one. `before` is called
     before each search.
     """
-    most = min(RIVAL_SAMPLES, options.search.max_iterations)
-    brief = replace(options, search=replace(options.search, min_iterations=1, max_iterations=most))
+    most = min(RIVAL_SAMPLES, options.max_iterations)
+    brief = replace(options, min_iterations=1, max_iterations=most)
 
     def searched(rows: Int64[np.ndarray, "rows"]) -> Estimate | None:
         before()
         problem = word_problem(camera, observations, candidates.take(rows), scene, names, brief)
-        pose = problem.found(brief.search)
+        pose = problem.found(brief)
         return None if pose is None else Estimate(pose=pose.pose, camera=camera)
 
     pairs: dict[str, Any] = {"keypoint_rows": candidates.keypoint_rows, "point_rows": candidates.point_rows}
-    common = {"camera": camera, "points": scene.points, "seed": options.search.seed, "searched": searched, **pairs}
+    common = {"camera": camera, "points": scene.points, "seed": options.seed, "searched": searched, **pairs}
     if isinstance(observations, Lines):
         return CandidateLines(observations=observations, max_error_px=options.line_error_px, **common)
     return CandidatePoints(observations=observations, max_error_px=options.max_error_px, **common)
@@ -410,8 +410,8 @@ def compared_in_words(
     - `ranked`: names of all images of the map, those that the query looks most like first.
     """
     thresholds: dict[str, Any] = {own.name: getattr(options, own.name) for own in fields(Acceptance)}
-    limits = LocalizeOptions(retrieved=(options.retrieved,), compared=options.compared, seed=options.search.seed, **thresholds)
-    begun, allowed = time.process_time(), options.search.max_seconds
+    limits = LocalizeOptions(retrieved=(options.retrieved,), compared=options.compared, seed=options.seed, **thresholds)
+    begun, allowed = time.process_time(), options.max_seconds
     estimate = _estimate(found, camera, observations, matched.scene)
     camera = replace(estimate.camera, focal_is_known=True)
 

@@ -18,7 +18,7 @@ COMPARED = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalizeOptions(Acceptance):
+class LocalizeOptions(Acceptance, MatchOptions):
     """Options of queries that are matched by distance: what a pose must show, and how it is searched for.
 
     - `max_error_px`: inlier threshold of keypoints, in pixels of the query.
@@ -26,7 +26,9 @@ class LocalizeOptions(Acceptance):
     - `min_inliers`: least number of inliers on different points.
     - `max_log10_nfa`: largest accepted log10 of the number of chance poses that are as good (docs/theory/localization.md).
     - `max_turn_deg`: largest accepted standard deviation of the rotation, in degrees.
-    - `matching`: ratio test and backend of the distances; the default keeps mutual nearest neighbors.
+    - `max_ratio`: a match is kept if nearest / second nearest distance is at most this in both directions; None keeps all
+      mutual nearest neighbors.
+    - `backend`, `threads`: implementation of the distances, and number of threads for one pair of images.
     - `retrieved`: numbers of images that are matched one after the other until there is a pose, where the images are ranked.
     - `compared`: number of images that look like the query for other reasons than what a pose shows, where the images are
       ranked; the pose is compared with what they give, as they may show the like elsewhere, and with as many more while they
@@ -37,7 +39,6 @@ class LocalizeOptions(Acceptance):
     Raises RangeError for thresholds that would accept chance, or nothing, and for numbers of images that do not grow.
     """
 
-    matching: MatchOptions = field(default_factory=MatchOptions)
     retrieved: tuple[int, ...] = RETRIEVED
     compared: int = COMPARED
     workers: int = 2
@@ -46,7 +47,8 @@ class LocalizeOptions(Acceptance):
     __repr__ = one_line
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        Acceptance.__post_init__(self)
+        MatchOptions.__post_init__(self)
         if not self.retrieved or any(b <= a for a, b in pairwise((0, *self.retrieved))):
             raise RangeError(f"retrieved takes numbers of images that grow, such as 10 40 160, got {self.retrieved!r}")
         if self.compared < 0:
@@ -103,7 +105,7 @@ class UprightOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WordOptions(Acceptance):
+class WordOptions(Acceptance, GroupedOptions):
     """Options of queries in words: what a pose must show, and how it is searched for (docs/theory/words.md).
 
     - `max_error_px`, `line_error_px`, `min_inliers`, `max_log10_nfa`, `max_turn_deg`: as in `LocalizeOptions`.
@@ -111,7 +113,10 @@ class WordOptions(Acceptance):
     - `compared`: number of map images elsewhere, those most similar to the query's words, that a pose is compared with at a
       time, as they may show the like; 0: there is no comparison.
     - `gravity_sigma_deg`: standard deviation of gravity in query and map together, in degrees, for words with lines.
-    - `search`: number of samples, confidence, time limit (seconds of the processor) and seed of the search.
+    - `confidence`: the search ends when with this probability one sample has held inliers only.
+    - `min_iterations`, `max_iterations`: least and largest number of samples.
+    - `max_seconds`: processor time of the search, of all threads together; None: no limit.
+    - `seed`: of the samples.
     - `upright`: the search where words come with keypoints and gravity (docs/theory/words_upright.md).
     - `threads`: threads of the search; the answer does not depend on their number.
 
@@ -121,14 +126,14 @@ class WordOptions(Acceptance):
     retrieved: int = 20
     compared: int = 20
     gravity_sigma_deg: float = 0.5
-    search: GroupedOptions = field(default_factory=GroupedOptions)
     upright: UprightOptions = field(default_factory=UprightOptions)
     threads: int = 2
 
     __repr__ = one_line
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        Acceptance.__post_init__(self)
+        GroupedOptions.__post_init__(self)
         if not 0 <= self.gravity_sigma_deg < 45:
             raise RangeError(f"gravity_sigma_deg must lie in [0, 45), got {self.gravity_sigma_deg!r}")
         if self.compared < 0:

@@ -25,7 +25,6 @@ from veil.colmap import pycolmap
 from veil.errors import InputError, Remedy
 from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
-from veil.geometry.robust.grouped import GroupedOptions
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
 from veil.matching.inverted_index import Candidates
@@ -306,7 +305,7 @@ def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | N
         done += portion
         if progress is not None:
             progress(done, upright.samples)
-        if options.search.max_seconds is not None and used > options.search.max_seconds:
+        if options.max_seconds is not None and used > options.max_seconds:
             break
     return problem.refined(kept)[: upright.compared]
 
@@ -438,6 +437,7 @@ def localize_positions(
         max_log10_nfa=options.max_log10_nfa,
         max_turn_deg=options.max_turn_deg,
         upright=options.upright,
-        search=replace(GroupedOptions(seed=options.seed), max_seconds=options.max_seconds),
+        seed=options.seed,
+        max_seconds=options.max_seconds,
     )
     return localize_upright(problem, np.zeros(len(keypoints)), options=words, progress=progress)

@@ -71,8 +71,8 @@ def record(
 ) -> tuple[dict[str, Any], list[PackedArray]]:
     """The page's record, and the arrays of colors and true positions; `say` turns a remedy into a phrase."""
     absent = {
-        "device": _sentence(NO_DEVICE, Remedy("give", "ViewOptions.device"), say),
-        "attack": _sentence(NO_ATTACK, Remedy("give", "ViewOptions.report"), say),
+        "device": _sentence(NO_DEVICE, Remedy("give", "view_map.device"), say),
+        "attack": _sentence(NO_ATTACK, Remedy("give", "view_map.report"), say),
     }
     poses = [image.cam_from_world for image in images.images if image.cam_from_world is not None]
     centers = np.array([pose.center - points.origin for pose in poses]).reshape(-1, 3)

@@ -126,9 +126,8 @@ def answer_of(found: Localization | NoPose) -> dict[str, Any]:
 
 
 def _word_options() -> WordOptions:
-    from veil.geometry.robust.grouped import GroupedOptions
 
-    return WordOptions(search=GroupedOptions(max_seconds=WORD_SECONDS), threads=1)
+    return WordOptions(max_seconds=WORD_SECONDS, threads=1)
 
 
 def _finite(value: float | None) -> float | None:
@@ -210,16 +209,16 @@ def _removed(work: MapWork, tell: Tell) -> MapOutcome:
     tell("removing", 0, 1)
     known = set[str]().union(*(named_in(read_map(model)) for model in model_folders(work.base)))
     names = sorted(set(work.remove) & known)
-    forget = forgetting(work.matches) if work.matches.is_dir() else None
+    matches = work.matches if work.matches.is_dir() else None
     if not names:  # it was pending when the map was made
         scenes = [read_map(model) for model in model_folders(work.base)]
-        if forget is not None:
-            forget(work.remove)
+        if matches is not None:
+            forgetting(matches)(work.remove)
         return _written(work, scenes, left_out={}, tell=tell)
-    found = remove_from_map(work.base, names, output=work.output, forget=forget)
+    found = remove_from_map(work.base, names, output=work.output, matches=matches)
     if isinstance(found, NoMap):
-        if forget is not None:
-            forget(work.remove)
+        if matches is not None:
+            forgetting(matches)(work.remove)
         return MapOutcome(written=False, emptied=True, reason=found.reason, remedy=found.remedy)
     record = found.as_json()
     scenes = [item.scene for item in found.removals]

@@ -30,7 +30,7 @@ from veil_lab.cli.evaluate.attacks.attack_tables import accuracy_table, far_tabl
 from veil_lab.cli.evaluate.attacks.photographs import extracted
 from veil_lab.files.homographies import find_sequences
 from veil_lab.report.attacks import draw_defenses
-from veil_lab.studies.attacks.defenses import DefenseRow, DescriptorPools, default_defenses, defense_study
+from veil_lab.studies.attacks.defenses import DefenseEffort, DefenseRow, DescriptorPools, default_defenses, defense_study
 from veil_lab.studies.matching.homographies import ImageSequence
 
 EXAMPLES = """\
@@ -95,7 +95,7 @@ def _defenses(arguments: EvaluateDefenses) -> int:
         read_codebook(arguments.codebook) if arguments.codebook else bundled_codebook(),
         read_codebook(arguments.decoys) if arguments.decoys else bundled_decoys(),
     )
-    effort = Effort(structural=arguments.structural, threads=arguments.threads)
+    effort = DefenseEffort(structural=arguments.structural, threads=arguments.threads)
     results = defense_study(sequences, victims, pools, known, effort=effort, workers=arguments.threads)
     rows: list[DefenseRow] = []
     for row in progress(results, "attacking defenses", len(known)):

@@ -23,15 +23,15 @@ from veil.cli.common import (
     say_table,
     write_json,
 )
-from veil.cli.privacy.inversion import loaded
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.codebooks.codebook import Codebook
+from veil.device.inverting import network_of
 from veil.errors import InputError
 from veil.extraction.sift import MAX_FEATURES, SiftOptions, extract_sift
 from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
-from veil.mechanisms.profile import paper
+from veil.mechanisms.profile import Profile
 from veil.report.tables import Name, Table, fixed, names, numbers, percent
 from veil_lab.report.attacks import draw_inversions, draw_similarity
 from veil_lab.studies.attacks.inversion import (
@@ -101,13 +101,13 @@ def _inversion(arguments: EvaluateInversion) -> int:
         pictures = inversion_study(
             photographs,
             known_attacks(entries(words, space), entries(database, space), seed=arguments.seed),
-            raw=loaded(weights),
-            direct=None if direct is None else loaded(direct),
+            raw=network_of(weights),
+            direct=None if direct is None else network_of(direct),
             codebook=words,
             decoys=words,
             case=f"inversion {arguments.seed}",
             dims=arguments.m,
-            profile=lambda m: paper(m, "sub-hybrid"),
+            profile=lambda m: Profile.paper(m, "sub-hybrid"),
             progress=bar,
         )
     table, order = rows(pictures), gaps(pictures)
@@ -129,7 +129,7 @@ def _inversion(arguments: EvaluateInversion) -> int:
     return 0
 
 
-def _photographs(arguments: EvaluateInversion) -> list[Photograph]:
+def _photographs(arguments: EvaluateInversion) -> list[UntrainedPhotograph]:
     """Photographs with their features, evenly taken from those that the arguments name; blank ones are left out.
 
     Raises InputError for fewer than two.
@@ -164,7 +164,7 @@ def _require_other_photographs(photographs: Sequence[UntrainedPhotograph], *book
 
 def _draw(
     arguments: EvaluateInversion,
-    photographs: Sequence[Photograph],
+    photographs: Sequence[UntrainedPhotograph],
     pictures: Sequence[Inverted],
     table: Sequence[InversionRow],
     shown_m: int,

@@ -47,9 +47,9 @@ def register(protocols: Commands) -> None:
 def _plans(arguments: EvaluatePlans) -> int:
     """Run the command; exit code 0."""
     quiet_colmap()
-    plans = plans_of(AskedPlans.of(arguments), features=FEATURES, words=WORDS, subset_sizes=SUBSET_SIZES)
+    plans = plans_of(arguments, features=FEATURES, words=WORDS, subset_sizes=SUBSET_SIZES)
     results = _tried(arguments, plans)
-    record = {**plans_record(AskedPlans.of(arguments), plans), "tried": [result.as_json() for result in results]}
+    record = {**plans_record(arguments, plans), "tried": [result.as_json() for result in results]}
     write_json(arguments.json, record, private=True)
     _say_tried(arguments, results)
     return 0

@@ -19,7 +19,6 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.places.poses.options import LocalizeOptions
-from veil.trials.form_answers import FormAnswer
 from veil_lab.cli.evaluate.poses.query_tables import say_answers, say_forged
 from veil_lab.cli.evaluate.scene_arguments import (
     AskedExtraction,
@@ -35,7 +34,7 @@ from veil_lab.files.scenes import ReferenceScene, read_scene
 from veil_lab.report.queries import draw_forged, draw_queries
 from veil_lab.studies.localization.acceptance_counts import QueryAnswer, acceptance_counts
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, ReferencePlace, fold_maps
-from veil_lab.studies.localization.forged_answers import form_localizer, group_counts
+from veil_lab.studies.localization.forged_answers import ForgedAnswer, form_localizer, group_counts
 from veil_lab.studies.localization.forged_queries import ForgedOptions, forged_queries, true_counterparts
 from veil_lab.studies.localization.query_runner import JobResult, job_count, query_jobs, run_jobs
 from veil_lab.studies.localization.robustness import (
@@ -122,12 +121,12 @@ def _queries(arguments: EvaluateQueries) -> int:
 
 def _forged(
     scenes: Sequence[ReferenceScene], features: Mapping[str, dict[str, Features]], arguments: EvaluateQueries
-) -> list[FormAnswer]:
+) -> list[ForgedAnswer]:
     """Answers to forged queries and their true counterparts in all scenes; they are written and drawn as arguments say."""
     strangers = strange_pictures(arguments.strangers)
-    answers: list[FormAnswer] = []
+    answers: list[ForgedAnswer] = []
 
-    def done(answer: FormAnswer) -> None:
+    def done(answer: ForgedAnswer) -> None:
         """Keep one answer, and write all of them now and then."""
         answers.append(answer)
         if str(arguments.json) != "-" and len(answers) % 25 == 0:  # what is done is not lost if the rest is interrupted
@@ -168,7 +167,7 @@ def forged_answers(
     place: ReferencePlace,
     strangers: Sequence[Picture],
     arguments: EvaluateQueries,
-    done: Callable[[FormAnswer], None],
+    done: Callable[[ForgedAnswer], None],
 ) -> None:
     """Localize every forged and every true query in the maps of one place; `done` is called with each answer.
 
@@ -190,7 +189,7 @@ def forged_answers(
             bar(number, len(queries))
 
 
-def _record(answers: Sequence[QueryAnswer], trials: Sequence[RobustnessTrial], forged: Sequence[FormAnswer]) -> dict:
+def _record(answers: Sequence[QueryAnswer], trials: Sequence[RobustnessTrial], forged: Sequence[ForgedAnswer]) -> dict:
     """The JSON record of the command."""
     return {
         "forged": [answer.as_json() for answer in forged],

@@ -95,7 +95,7 @@ def map_from_lines(
     if len(views) < 4:
         raise InputError(f"mapping from lines needs at least four images, got {len(views)}")
     if halves := of_two_halves(views):
-        return NoMap(HALVES.format(", ".join(halves[:3])), remedy=(Remedy("give", "HideInLines.options"),))
+        return NoMap(HALVES.format(", ".join(halves[:3])), remedy=(Remedy("give", "HideInLines"),))
     if all(view.lines.gravity is None for view in views.values()):
         raise InputError(
             "no image has gravity, which the seed needs of four images of a place", remedy=Remedy("give", "HideInLines.gravity")
