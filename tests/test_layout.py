@@ -25,8 +25,6 @@ PACKAGES = {
 }
 # Lines of a file, lines of code below which a module with one importer goes into it, and files of a folder.
 MOST_LINES, FEWEST_LINES, MOST_FILES = 500, 70, 15
-# Rooms whose small files are not joined yet, and whose folders are not parted.
-UNFINISHED = ("veil/cli/", "veil/server/", "veil_lab/", "veil_faces/")
 
 
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -183,9 +181,9 @@ def layouts() -> list[Layout]:
 
 @pytest.mark.slow
 def test_a_file_is_a_subject_and_a_folder_has_few() -> None:
-    """Small files with one importer and full folders are refused, but for the rooms that are unfinished."""
+    """Small files with one importer are refused, unless they say why they stand alone, and folders of over 15 files."""
     told = [line for layout in layouts() for line in (*layout.too_small(), *layout.too_full())]
-    assert [line for line in told if not line.startswith(UNFINISHED)] == []
+    assert told == []
 
 
 def test_small_files_and_full_folders_are_seen(tmp_path: Path) -> None:

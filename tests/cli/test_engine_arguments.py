@@ -8,14 +8,15 @@ import sys
 
 import pytest
 
-from veil.cli.engine_arguments import add_engine_arguments, opened_engine
+from veil.cli.engine_arguments import AskedEngine, opened_engine
+from veil.cli.records import add_record
 
 
 def parser() -> argparse.ArgumentParser:
     """A parser with --workers and --engine."""
     made = argparse.ArgumentParser()
     made.add_argument("--workers", type=int, default=1)
-    add_engine_arguments(made)
+    add_record(made, AskedEngine)
     return made
 
 

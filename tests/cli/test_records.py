@@ -11,7 +11,6 @@ from typing import Literal
 
 import pytest
 
-import veil.cli
 from veil.cli.records import Record, add_record, add_record_command, json_file, option, positional, strict_flag
 
 
@@ -160,9 +159,11 @@ def test_a_field_that_is_no_argument_is_refused() -> None:
 
 
 # Modules that may add an argument to a parser: what makes parsers of records, and what groups and other packages share.
-BY_HAND = {"__init__.py", "common.py", "records.py"}
-# Rooms whose commands are all records.
-IN_RECORDS = (".", "server")
+# What makes parsers: of records, and of the program.
+PLUMBING = {Path("veil/cli/records.py"), Path("veil/cli/__init__.py")}
+# Folders of the three packages that hold modules of commands.
+ROOT = Path(__file__).parents[2]
+ROOMS = [room for root in (ROOT / "src", ROOT / "lab", ROOT / "faces") for room in root.glob("veil*/cli")]
 
 
 def added_by_hand(path: Path) -> Iterator[int]:
@@ -172,11 +173,10 @@ def added_by_hand(path: Path) -> Iterator[int]:
             yield node.lineno
 
 
-@pytest.mark.parametrize("room", IN_RECORDS)
-def test_options_of_commands_are_records(room: str) -> None:
-    """No module of these rooms builds a parser by hand, so help, completion, page and docstring come from one record."""
-    folder = Path(veil.cli.__file__).parent
-    modules = [path for path in sorted((folder / room).glob("*.py")) if room != "." or path.name not in BY_HAND]
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.parent.name)
+def test_options_of_commands_are_records(room: Path) -> None:
+    """No module of commands builds a parser by hand, so help, completion, page and docstring come from one record."""
+    modules = [path for path in sorted(room.rglob("*.py")) if path.relative_to(room.parents[1]) not in PLUMBING]
     assert len(modules) > 5
     assert {path.name: lines for path in modules if (lines := list(added_by_hand(path)))} == {}
 

@@ -1,4 +1,7 @@
-"""`veil lab match`: matches of two uploads, or of raw features of two photographs."""
+"""`veil lab match`: matches of two uploads, or of raw features of two photographs.
+
+A file of its own: it matches; `lab` only lists commands.
+"""
 
 from __future__ import annotations
 

@@ -63,18 +63,6 @@ def share_options(group: argparse.ArgumentParser) -> None:
     group.parse_known_args = parse_known_args  # type: ignore[method-assign, assignment]
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option --json FILE."""
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the result as JSON ('-': standard output)")
-
-
-def add_strict(parser: argparse.ArgumentParser, what: str = "upload") -> None:
-    """Add the option --strict, of which `what` names the things that are read."""
-    parser.add_argument(
-        "--strict", action="store_true", help=f"refuse all if one {what} cannot be used (default: skip and name it)"
-    )
-
-
 def write_json(path: Path | None, value: object, *, private: bool = False) -> None:
     """Write `value` as JSON to the file of --json ("-": standard output); numbers that JSON lacks become null.
 
@@ -278,8 +266,3 @@ def octave(text: str) -> int | None:
     if text not in ("auto", "-1", "0", "1"):
         raise argparse.ArgumentTypeError(f"must be auto, -1, 0 or 1, got {text!r}")
     return None if text == "auto" else int(text)
-
-
-def add_first_octave(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says at which octave SIFT begins."""
-    parser.add_argument("--first-octave", type=octave, default=None, metavar="N", help=OCTAVE)

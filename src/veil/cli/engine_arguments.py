@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from veil.cli.common import Arguments
-from veil.cli.records import Record, add_record, option
+from veil.cli.records import Record, option
 from veil.cli.remedies import advised
 from veil.engine import Engine, check_engine, open_engine
 from veil.errors import InputError
@@ -32,11 +32,6 @@ class AskedEngine(Record):
         parse=_engine,
         metavar="ENGINE",
     )
-
-
-def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the option --engine ENGINE."""
-    add_record(parser, AskedEngine)
 
 
 def opened_engine(arguments: Arguments) -> Engine:

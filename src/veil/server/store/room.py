@@ -4,7 +4,7 @@
 - Where others fill the disk nevertheless, the database writes into room of its own (`SqliteDatabase`), and a file, `reserve`,
   is given up for what needs more: the removal of a contribution, or the start of a server.
 
-Alone because routes and jobs use the room, which the service makes for them.
+A file of its own: routes and jobs use the room, which the service makes for them.
 """
 
 from __future__ import annotations
