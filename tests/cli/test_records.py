@@ -92,3 +92,18 @@ def test_a_field_that_is_no_argument_is_refused() -> None:
 
     with pytest.raises(TypeError, match=r"Fry\.pan is neither"):
         add_record(argparse.ArgumentParser(), Fry)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Boil):
+    """Serve eggs."""
+
+    guest: str = positional("who eats them")
+
+
+def test_inherited_positional_arguments_are_typed_first() -> None:
+    """Oracle: the order on the command line, as a command adds its own argument behind those that it shares."""
+    parser = argparse.ArgumentParser(prog="serve")
+    add_record(parser, Serve)
+    record = Serve.of(parser.parse_args(["a", "b", "carol", "-o", "f"]))
+    assert (record.eggs, record.guest) == ((Path("a"), Path("b")), "carol")

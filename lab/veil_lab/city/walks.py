@@ -4,7 +4,7 @@ Four walks of forty images begin at each block, and each overlaps the next by so
 with rounded corners, on this side of the street or the other, and looks at the block's facades or at those across the street:
 four of five do as most of their block do.
 
-Alone because a walk says where a phone is; `images` says what it sees.
+A file of its own: a walk says where a phone is; `images` says what it sees.
 """
 
 from __future__ import annotations

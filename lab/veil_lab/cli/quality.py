@@ -1,6 +1,6 @@
 """`veil lab quality`: how far descriptors lie from the words of a codebook, and how evenly the words are used.
 
-Alone because it measures codebooks; `lab` only lists commands.
+A file of its own: it measures codebooks; `lab` only lists commands.
 """
 
 from __future__ import annotations

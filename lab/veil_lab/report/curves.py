@@ -1,6 +1,6 @@
 """Figures of mean matching accuracy against the pixel threshold: of liftings (Dusmanu et al. 2021, Fig. 2), of descriptors.
 
-Alone because no other figure shows matching accuracy.
+A file of its own: no other figure shows matching accuracy.
 """
 
 from __future__ import annotations

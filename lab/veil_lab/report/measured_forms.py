@@ -1,6 +1,6 @@
 """Tables of measured forms: what each form of a photograph costs, localizes and gives away.
 
-Alone because pages quote these tables, which show one record of veil.
+A file of its own: pages quote these tables, which show one record of veil.
 """
 
 from __future__ import annotations

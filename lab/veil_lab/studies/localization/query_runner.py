@@ -1,6 +1,6 @@
 """Jobs of `veil evaluate queries`: all queries to the maps of a place, localized by the workers of an engine.
 
-Alone because it joins true, false and strained queries, of which none imports another.
+A file of its own: it joins true, false and strained queries, of which none imports another.
 """
 
 from __future__ import annotations
