@@ -158,7 +158,6 @@ def test_a_field_that_is_no_argument_is_refused() -> None:
         add_record(argparse.ArgumentParser(), Fry)
 
 
-# Modules that may add an argument to a parser: what makes parsers of records, and what groups and other packages share.
 # What makes parsers: of records, and of the program.
 PLUMBING = {Path("veil/cli/records.py"), Path("veil/cli/__init__.py")}
 # Folders of the three packages that hold modules of commands.
@@ -186,3 +185,18 @@ def test_an_option_by_hand_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "fry.py"
     path.write_text("parser.add_argument('--pan')\nparser.set_defaults(run=fry)\nparser.parse_args()\n")
     assert list(added_by_hand(path)) == [1, 2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(Boil):
+    """Serve eggs."""
+
+    guest: str = positional("who eats them")
+
+
+def test_inherited_positional_arguments_are_typed_first() -> None:
+    """Oracle: the order on the command line, as a command adds its own argument behind those that it shares."""
+    parser = argparse.ArgumentParser(prog="serve")
+    add_record(parser, Serve)
+    record = Serve.of(parser.parse_args(["a", "b", "carol", "-o", "f"]))
+    assert (record.eggs, record.guest) == ((Path("a"), Path("b")), "carol")

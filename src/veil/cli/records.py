@@ -136,10 +136,16 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record], *, group: 
 
 
 def _in_order(record: type[Record]) -> list[dataclasses.Field[Any]]:
-    """The fields of a record: its own, those of each record that it inherits, and --json."""
+    """The fields of a record: its own options, those of each record that it inherits, and --json.
+
+    Positional arguments come in the order of inheritance, as they are typed: a command adds its own behind those it shares.
+    """
     fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]
     names = dict.fromkeys(name for each in record.__mro__ for name in inspect.get_annotations(each) if name in fields)
-    return [fields[name] for name in sorted(names, key=lambda name: name == "json")]
+    told = {name: field.metadata.get("told") for name, field in fields.items()}
+    typed = [field for name, field in fields.items() if told[name] and not told[name].names]
+    rest = [fields[name] for name in names if fields[name] not in typed]
+    return [*typed, *sorted(rest, key=lambda field: field.name == "json")]
 
 
 def _parsed(hint: Any, told: Told) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from veil_lab.studies.localization.false_acceptance import ReferencePlace
 class AskedScenes(Record):
     """The scenes of a protocol."""
 
-    scenes: tuple[Path, ...] = positional("folders with reference cameras", metavar="SCENE")
+    scenes: tuple[Path, ...] = positional("scenes: folders with reference cameras", metavar="SCENE")
 
 
 @dataclass(frozen=True, kw_only=True)
