@@ -37,8 +37,8 @@ print(made.tiles, "tiles of", made.record_bytes, "bytes")
 near = np.mean([image.cam_from_world.center for image in built.map.scene.images.values()], axis=0)
 for name in place.held_out:
     answer = veil.localize_with_tiles(features[name], veil.open_tiles(work / "tiles"), near=near, within=1.0)
-    assert isinstance(answer.found, veil.Localization), answer.found
-    print(f"{name}: {answer.found.inliers} inliers, camera center {np.round(answer.found.center, 3)}")
+    assert isinstance(answer.pose, veil.Localization), answer.pose
+    print(f"{name}: {answer.pose.inliers} inliers, camera center {np.round(answer.pose.center, 3)}")
 
 # %%
 # On a larger map a device fetches a few tiles, and how it does that decides what the server learns:

@@ -73,8 +73,8 @@ class Impostors:
         mean = self._mean(part, threshold)
         again = np.quantile(self._resampled(part, threshold), [TAIL, 1 - TAIL])
         bound = bounded_mean(mean, len(self.ranked))[1]
-        found = [1 - (1 - float(value)) ** parts for value in (mean, min(again[0], mean), max(again[1], mean), bound)]
-        return found[0], found[1], found[2], found[3]
+        rates = [1 - (1 - float(value)) ** parts for value in (mean, min(again[0], mean), max(again[1], mean), bound)]
+        return rates[0], rates[1], rates[2], rates[3]
 
     def threshold(self, size: int, fpir: float) -> float | None:
         """The largest distance at which the upper end of the FPIR's interval does not exceed `fpir`.
@@ -218,22 +218,22 @@ def calibrate_open_set(
         raise InputError("each person gives one probe and one template; more of one person are no more strangers")
     impostors = Impostors.of(distance, probe_person, template_person)
     people, twice = min(distance.shape), int(np.isfinite(mated).sum())
-    found = []
+    fitted = []
     for size in gallery_sizes(largest_gallery(people, fpir), wanted):
         threshold = impostors.threshold(size, fpir)
         if threshold is None:
             break
-        found.append(_with_fnir(impostors, mated, threshold, size))
-    return OpenSet(asked=fpir, people=people, mated=twice, sizes=tuple(found))
+        fitted.append(_with_fnir(impostors, mated, threshold, size))
+    return OpenSet(asked=fpir, people=people, mated=twice, sizes=tuple(fitted))
 
 
 def _with_fnir(impostors: Impostors, mated: Float64[np.ndarray, "probes"], threshold: float, size: int) -> GallerySize:
     """The record of one size with its FPIR and, where people came twice, its FNIR at rank 1."""
     fpir, low, high, bound = impostors.fpir(size, threshold)
-    found = GallerySize(templates=size, threshold=threshold, fpir=fpir, fpir_low=low, fpir_high=high, fpir_bound=bound)
+    fitted = GallerySize(templates=size, threshold=threshold, fpir=fpir, fpir_low=low, fpir_high=high, fpir_bound=bound)
     twice = np.isfinite(mated)
     if not twice.any():
-        return found
+        return fitted
     missed = 1 - (mated[twice] <= threshold) * first_alone(impostors, mated, size)[twice]
     fnir_low, fnir_high = bounded_mean(float(missed.mean()), int(twice.sum()))
-    return GallerySize(**{**asdict(found), "fnir": float(missed.mean()), "fnir_low": fnir_low, "fnir_high": fnir_high})
+    return GallerySize(**{**asdict(fitted), "fnir": float(missed.mean()), "fnir_low": fnir_low, "fnir_high": fnir_high})

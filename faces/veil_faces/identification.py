@@ -94,8 +94,8 @@ class OpenSet:
 
         Raises InputError, which says how many people are needed, where the calibration had too few.
         """
-        found = next((size for size in self.sizes if size.templates >= templates), None)
-        if found is None:
+        larger = next((size for size in self.sizes if size.templates >= templates), None)
+        if larger is None:
             need = people_needed(templates, self.asked)
             reach = f"at most {self.largest:,} templates" if self.largest else "no gallery"
             raise InputError(
@@ -104,7 +104,7 @@ class OpenSet:
                 facts={"people": self.people, "needed": need, "fpir": self.asked},
                 remedy=Remedy("raise", "OpenSet.asked"),
             )
-        return found
+        return larger
 
     def as_record(self) -> dict[str, Any]:
         """The record that is stored and printed (docs/reference/json.md)."""

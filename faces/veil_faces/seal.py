@@ -60,21 +60,21 @@ class Sealer:
         It covers the store's identity, the text of its scheme (lifting, network, digest of the decoys), the person, purpose,
         version, generation and times of the line, and the template's numbers `origin` and `basis` (empty once revoked).
         """
-        found = _begun(self.key, store, setup).copy()
-        found.update(_packed([*_words(line), str(len(origin)), str(len(basis))]))
-        found.update(origin)
-        found.update(basis)
-        return found.digest()
+        digest = _begun(self.key, store, setup).copy()
+        digest.update(_packed([*_words(line), str(len(origin)), str(len(basis))]))
+        digest.update(origin)
+        digest.update(basis)
+        return digest.digest()
 
     def seal(self, facts: Mapping[str, str], lines: Iterable[Line]) -> bytes:
         """The seal of a store, `TAG_BYTES` long, over all facts by name and all lines with their tags, sorted by key."""
         ordered = sorted(lines, key=lambda line: (line.purpose, line.person, line.version))
-        found = hashlib.blake2b(key=self.key, digest_size=TAG_BYTES, person=b"store")
-        found.update(_packed([str(len(facts)), str(len(ordered))]))
+        digest = hashlib.blake2b(key=self.key, digest_size=TAG_BYTES, person=b"store")
+        digest.update(_packed([str(len(facts)), str(len(ordered))]))
         for name in sorted(facts):
-            found.update(_packed([name, facts[name]]))
-        found.update(b"".join(_packed([*_words(line), line.tag.hex()]) for line in ordered))
-        return found.digest()
+            digest.update(_packed([name, facts[name]]))
+        digest.update(b"".join(_packed([*_words(line), line.tag.hex()]) for line in ordered))
+        return digest.digest()
 
 
 @lru_cache(maxsize=8)
@@ -83,9 +83,9 @@ def _begun(key: bytes, store: str, setup: str) -> hashlib.blake2b:
     return hashlib.blake2b(_packed([store, setup]), key=key, digest_size=TAG_BYTES, person=b"template")
 
 
-def require_equal(found: bytes, expected: bytes, what: str) -> None:
+def require_equal(tag: bytes, expected: bytes, what: str) -> None:
     """Raise FileFormatError if a tag is not the expected one; the time does not depend on where they differ."""
-    if not hmac.compare_digest(found, expected):
+    if not hmac.compare_digest(tag, expected):
         raise FileFormatError(f"{what}; somebody changed it, or it is damaged: restore it from a backup, or start a new store")
 
 

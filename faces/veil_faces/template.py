@@ -79,10 +79,10 @@ def decoys_digest(decoys: Faces, balance: str = "") -> str:
 
     A template and its probes must hide among the same people.
     """
-    found = hashlib.sha256(decoys.vectors.tobytes())
+    digest = hashlib.sha256(decoys.vectors.tobytes())
     if balance:
-        found.update("\0".join([balance, *decoys.label(balance)]).encode())
-    return found.hexdigest()
+        digest.update("\0".join([balance, *decoys.label(balance)]).encode())
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

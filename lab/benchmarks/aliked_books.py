@@ -49,9 +49,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         features = Path(folder) / "features.h5"
         extract = ("extract", *photographs, "-o", features, "--descriptor", "aliked", "--max-features", EACH)
-        told = ("--eight-bits", "--seed", SEED, "--source", SOURCE, "--license", LICENSE)
-        pool = ("codebook", "build", features, "--decoy-pool", "--word-count", POOL, *told)
-        book = ("codebook", "build", features, "--word-count", WORDS, *told)
+        common = ("--eight-bits", "--seed", SEED, "--source", SOURCE, "--license", LICENSE)
+        pool = ("codebook", "build", features, "--decoy-pool", "--word-count", POOL, *common)
+        book = ("codebook", "build", features, "--word-count", WORDS, *common)
         for command in (
             extract,
             (*pool, "-o", arguments.output / "decoys-aliked-n16rot-l2.npz"),
@@ -62,9 +62,9 @@ def main() -> int:
     return 0
 
 
-def _photographs(data: Path, pictures: Path | None) -> list[Path]:
-    berlin = [data / "smartphone_berlin" / "images" / f"0{k}.jpg" for k in (1, 2, 3)]
-    facade = [data / "homography" / "hpatches_v_churchill" / f"{k}.jpg" for k in (1, 6)]
+def _photographs(root: Path, pictures: Path | None) -> list[Path]:
+    berlin = [root / "smartphone_berlin" / "images" / f"0{k}.jpg" for k in (1, 2, 3)]
+    facade = [root / "homography" / "hpatches_v_churchill" / f"{k}.jpg" for k in (1, 6)]
     if pictures is not None:
         return [*berlin, *facade, *(pictures / name for name in (*SKIMAGE, *SKLEARN))]
     images, samples = _installed("skimage") / "data", _installed("sklearn") / "datasets" / "images"

@@ -54,7 +54,7 @@ def main() -> None:
 
 def _walk(browser: Browser, address: str) -> None:
     """Localize a photograph, and print the seconds of each step."""
-    for said, button, shown, also in STEPS:
+    for step, button, shown, also in STEPS:
         begun = time.perf_counter()
         if button:
             browser.click(button)
@@ -63,7 +63,7 @@ def _walk(browser: Browser, address: str) -> None:
         browser.wait(f"return !document.getElementById('{shown[1:]}').hidden")
         if also:
             browser.wait(also)
-        print(f"{said}: {time.perf_counter() - begun:.1f} s")
+        print(f"{step}: {time.perf_counter() - begun:.1f} s")
     print(browser.run("return document.getElementById('verdict').textContent"))
 
 

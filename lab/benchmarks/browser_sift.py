@@ -65,8 +65,8 @@ def _compare(options: SiftOptions) -> None:
     for label, left, right in (("COLMAP", theirs, theirs), ("one by each", theirs, ours), ("TypeScript", ours, ours)):
         forms = {f"a {name}": publish(left[name]) for name in names} | {f"b {name}": publish(right[name]) for name in names}
         pairs = [(f"a {one}", f"b {two}") for one, two in pairwise(names)]
-        found = match_pairs(forms, pairs)
-        print(f" {label} {sum(len(item) for item in found.values())}", end="")
+        matches = match_pairs(forms, pairs)
+        print(f" {label} {sum(len(item) for item in matches.values())}", end="")
     print()
 
 

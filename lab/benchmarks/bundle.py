@@ -97,11 +97,11 @@ def _run(cameras: int, points: int, arguments: argparse.Namespace, bar: tqdm) ->
     options = AdjustOptions(loss_px=arguments.loss_px, tol=arguments.tol, max_iterations=100, threads=arguments.threads)
     adjust(start, constant=constant, options=options)  # compiles
     bar.update(2)
-    seconds, found, others = [], [], []
+    seconds, adjusted, others = [], [], []
     for _ in range(arguments.repeats):
         bar.set_description(f"{cameras} cameras: veil")
         begin = time.perf_counter()
-        found.append(adjust(start, constant=constant, options=options))
+        adjusted.append(adjust(start, constant=constant, options=options))
         seconds.append(time.perf_counter() - begin)
         bar.update()
         bar.set_description(f"{cameras} cameras: Ceres")
@@ -117,18 +117,18 @@ def _run(cameras: int, points: int, arguments: argparse.Namespace, bar: tqdm) ->
             )
         )
         bar.update()
-        if trouble := _disagreement(found[-1], others[-1], arguments.loss_px):
+        if trouble := _disagreement(adjusted[-1], others[-1], arguments.loss_px):
             return trouble
     ceres = min(others, key=lambda each: each.build_s + each.solve_s)
     return Row(
         cameras=cameras,
         points=len(truth.points),
         observations=len(truth.lines),
-        initial_cost=found[0].initial_cost,
+        initial_cost=adjusted[0].initial_cost,
         veil_s=min(seconds),
-        veil_steps=found[0].iterations,
-        veil_cost=robust_cost(found[0].problem, arguments.loss_px),
-        veil_error=_error(found[0].problem, truth),
+        veil_steps=adjusted[0].iterations,
+        veil_cost=robust_cost(adjusted[0].problem, arguments.loss_px),
+        veil_error=_error(adjusted[0].problem, truth),
         ceres_build_s=ceres.build_s,
         ceres_solve_s=ceres.solve_s,
         ceres_steps=ceres.iterations,

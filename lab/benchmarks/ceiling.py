@@ -58,7 +58,7 @@ def _next(problem: MappingProblem, reconstruction: Reconstruction, truth: list, 
     """Next image to register: the one most beyond chance on points of four lines, or else of three; None if none is."""
     for limits in (options, replace(options, min_lines=3)):
         source = triangulate(problem, reconstruction, options.point_error_px, limits)
-        best, found = options.max_log10_nfa, None
+        best, chosen = options.max_log10_nfa, None
         for image in np.flatnonzero(~reconstruction.registered).tolist():
             seen, sources = sighting(problem, source, image)
             if len(seen.rows) < options.min_registration_inliers:
@@ -67,9 +67,9 @@ def _next(problem: MappingProblem, reconstruction: Reconstruction, truth: list, 
             held = Candidate(pose=truth[image], inliers=inliers, score=float(inliers.sum()))
             support = evidence(problem, seen, sources, held, options)
             if support.inliers >= options.min_registration_inliers and support.log10_nfa <= best:
-                best, found = support.log10_nfa, image
-        if found is not None:
-            return found
+                best, chosen = support.log10_nfa, image
+        if chosen is not None:
+            return chosen
     return None
 
 

@@ -60,13 +60,13 @@ def table(sides: Mapping[str, TrackPairs]) -> str:
         "| --- " * (1 + 2 * len(names)) + "|",
     ]
     for low, high in ANGLES:
-        found, distances = [], []
+        shares, distances = [], []
         for pairs in sides.values():
             own = _chosen(pairs, low, high)
-            within = pairs.distance[own[pairs.found]]
-            found.append(f"{pairs.found[own].mean():.3f} ({own.sum()})" if own.any() else "")
+            within = pairs.distance[own[pairs.is_repeated]]
+            shares.append(f"{pairs.is_repeated[own].mean():.3f} ({own.sum()})" if own.any() else "")
             distances.append(" ".join(f"{value:.0f}" for value in np.percentile(within, QUANTILES)) if len(within) else "")
-        lines.append("| " + " | ".join([f"{low} to {high}", *found, *distances]) + " |")
+        lines.append("| " + " | ".join([f"{low} to {high}", *shares, *distances]) + " |")
     return "\n".join(lines)
 
 
@@ -102,9 +102,11 @@ def _draw_tracks(angles, distances, sides: Mapping[str, tuple[TrackPairs, str]])
         rows = [(_chosen(pairs, low, high), (low + high) / 2) for low, high in ANGLES]
         enough = [(own, middle) for own, middle in rows if own.sum() >= 50]
         axis = [middle for _, middle in enough]
-        angles.plot(axis, [pairs.found[own].mean() * 100 for own, _ in enough], color=color, marker="o", label=f"{name}, found")
+        angles.plot(
+            axis, [pairs.is_repeated[own].mean() * 100 for own, _ in enough], color=color, marker="o", label=f"{name}, found"
+        )
         for share, style in ((25, ":"), (50, "-"), (75, "--")):
-            values = [np.percentile(pairs.distance[own[pairs.found]], share) for own, _ in enough]
+            values = [np.percentile(pairs.distance[own[pairs.is_repeated]], share) for own, _ in enough]
             far.plot(axis, values, color=color, ls=style, lw=1.2, label=f"{name}, {share} % of distances")
         bins = np.arange(0, 620, 20)
         distances.hist(pairs.distance, bins, density=True, histtype="step", color=color, label=f"{name}, same point")

@@ -86,15 +86,15 @@ def compare(count: int, size: int, seed: int) -> None:
         row("global", poses, place, time.perf_counter() - began, whole)
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        found = map_in_clusters(
+        clustered = map_in_clusters(
             place.images, place.matches, workdir=Path(folder), options=OPTIONS, clusters=ClusterOptions(size=size)
         )
         seconds = time.perf_counter() - began
-    if isinstance(found, NoMap):
-        print(f"  clusters: {found.reason}")
+    if isinstance(clustered, NoMap):
+        print(f"  clusters: {clustered.reason}")
     else:
-        poses = {n: i.cam_from_world for n, i in found.maps[0].images.items()}
-        row(f"{len(found.clusters)} clusters", poses, place, seconds, whole)
+        poses = {n: i.cam_from_world for n, i in clustered.maps[0].images.items()}
+        row(f"{len(clustered.clusters)} clusters", poses, place, seconds, whole)
 
 
 def repeated_facades(count: int, size: int, seeds: range, false_m: float, points: int) -> None:
@@ -103,13 +103,13 @@ def repeated_facades(count: int, size: int, seeds: range, false_m: float, points
     for seed in seeds:
         place = street(seed, count, repeated=True, points_each=points)
         with tempfile.TemporaryDirectory() as folder:
-            found = map_in_clusters(
+            clustered = map_in_clusters(
                 place.images, place.matches, workdir=Path(folder), options=OPTIONS, clusters=ClusterOptions(size=size)
             )
-        if isinstance(found, NoMap):
-            print(f"  seed {seed}: no map: {found.reason}", flush=True)
+        if isinstance(clustered, NoMap):
+            print(f"  seed {seed}: no map: {clustered.reason}", flush=True)
             continue
-        models = [{n: i.cam_from_world for n, i in s.images.items()} for s in found.maps]
+        models = [{n: i.cam_from_world for n, i in s.images.items()} for s in clustered.maps]
         worst = max(errors_m(poses, place)[1] for poses in models)
         folded += worst > false_m
         sizes = "+".join(str(len(poses)) for poses in models)

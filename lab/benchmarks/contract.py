@@ -46,14 +46,14 @@ def main() -> None:
     words = words_of(next(iter(features.values())), device, epsilon=8.0, most=100)
     total, failures, begun, seed = 0, 0, time.monotonic(), arguments.seed
     with serving(arguments.out / "store", messages[:-1]) as (server, made):
-        told = prey(server, [messages[-1], words], made)
+        victims = prey(server, [messages[-1], words], made)
         print("seed  requests  failures  seconds")
         while total < arguments.requests:
             start = time.monotonic()
-            found = run(server, told, arguments.out / f"seed-{seed}", examples=arguments.examples, seed=seed)
-            print(f"{seed:4}  {found.requests:8}  {found.failures:8}  {time.monotonic() - start:7.0f}", flush=True)
-            (arguments.out / f"seed-{seed}" / "output.txt").write_text(found.told)
-            total, failures, seed = total + found.requests, failures + found.failures, seed + 1
+            outcome = run(server, victims, arguments.out / f"seed-{seed}", examples=arguments.examples, seed=seed)
+            print(f"{seed:4}  {outcome.requests:8}  {outcome.failures:8}  {time.monotonic() - start:7.0f}", flush=True)
+            (arguments.out / f"seed-{seed}" / "output.txt").write_text(outcome.told)
+            total, failures, seed = total + outcome.requests, failures + outcome.failures, seed + 1
     facts = {"requests": total, "failures": failures, "seconds": round(time.monotonic() - begun)}
     print(json.dumps({**facts, "schemathesis": version("schemathesis")}))
     raise SystemExit(1 if failures else 0)

@@ -64,11 +64,11 @@ def measured(city: Released, arguments: argparse.Namespace, kind: str) -> dict:
         where.with_point_index(threads=1)
     answers, seconds = asked(where, (query(city, int(q), kind) for q in queries), "index", len(queries), kind)
     facts: dict = {"kind": kind, "seed": arguments.seed, "images": len(images), "points": len(known)}
-    found = [(int(q), a, verdict(a, city.pose(int(q)))) for q, a in zip(queries, answers, strict=True)]
+    judged = [(int(q), a, verdict(a, city.pose(int(q)))) for q, a in zip(queries, answers, strict=True)]
     for label, wanted in (("copies", True), ("others", False)):
-        own = [told for q, _, told in found if shows_copies(city, q, copied) == wanted]
+        own = [outcome for q, _, outcome in judged if shows_copies(city, q, copied) == wanted]
         facts[label] = {"queries": len(own), **{name: own.count(name) for name in ("right", "wrong", "none")}}
-    facts["wrong_ones"] = [explained(city, q, known, a) for q, a, told in found if told == "wrong"]
+    facts["wrong_ones"] = [explained(city, q, known, a) for q, a, outcome in judged if outcome == "wrong"]
     return facts | {"mean_s": round(float(np.mean(seconds)), 3)}
 
 

@@ -88,8 +88,8 @@ def _serve() -> int:
     import numpy as np
     from threadpoolctl import threadpool_info
 
-    found = {item.get("architecture") or "" for item in threadpool_info() if item["internal_api"] == "openblas"}
-    print(*sorted(found)[:1], flush=True)
+    architectures = {item.get("architecture") or "" for item in threadpool_info() if item["internal_api"] == "openblas"}
+    print(*sorted(architectures)[:1], flush=True)
     known, random = None, np.random.default_rng(0)
     for line in sys.stdin:
         sizes = tuple(int(word) for word in line.split())

@@ -65,15 +65,15 @@ def main() -> int:
     parser.add_argument("--no-limit", action="store_true", help="do not confine everything to two cores")
     parser.add_argument("command", nargs="*", help="after --: the command to measure")
     arguments = parser.parse_args()
-    data = Path(os.environ.get("VEIL_DATA", ""))
-    if not arguments.command and not (data / "photos").is_dir():
+    root = Path(os.environ.get("VEIL_DATA", ""))
+    if not arguments.command and not (root / "photos").is_dir():
         print("VEIL_DATA does not name the folder of evaluation photographs", file=sys.stderr)
         return 1
     if hasattr(os, "sched_setaffinity") and not arguments.no_limit:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     print(f"{'command':24} {'processor s: alone':>18} {'crowded':>8} {'ratio':>6} | {'wall s: alone':>13} {'crowded':>8}")
     with tempfile.TemporaryDirectory() as folder:
-        jobs = [_given(arguments.command)] if arguments.command else list(_jobs(arguments, data, Path(folder)))
+        jobs = [_given(arguments.command)] if arguments.command else list(_jobs(arguments, root, Path(folder)))
         return int(max(_measured(job, Path(folder)) for job in jobs) > MOST)
 
 
@@ -82,9 +82,9 @@ def _given(command: Sequence[str]) -> Job:
     return Job(name=" ".join(command)[:24], command=words, warm=words)
 
 
-def _jobs(arguments: argparse.Namespace, data: Path, folder: Path) -> Iterator[Job]:
+def _jobs(arguments: argparse.Namespace, root: Path, folder: Path) -> Iterator[Job]:
     if "audit" in arguments.what:
-        _prepare_audit(data / "photos" / "bsds500", folder, arguments.forms)
+        _prepare_audit(root / "photos" / "bsds500", folder, arguments.forms)
         for form in arguments.forms:
             pool = [] if form in ("paper", "words") else ["--decoys", "pool.npz"]
             audit = [*VEIL, "audit", form, "--images", "features.h5", *pool, "-o", "audit.html"]
@@ -96,7 +96,7 @@ def _jobs(arguments: argparse.Namespace, data: Path, folder: Path) -> Iterator[J
         mapping = [*VEIL, "map", "door", "-o", "map"]
         yield Job(name="map", command=mapping, warm=mapping, writes="map")
     if "localization" in arguments.what:
-        study = [*VEIL, "evaluate", "localization", str(data / "strecha" / "fountain-P11"), *POINT]
+        study = [*VEIL, "evaluate", "localization", str(root / "strecha" / "fountain-P11"), *POINT]
         yield Job(name="evaluate localization", command=study, warm=["true"])
 
 

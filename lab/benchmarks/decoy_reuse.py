@@ -133,9 +133,9 @@ def verified(images: Mapping[str, tuple[Form, np.ndarray]]) -> int:
     total = 0
     for first, second in combinations(images, 2):
         (left, a), (right, b) = images[first], images[second]
-        found = match(left, right).indices
+        matches = match(left, right).indices
         agrees = epipolar_inliers(
-            a[found[:, 0]].astype(np.float64), b[found[:, 1]].astype(np.float64), options=MatchedViewOptions()
+            a[matches[:, 0]].astype(np.float64), b[matches[:, 1]].astype(np.float64), options=MatchedViewOptions()
         )
         total += int(agrees.sum())
     return total

@@ -227,11 +227,11 @@ def _error_of(backend: str, left: FeatureSet, right: FeatureSet) -> float:
     """Largest error of the dense and of the reported distances; infinite where a neighbor is the wrong one."""
     left, right = _head(left, CHECKED), _head(right, CHECKED)
     truth = distances.pairwise(left, right, backend="reference")
-    found = distances.nearest_two(left, right, backend=backend)  # type: ignore[arg-type]
+    nearest = distances.nearest_two(left, right, backend=backend)  # type: ignore[arg-type]
     order = np.argsort(truth, axis=1)[:, :2]
-    if not (found.right_of_left == order).all() or not (found.left_of_right == np.argsort(truth.T, axis=1)[:, :2]).all():
+    if not (nearest.right_of_left == order).all() or not (nearest.left_of_right == np.argsort(truth.T, axis=1)[:, :2]).all():
         return np.inf
-    reported = np.abs(found.left_distance - np.take_along_axis(truth, order, axis=1)).max()
+    reported = np.abs(nearest.left_distance - np.take_along_axis(truth, order, axis=1)).max()
     dense = np.abs(distances.pairwise(left, right, backend=backend) - truth).max()  # type: ignore[arg-type]
     return max(float(reported), float(dense))
 
@@ -308,8 +308,10 @@ def _textbook(left: FeatureSet, right: FeatureSet) -> None:
     system[..., :m, m:], system[..., m:, :m] = -coupling, np.swapaxes(coupling, 2, 3)
     offset = e0[None] - d0[:, None]
     right_side = np.concatenate([np.einsum("imk,ijk->ijm", d, offset), np.einsum("jnk,ijk->ijn", e, offset)], axis=2)
-    found = np.linalg.solve(system, right_side[..., None])[..., 0]
-    np.linalg.norm(offset + np.einsum("ijn,jnk->ijk", found[..., m:], e) - np.einsum("ijm,imk->ijk", found[..., :m], d), axis=2)
+    solution = np.linalg.solve(system, right_side[..., None])[..., 0]
+    np.linalg.norm(
+        offset + np.einsum("ijn,jnk->ijk", solution[..., m:], e) - np.einsum("ijm,imk->ijk", solution[..., :m], d), axis=2
+    )
 
 
 def _textbook_torch(d0, d, e0, e) -> None:  # type: ignore[no-untyped-def]
@@ -321,8 +323,8 @@ def _textbook_torch(d0, d, e0, e) -> None:  # type: ignore[no-untyped-def]
     system[..., :m, m:], system[..., m:, :m] = -coupling, coupling.transpose(2, 3)
     offset = e0[None] - d0[:, None]
     right_side = torch.cat([torch.einsum("imk,ijk->ijm", d, offset), torch.einsum("jnk,ijk->ijn", e, offset)], dim=2)
-    found = torch.linalg.solve(system, right_side[..., None])[..., 0]
-    x, y = torch.einsum("ijm,imk->ijk", found[..., :m], d), torch.einsum("ijn,jnk->ijk", found[..., m:], e)
+    solution = torch.linalg.solve(system, right_side[..., None])[..., 0]
+    x, y = torch.einsum("ijm,imk->ijk", solution[..., :m], d), torch.einsum("ijn,jnk->ijk", solution[..., m:], e)
     torch.linalg.norm(offset + y - x, dim=2)
 
 

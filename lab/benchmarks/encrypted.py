@@ -109,14 +109,14 @@ def _encrypted(dim: int, count: int, threads: int) -> dict[str, object]:
 
     clock = _clock(threads)
     one, whole = _best(clock, lambda: asked.dot(templates[0]), REPEATS), _best(clock, batch, 2)
-    found = np.array([product.decrypt()[0] for product in products])  # type: ignore[attr-defined]
+    decrypted = np.array([product.decrypt()[0] for product in products])  # type: ignore[attr-defined]
     return {
         **{"way": "CKKS", "dim": dim, "m": 0, "one_ms": one, "batch_ms": whole / count},
         **{"template_bytes": len(templates[0].serialize()), "probe_bytes": len(asked.serialize())},
         "encrypt_ms": _best(clock, lambda: tenseal.ckks_vector(context, probe.tolist()), REPEATS),
         "decrypt_ms": _best(clock, products[0].decrypt, REPEATS),  # type: ignore[attr-defined]
         **{f"{name}_key_bytes": _key_bytes(context, option) for name, option in KEYS.items()},
-        "error": float(np.abs(found - vectors @ probe).max()),
+        "error": float(np.abs(decrypted - vectors @ probe).max()),
     }
 
 
@@ -133,7 +133,7 @@ def _lifted(way: str, dim: int, m: int, batch: int, threads: int) -> dict[str, o
     templates, probes = (_forms(random, count, dim, m if by == "s2s" else 0) for count, by in ((batch, "s2s"), (1, way)))
     first = templates[0][:1], None if templates[1] is None else templates[1][:1]
     truth = distances.pairwise(probes, templates, backend="reference")
-    found = distances.pairwise(probes, templates, backend="cpu", threads=threads)
+    computed = distances.pairwise(probes, templates, backend="cpu", threads=threads)
     clock = _clock(threads)
     whole = _best(clock, lambda: distances.pairwise(probes, templates, backend="cpu", threads=threads), REPEATS)
     numbers = 4 * dim
@@ -141,7 +141,7 @@ def _lifted(way: str, dim: int, m: int, batch: int, threads: int) -> dict[str, o
         **{"way": way, "dim": dim, "m": m, "batch_ms": whole / batch},
         "one_ms": _best(clock, lambda: distances.pairwise(probes, first, backend="cpu", threads=threads), REPEATS),
         **{"template_bytes": numbers * (m + 1), "probe_bytes": numbers * (m + 1 if way == "s2s" else 1)},
-        "error": float(np.abs(found - truth).max()),
+        "error": float(np.abs(computed - truth).max()),
     }
 
 

@@ -49,8 +49,8 @@ def all_assigned(seeds: list[int]) -> list[tuple[int, float]]:
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     """Seconds of a piece of work, and its result."""
     begun = time.perf_counter()
-    found = work()
-    return time.perf_counter() - begun, found
+    result = work()
+    return time.perf_counter() - begun, result
 
 
 def engine_of(kind: str, workers: int) -> Engine:
@@ -82,11 +82,11 @@ def main() -> None:
             list(engine.map(assigned, tasks[:4]))
         for _ in range(arguments.rounds):
             for key, engine in engines.items():
-                took, found = seconds(lambda engine=engine: dict(engine.map(assigned, tasks)))  # type: ignore[misc]
-                for index, (total, _) in found.items():
+                took, sums = seconds(lambda engine=engine: dict(engine.map(assigned, tasks)))  # type: ignore[misc]
+                for index, (total, _) in sums.items():
                     assert total == expected[index][0], f"{key}: other results than without an engine"
                 least[key] = min(least.get(key, took), took)
-                part = sum(each for _, each in found.values()) / (key[1] * took)
+                part = sum(each for _, each in sums.values()) / (key[1] * took)
                 inside[key] = max(inside.get(key, part), part)
             for workers in (1, 2):
                 shares = [tasks[start::workers] for start in range(workers)]

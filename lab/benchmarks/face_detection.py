@@ -49,9 +49,9 @@ def _tried(name: str, finder: FaceFinder, paths: Sequence[Path], total: int, sho
         pixels = np.ascontiguousarray(read_rgb(path))
         start = time.process_time()
         try:
-            found = finder.find(pixels)
+            faces = finder.find(pixels)
             if show:
-                print(f"  {path.name}: {found}", flush=True)
+                print(f"  {path.name}: {faces}", flush=True)
         except NoFace:
             missed.append(path)
         seconds += time.process_time() - start

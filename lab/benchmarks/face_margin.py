@@ -36,9 +36,9 @@ def main() -> None:
     print(f"{'n':>5} {'noise':>6} {'raw':>7} {heads}")
     for dim in arguments.dims:
         for level in arguments.levels:
-            found = np.mean([_model(dim, arguments.m, level, seed) for seed in range(arguments.seeds)], axis=0)
-            values = " ".join(f"{100 * value:10.1f}%" for value in found[2:])
-            print(f"{dim:5d} {found[0]:6.2f} {100 * found[1]:6.2f}% {values}", flush=True)
+            means = np.mean([_model(dim, arguments.m, level, seed) for seed in range(arguments.seeds)], axis=0)
+            values = " ".join(f"{100 * value:10.1f}%" for value in means[2:])
+            print(f"{dim:5d} {means[0]:6.2f} {100 * means[1]:6.2f}% {values}", flush=True)
 
 
 def _model(dim: int, ms: list[int], level: float, seed: int) -> list[float]:
@@ -53,15 +53,15 @@ def _model(dim: int, ms: list[int], level: float, seed: int) -> list[float]:
     first, second = _pictures(people, noise, low)
     sides = [_faces(first, "first"), _faces(second, "second")]
     pools = [_faces(part, f"pool {k}") for k, part in enumerate(np.split(decoys, 2))]
-    found = [low, _accuracy(first, second)]
+    measures = [low, _accuracy(first, second)]
     for m in ms:
         left, right = (
             lifted_faces(side, "hybrid", m, pool, f"{seed} {k}")
             for k, (side, pool) in enumerate(zip(sides, pools, strict=True))
         )
-        found.append(_lifted_accuracy((left.origin, left.basis), (sides[1].vectors, None)))
-        found.append(_lifted_accuracy((left.origin, left.basis), (right.origin, right.basis)))
-    return found
+        measures.append(_lifted_accuracy((left.origin, left.basis), (sides[1].vectors, None)))
+        measures.append(_lifted_accuracy((left.origin, left.basis), (right.origin, right.basis)))
+    return measures
 
 
 def _pictures(people: np.ndarray, noise: np.ndarray, size: float) -> tuple[np.ndarray, np.ndarray]:

@@ -117,11 +117,11 @@ class Servers:
 
     def children(self, port: int) -> list[int]:
         """Processes of a server that run tasks."""
-        found = []
+        pids = []
         for path in Path(f"/proc/{self.processes[port].pid}/task").glob("*/children"):
             with contextlib.suppress(OSError):
-                found += [int(child) for child in path.read_text().split()]
-        return [pid for pid in found if b"spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
+                pids += [int(child) for child in path.read_text().split()]
+        return [pid for pid in pids if b"spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
 
     def clock(self, port: int, seconds: int) -> None:
         """Set the clock of a server ahead, or back."""
@@ -167,11 +167,11 @@ class Planted:
         """A new version of the first map, as another server's job makes it."""
         folder, place = self._folder()
         files = self.service.records.keep_files(folder, self.ids[0])
-        with self.service.database.transaction(durable=True) as found:
-            before = map_in(found, self.ids[0])
+        with self.service.database.transaction(durable=True) as statements:
+            before = map_in(statements, self.ids[0])
             assert before is not None
             self.places[before.id, before.version + 1] = place
-            put_version(found, before, files, before.facts)
+            put_version(statements, before, files, before.facts)
         clear_map(self.service, before.id)
 
     def exchange(self, admin: Token) -> None:
@@ -280,8 +280,8 @@ def run(arguments: argparse.Namespace, store: Path, mounted: bool) -> bool:
         "faults_in_logs": logs.count("Traceback") + logs.count(" ERROR "),
     }
     print(json.dumps(facts))
-    for told in [*load.wrong, *watch.changed][:10]:
-        print(told, file=sys.stderr)
+    for fault in [*load.wrong, *watch.changed][:10]:
+        print(fault, file=sys.stderr)
     parts = (
         "poses_of_another_map",
         "lost",
@@ -297,13 +297,13 @@ def material(out: Path) -> tuple[Features, list[bytes]]:
     """Features of the planted place, and messages: of the bundled photographs by five devices, and last the query."""
     with lund_door() as example:
         paths = sorted(example.folder.glob("*.jpg"))
-        found = {
+        features_of = {
             path.name: extract_sift(read_picture(path, camera=example.camera), SiftOptions(max_features=800)) for path in paths
         }
     messages = [
-        message for turn in range(5) for message in messages_of(found, Device(out / f"device-{turn}"), most=200).values()
+        message for turn in range(5) for message in messages_of(features_of, Device(out / f"device-{turn}"), most=200).values()
     ]
-    features = taken(found[paths[0].name], np.arange(200))
+    features = taken(features_of[paths[0].name], np.arange(200))
     return features, [*messages, Device(out / "asking").release(features, name="query").message]
 
 
@@ -322,10 +322,10 @@ def ask(load: Load, port: int, secret: str, method: str, path: str, body: bytes 
     finally:
         connection.close()
     with load.lock:
-        told = "no answer" if not status else str(status)
+        outcome = "no answer" if not status else str(status)
         if status == 200 and route == "localize":
-            told = value["status"] if "reason" not in value else f"no pose: {value['reason'][:40]}"
-        load.answers[route, told] += 1
+            outcome = value["status"] if "reason" not in value else f"no pose: {value['reason'][:40]}"
+        load.answers[route, outcome] += 1
     return status, value
 
 
@@ -382,8 +382,8 @@ class Watch:
 
     def _look(self) -> None:
         while not self._stop.wait(0.25):
-            with contextlib.suppress(sqlite3.Error), self._service.database.transaction() as found:
-                for row in found.all("SELECT * FROM jobs WHERE ended IS NOT NULL"):
+            with contextlib.suppress(sqlite3.Error), self._service.database.transaction() as statements:
+                for row in statements.all("SELECT * FROM jobs WHERE ended IS NOT NULL"):
                     if self._ended.setdefault(row["id"], str(row)) != str(row):
                         self.changed.append(f"{self._ended[row['id']]} became {row}")
 
@@ -469,8 +469,8 @@ def settled(service: Service) -> int:
     """How many jobs still wait ten minutes after the last fault; a dead server's lease is a minute."""
     left = 1
     for _ in range(1200):
-        with service.database.transaction() as found:
-            row = found.one("SELECT count(*) AS left FROM jobs WHERE state IN ('queued', 'running')")
+        with service.database.transaction() as statements:
+            row = statements.one("SELECT count(*) AS left FROM jobs WHERE state IN ('queued', 'running')")
         left = int(row["left"]) if row else 0
         if not left:
             break

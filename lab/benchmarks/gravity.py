@@ -47,24 +47,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--phone", action="store_true", help="map the phone's photographs to measure its accelerometer")
     arguments = parser.parse_args()
-    data = Path(os.environ.get("VEIL_DATA", ""))
-    if not (data / "strecha").is_dir():
+    root = Path(os.environ.get("VEIL_DATA", ""))
+    if not (root / "strecha").is_dir():
         print("VEIL_DATA does not name the folder of evaluation photographs", file=sys.stderr)
         return 1
     print(f"{'set':34} {'images':>6} {'refused':>7} | {'error, degrees':^20} | {'spread':^13} | {'sigma':>5} {'<2sigma':>7}")
     print(f"{'':34} {'':>6} {'':>7} | {'median':>6} {'90 %':>6} {'max':>6} | {'median':>6} {'max':>6} | {'':>5}")
-    strecha = {scene: list(_strecha(data / "strecha" / scene)) for scene in SCENES}
+    strecha = {scene: list(_strecha(root / "strecha" / scene)) for scene in SCENES}
     for scene, cases in strecha.items():
         _print(scene, cases, calibrated=True)
     every = [case for cases in strecha.values() for case in cases]
     _print("all four", every, calibrated=True)
     _print("all four, focal length guessed", [_with_guessed_focal(case) for case in every], calibrated=False)
     _print("lund_door", list(_portal()), calibrated=True)
-    _print("smartphone_monstree (rocks, tree)", list(_phone(data / "smartphone_monstree")), calibrated=True)
+    _print("smartphone_monstree (rocks, tree)", list(_phone(root / "smartphone_monstree")), calibrated=True)
     for name in ("bsds500", "imagenet_sample"):
-        _print_unknown(name, find_pictures(data / "photos" / name))
+        _print_unknown(name, find_pictures(root / "photos" / name))
     if arguments.phone:
-        _print_sensor(list(_phone(data / "smartphone_monstree")))
+        _print_sensor(list(_phone(root / "smartphone_monstree")))
     return 0
 
 
@@ -108,10 +108,10 @@ def _spread_deg(directions: Sequence[np.ndarray]) -> list[float]:
 def _print(name: str, cases: Sequence[Case], *, calibrated: bool) -> None:
     errors, world, sigmas, within = [], [], [], []
     for case in cases:
-        found = vertical_of(read_picture(case.path, camera=case.camera), calibrated=calibrated)
-        if not isinstance(found, Vertical):
+        vertical = vertical_of(read_picture(case.path, camera=case.camera), calibrated=calibrated)
+        if not isinstance(vertical, Vertical):
             continue
-        direction, sigma = found.gravity.direction, found.gravity.sigma_deg or math.nan
+        direction, sigma = vertical.gravity.direction, vertical.gravity.sigma_deg or math.nan
         sigmas.append(sigma)
         if case.down is not None:
             errors.append(_apart_deg(direction, case.down))
@@ -135,10 +135,10 @@ def _print_unknown(name: str, paths: Sequence[Path]) -> None:
     """Photographs of all subjects with guessed focal lengths: how many are answered, and how many absurdly."""
     answered, absurd = 0, []
     for path in paths:
-        found = vertical_of(read_picture(path), calibrated=True)
-        if isinstance(found, Vertical):
+        vertical = vertical_of(read_picture(path), calibrated=True)
+        if isinstance(vertical, Vertical):
             answered += 1
-            x, y, _ = found.gravity.direction
+            x, y, _ = vertical.gravity.direction
             if abs(math.degrees(math.atan2(x, y))) > MAX_ROLL_DEG:
                 absurd.append(path.name)
     print(f"{name}: {answered} of {len(paths)} answered, {len(absurd)} with a roll beyond {MAX_ROLL_DEG:g} degrees {absurd}")

@@ -71,7 +71,7 @@ def main() -> None:
         watch = threading.Thread(target=watched, args=(server.pid, memory, stop))
         watch.start()
         hostile = exchanges(target, arguments.seed, arguments.requests)
-        found = attacked(arguments.port, hostile, markers=markers, threads=arguments.threads, slow_s=2 * BODY_S + 10)
+        outcome = attacked(arguments.port, hostile, markers=markers, threads=arguments.threads, slow_s=2 * BODY_S + 10)
         seconds = time.monotonic() - begun
         time.sleep(2 * BODY_S + 35)  # what waits for the next request is closed
         stop.set()
@@ -80,14 +80,14 @@ def main() -> None:
         memory.append(resident(server.pid))
         after = open_files(server.pid)
         service.close()
-    for kind in sorted({kind for kind, _ in found.statuses}):
-        row = {status: count for (name, status), count in sorted(found.statuses.items()) if name == kind}
+    for kind in sorted({kind for kind, _ in outcome.statuses}):
+        row = {status: count for (name, status), count in sorted(outcome.statuses.items()) if name == kind}
         print(f"{kind:10} {sum(row.values()):6}  " + "  ".join(f"{status}: {count}" for status, count in row.items()))
     for what in ("undocumented", "leaks", "hung"):
-        for told in getattr(found, what)[:10]:
-            print(f"{what}: {told}", file=sys.stderr)
+        for fault in getattr(outcome, what)[:10]:
+            print(f"{what}: {fault}", file=sys.stderr)
     totals: Counter[str] = Counter()
-    for (_, status), count in found.statuses.items():
+    for (_, status), count in outcome.statuses.items():
         totals[status] += count
     facts = {
         "requests": sum(totals.values()),
@@ -95,17 +95,19 @@ def main() -> None:
         "schemathesis": bool(target.schema),
         "seconds": round(seconds),
         "statuses": dict(sorted(totals.items())),
-        "undocumented": len(found.undocumented),
-        "leaks": len(found.leaks),
-        "hung": len(found.hung),
-        "slowest_s": {kind: round(value, 1) for kind, value in sorted(found.longest_s.items())},
+        "undocumented": len(outcome.undocumented),
+        "leaks": len(outcome.leaks),
+        "hung": len(outcome.hung),
+        "slowest_s": {kind: round(value, 1) for kind, value in sorted(outcome.longest_s.items())},
         "memory_mb": {"before": mb(memory[0]), "peak": mb(max(memory)), "after": mb(memory[-1])},
         "open_files": [files, after],
         "log_bytes": (arguments.out / "server.log").stat().st_size,
         "alive": alive,
     }
     print(json.dumps(facts))
-    wrong = found.undocumented or found.leaks or found.hung or not alive or max(memory) - memory[0] > 1e6 * arguments.memory
+    wrong = (
+        outcome.undocumented or outcome.leaks or outcome.hung or not alive or max(memory) - memory[0] > 1e6 * arguments.memory
+    )
     raise SystemExit(1 if wrong else 0)
 
 
@@ -165,7 +167,7 @@ def from_schema(connection: Connection, count: int, tokens: dict[str, str]) -> I
     import requests
 
     schema = schemathesis.openapi.from_dict(connection.get("openapi.json"))
-    operations = [found.ok() for found in schema.get_all_operations() if isinstance(found, Ok)]
+    operations = [result.ok() for result in schema.get_all_operations() if isinstance(result, Ok)]
     usual = settings(
         max_examples=max(5, count // len(operations) // 2),
         database=None,
@@ -202,8 +204,8 @@ def as_exchange(prepared, name: str, tokens: dict[str, str]) -> Exchange:
         headers["Authorization"] = f"Bearer {tokens[name]}"
     lines = [f"{prepared.method} {prepared.path_url} HTTP/1.1"]
     lines += [f"{key}: {value.decode('latin-1') if isinstance(value, bytes) else value}" for key, value in headers.items()]
-    data = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
-    return Exchange(kind="schema", method=str(prepared.method), parts=(data,), token=name)
+    request = "\r\n".join(lines).encode("latin-1", "replace") + b"\r\n\r\n" + body
+    return Exchange(kind="schema", method=str(prepared.method), parts=(request,), token=name)
 
 
 def watched(pid: int, memory: list[float], stop: threading.Event) -> None:

@@ -86,21 +86,21 @@ class Asked:
     def as_json(self) -> dict:
         """One line of the output."""
         right = self.error is not None and self.error[0] <= self.limit and self.error[1] <= NEAR_DEG
-        found = self.answer
+        answer = self.answer
         line: dict[str, Any] = {
             "key": f"{self.group} | {self.query} | {self.form}",
             "has_pose": self.has_pose,
-            "verdict": "none" if isinstance(found, NoPose) else "right" if right else "wrong",
-            "inliers": found.inliers,
-            "log10_nfa": found.log10_nfa.hex(),
+            "verdict": "none" if isinstance(answer, NoPose) else "right" if right else "wrong",
+            "inliers": answer.inliers,
+            "log10_nfa": answer.log10_nfa.hex(),
             "seconds": round(self.seconds, 2),
         }
-        if isinstance(found, NoPose):
-            return line | {"reason": found.reason}
-        pose = np.concatenate([found.cam_from_world.rotation.ravel(), found.cam_from_world.translation])
-        told = None if found.covariance is None else float(np.trace(found.covariance)).hex()
-        line |= {"pose": pose.astype("<f8").tobytes().hex(), "covariance": told, "turn": found.turn_deviation_deg.hex()}
-        line["rows"] = [found.keypoint_rows.tolist(), found.point_rows.tolist()]
+        if isinstance(answer, NoPose):
+            return line | {"reason": answer.reason}
+        pose = np.concatenate([answer.cam_from_world.rotation.ravel(), answer.cam_from_world.translation])
+        variance = None if answer.covariance is None else float(np.trace(answer.covariance)).hex()
+        line |= {"pose": pose.astype("<f8").tobytes().hex(), "covariance": variance, "turn": answer.turn_deviation_deg.hex()}
+        line["rows"] = [answer.keypoint_rows.tolist(), answer.point_rows.tolist()]
         return line | {"error": self.error and [round(one, 4) for one in self.error]}
 
 
@@ -202,9 +202,9 @@ def planted(groups: list[str]) -> Iterator[Asked]:
             for form, answer, seconds in answers:
                 error = None
                 if isinstance(answer, Localization) and pose is not None:
-                    found = answer.cam_from_world
-                    turn = rotation_angle_deg(found.rotation @ pose.rotation.T)
-                    error = float(np.linalg.norm(found.center - pose.center)), float(turn)
+                    estimate = answer.cam_from_world
+                    turn = rotation_angle_deg(estimate.rotation @ pose.rotation.T)
+                    error = float(np.linalg.norm(estimate.center - pose.center)), float(turn)
                 common: dict[str, Any] = {"answer": answer, "error": error, "limit": NEAR_PLANTED, "seconds": seconds}
                 yield Asked(group=group, query=query, form=form, has_pose=pose is not None, **common)
 
@@ -376,8 +376,8 @@ def _kept(name: str, arguments: argparse.Namespace) -> tuple[FormLocalizer, list
     path = None if arguments.keep is None else arguments.keep / f"{Path(name).name}-{arguments.draws}.pickle"
     if path is not None and path.exists():
         return pickle.loads(path.read_bytes())  # written and read by this benchmark alone
-    data = Path(os.environ["VEIL_DATA"])
-    scene = read_scene(data / name)
+    root = Path(os.environ["VEIL_DATA"])
+    scene = read_scene(root / name)
     place = reference_place(
         scene, extracted_features(scene, max_features=arguments.max_features, first_octave=arguments.first_octave)
     )
@@ -385,7 +385,7 @@ def _kept(name: str, arguments: argparse.Namespace) -> tuple[FormLocalizer, list
     photographs = {one: read_picture(scene.pictures[one], camera=scene.cameras[one]) for one in place.features}
     with tempfile.TemporaryDirectory() as workdir:
         localizer = form_localizer(place, bundled_codebook(), bundled_decoys(), Path(workdir), options)
-    strangers = strange_pictures(data / arguments.strangers)
+    strangers = strange_pictures(root / arguments.strangers)
     queries = [
         *forged_queries(scene.name, photographs, strangers, options),
         *true_counterparts(scene.name, photographs, localizer.fold.held_out, options),

@@ -121,7 +121,7 @@ def killed_runs(folder: Path, command: list[str], kills: int, seed: int) -> list
     run(folder / "again", command)
     print(f"the same command twice gives the same bytes: {file_digests(folder / 'again' / 'map') == expected}")
     moments = np.random.default_rng(seed).uniform(loaded, seconds, kills)
-    found = []
+    outcomes = []
     for number, moment in enumerate(moments):
         place = folder / str(number)
         run(place, command, after=moment)
@@ -132,9 +132,9 @@ def killed_runs(folder: Path, command: list[str], kills: int, seed: int) -> list
         same = ended and file_digests(place / "map") == expected
         apart = 0.0 if same else difference(scene, read_map(place / "map")) if ended else np.inf
         share = max(0.0, took - loaded) / (seconds - loaded)
-        found.append(Outcome(stage=stage, ended=ended, identical=same, apart=apart, left=left, share=share))
+        outcomes.append(Outcome(stage=stage, ended=ended, identical=same, apart=apart, left=left, share=share))
         shutil.rmtree(place)
-    return found
+    return outcomes
 
 
 def run(place: Path, command: list[str], *, after: float | None = None) -> tuple[float, int]:
@@ -182,10 +182,10 @@ def difference(a: Scene, b: Scene) -> float:
     return max(pose_error(q, p, way)[0] for p, q in zip(first, second, strict=True)) / extent
 
 
-def tell(kind: str, found: list[Outcome]) -> None:
+def tell(kind: str, outcomes: list[Outcome]) -> None:
     """Print a table of outcomes by stage."""
     stages: dict[str, list[Outcome]] = defaultdict(list)
-    for item in found:
+    for item in outcomes:
         stages[item.stage].append(item)
     print(f"{kind:9} {'killed at':22} kills ended identical  farthest  left     time")
     for stage, items in sorted(stages.items()):
@@ -193,7 +193,10 @@ def tell(kind: str, found: list[Outcome]) -> None:
         apart, share = max(item.apart for item in items), np.mean([item.share for item in items])
         counts = f"{len(items):5} {sum(item.ended for item in items):5} {sum(item.identical for item in items):9}"
         print(f"{'':9} {stage:22} {counts}  {apart:8.1e}  {left}  {share:6.2f}")
-    print(f"{'':9} {'all':22} {len(found):5} {sum(i.ended for i in found):5} {sum(i.identical for i in found):9}", flush=True)
+    print(
+        f"{'':9} {'all':22} {len(outcomes):5} {sum(i.ended for i in outcomes):5} {sum(i.identical for i in outcomes):9}",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

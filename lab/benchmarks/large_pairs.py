@@ -112,12 +112,12 @@ def local(arguments: argparse.Namespace) -> dict:
         work = MatchingWork(
             store=store, engine=engine, files=files, tell=lambda sentence: tqdm.write(sentence, file=sys.stderr)
         )
-        found = matched_as_chosen(forms, pair_choice("tracks", len(forms)), work, workers=2, steps=steps)
+        matched = matched_as_chosen(forms, pair_choice("tracks", len(forms)), work, workers=2, steps=steps)
     (arguments.out / "calls.pickle").write_bytes(pickle.dumps(calls))
     blocks = digests(store.folder)
     return {
         "images": len(forms),
-        "pairs": len(found),
+        "pairs": len(matched),
         "blocks": len(blocks),
         "seconds": steps.seconds,
         "all_seconds": round(time.perf_counter() - begun),
@@ -191,9 +191,9 @@ class Cluster:
 
     def begin(self) -> None:
         """Begin all three."""
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            port = found.getsockname()[1]
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            port = listener.getsockname()[1]
         self.address = f"tcp://127.0.0.1:{port}"
         self.scheduler = self._started("dask_scheduler", "--port", str(port), "--dashboard-address", "127.0.0.1:0")
         self.workers = [self.worker() for _ in range(2)]

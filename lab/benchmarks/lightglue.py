@@ -89,11 +89,11 @@ def show(table: Table) -> None:
 
 def extracted(scene: ReferenceScene, count: int) -> dict[str, Features]:
     """ALIKED features of all photographs of a scene, the strongest first."""
-    network, found = load_aliked(), {}
+    network, features = load_aliked(), {}
     for name, path in sorted(scene.pictures.items()):
         picture = replace(read_picture(path), camera=scene.cameras[name])
-        found[name] = extract(picture, "aliked", DetectorOptions(max_features=count), network)
-    return found
+        features[name] = extract(picture, "aliked", DetectorOptions(max_features=count), network)
+    return features
 
 
 def first(features: Features, count: int) -> Features:
@@ -138,8 +138,8 @@ def one_pair(scene: ReferenceScene, features: dict[str, Features], pair: tuple[s
     if network is None:
         indices = match(publish(left), publish(right)).indices
     else:
-        found = network.assign(as_placed(left), as_placed(right))
-        indices, layers = found.indices, found.layers
+        assigned = network.assign(as_placed(left), as_placed(right))
+        indices, layers = assigned.indices, assigned.layers
     seconds = time.process_time() - begun
     cameras = (scene.cameras[pair[0]], scene.cameras[pair[1]])
     poses = (scene.cam_from_world[pair[0]], scene.cam_from_world[pair[1]])

@@ -92,10 +92,10 @@ def _compare(scene: Path, folder: Path, arguments: argparse.Namespace) -> None:
     registered = dict.fromkeys(ways, 0)
     for _ in range(arguments.repeats):
         for way, command in ways.items():
-            said, *seconds = _run(command)
+            printed, *seconds = _run(command)
             times[way].append((seconds[0], seconds[1]))
             shutil.rmtree(output)
-            registered[way] = json.loads(said)["registered"] if way == "veil" else int(said.split()[-1])
+            registered[way] = json.loads(printed)["registered"] if way == "veil" else int(printed.split()[-1])
     wall, processor = ([statistics.median(t[k] for t in times[way]) for way in ways] for k in (0, 1))
     print(
         f"{scene.name:20} {images:6d} | {registered['veil']:8d} {registered['pycolmap']:8d} | "

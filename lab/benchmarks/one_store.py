@@ -114,10 +114,10 @@ def tried(kind: Storage, folder: Path, count: int, starts: int) -> Iterator[dict
         yield row
     with measured(kind, "a deletion that was killed before the blobs", world, asked=count - count // 2) as row:
         service = world.start()
-        with service.database.transaction() as found:
-            digests = [item["digest"] for item in found.all("SELECT digest FROM contributions")]
-            found.run("DELETE FROM contributions")
-            loosen(found, digests, "left")
+        with service.database.transaction() as statements:
+            digests = [item["digest"] for item in statements.all("SELECT digest FROM contributions")]
+            statements.run("DELETE FROM contributions")
+            loosen(statements, digests, "left")
         service.close()
         row["refused"] = len(world.swept(1))
     yield row

@@ -90,10 +90,10 @@ def raw_pairs(city: Released, count: int, pairs: int) -> set[tuple[str, str]]:
         bags.append(np.bincount(BOOK.nearest(form.vectors), minlength=len(BOOK)).astype(np.float64))
     similarity = words_in_common(bags)
     names = [_name(image) for image in range(count)]
-    found: list[set[tuple[str, str]]] = [set()]
-    while len(found[-1]) < pairs and len(found) < count:
-        found.append(set(similar_pairs(names, similarity, count=len(found))))
-    return min(found, key=lambda some: abs(len(some) - pairs))
+    chosen: list[set[tuple[str, str]]] = [set()]
+    while len(chosen[-1]) < pairs and len(chosen) < count:
+        chosen.append(set(similar_pairs(names, similarity, count=len(chosen))))
+    return min(chosen, key=lambda some: abs(len(some) - pairs))
 
 
 def measured(city: Released, count: int, method: str, threads: int, raw: bool) -> dict:
@@ -101,24 +101,26 @@ def measured(city: Released, count: int, method: str, threads: int, raw: bool) -
     forms = {_name(image): city.form(city.rows(image), "private") for image in range(count)}
     right = overlapping(city, count)
     steps = Steps()
-    found = set(matched_as_chosen(forms, pair_choice(method, count), None, workers=threads, steps=steps))
+    selected = set(matched_as_chosen(forms, pair_choice(method, count), None, workers=threads, steps=steps))
     names = sorted(forms)
     chosen = np.random.default_rng(0).integers(0, count, (2 * SAMPLE, 2))
     sample = [(names[min(a, b)], names[max(a, b)]) for a, b in chosen if a != b][:SAMPLE]
     begun = time.perf_counter()
     match_pairs(forms, sample, workers=threads)
     all_s = (time.perf_counter() - begun) / len(sample) * count * (count - 1) / 2
-    possible, got = (np.bincount([int(n) for pair in some for n in pair], minlength=count) for some in (right, found & right))
+    possible, got = (
+        np.bincount([int(n) for pair in some for n in pair], minlength=count) for some in (right, selected & right)
+    )
     facts = {
         "images": count,
         "method": method,
-        "pairs": len(found),
-        "overlap": len(found & right),
-        "of_all_percent": round(100 * len(found & right) / max(1, len(right)), 1),
+        "pairs": len(selected),
+        "overlap": len(selected & right),
+        "of_all_percent": round(100 * len(selected & right) / max(1, len(right)), 1),
         "images_with_few": int(((got < 3) & (possible >= 3)).sum()),
     }
     if raw:
-        by_raw = raw_pairs(city, count, len(found))
+        by_raw = raw_pairs(city, count, len(selected))
         facts["raw"] = {"pairs": len(by_raw), "of_all_percent": round(100 * len(by_raw & right) / max(1, len(right)), 1)}
     total = sum(steps.seconds.values())
     return facts | {

@@ -170,17 +170,17 @@ def client(layout: Layout, words: np.ndarray) -> dict[str, float]:
 def noise(count: int) -> dict[str, float]:
     """The worst noise of a number of random queries to 1,000 records of 32 random bytes, all decoded and compared."""
     random = np.random.default_rng(2)
-    data = random.integers(0, 256, (1000, 32), dtype=np.uint8)
+    records = random.integers(0, 256, (1000, 32), dtype=np.uint8)
     layout = Layout(records=1000, size=32)
-    matrix = one_server.arranged(data, layout)
+    matrix = one_server.arranged(records, layout)
     seed = public_matrix.new_seed()
     hint, worst, wrong, done = one_server.hint(matrix, seed), 0, 0, 0
     while done < count:
         indices = random.integers(0, 1000, min(400, count - done)).tolist()
         messages, pending = one_server.queries(indices, layout, seed)
-        symbols, found = one_server.rounded(one_server.answers(matrix, messages), pending.take(), hint)
-        wrong += int((symbols != data[indices]).sum())
-        worst = max(worst, int(np.abs(found).max()))
+        symbols, errors = one_server.rounded(one_server.answers(matrix, messages), pending.take(), hint)
+        wrong += int((symbols != records[indices]).sum())
+        worst = max(worst, int(np.abs(errors).max()))
         done += len(indices)
     return {
         "queries": count,

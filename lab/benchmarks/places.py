@@ -42,14 +42,14 @@ def features_of(arguments: argparse.Namespace) -> tuple[list[tuple[str, Features
     jobs: list[tuple[str, Path, Camera | None]] = []
     place_of = {}
     for text in arguments.scenes:
-        folder = found(text)
+        folder = folder_of(text)
         cameras = known_cameras(folder)
         for path in find_pictures(folder / "images" if (folder / "images").is_dir() else folder):
             name = f"{folder.name}_{path.name}"
             place_of[name] = folder.name
             jobs.append((name, path, cameras.get(path.name) or camera_of(given.get(folder.name), path)))
     for text in arguments.strangers:
-        every = find_pictures(found(text))
+        every = find_pictures(folder_of(text))
         step = max(1, len(every) * len(arguments.strangers) // arguments.most_strangers)
         for path in every[::step]:
             name = f"{STRANGER}_{path.name}"
@@ -83,7 +83,7 @@ def camera_of(text: str | None, path: Path) -> Camera | None:
     return Camera(model=model, width_px=width, height_px=height, params=params)
 
 
-def found(text: str) -> Path:
+def folder_of(text: str) -> Path:
     """A folder of VEIL_DATA or of this machine."""
     data = Path(os.environ.get("VEIL_DATA", ".")) / text
     return data if data.is_dir() else Path(text)
@@ -145,8 +145,8 @@ def main() -> None:
     for label, method, more in runs:
         folder = out / f"map-{label}"
         if not folder.is_dir():
-            told = ["--json", out / f"{label}.json", "--matches", out / f"matches-{method}", *more]
-            veil("map", out / "up", "-o", folder, "--pairs", method, "--workers", arguments.workers, *told)
+            options = ["--json", out / f"{label}.json", "--matches", out / f"matches-{method}", *more]
+            veil("map", out / "up", "-o", folder, "--pairs", method, "--workers", arguments.workers, *options)
         tell(out, label, json.loads(places.read_text()))
 
 

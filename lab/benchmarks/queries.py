@@ -77,14 +77,14 @@ def mapped(
     seen, counts = np.unique(city.landmarks[rows], return_counts=True)
     known = seen[(counts >= 2) & (seen >= 0)]
     points = simulated(seed, features=1000, path=material, **options).points(known)
-    found = {}
+    images_of = {}
     for image in images:
         own = city.rows(image)
         place = np.searchsorted(known, city.landmarks[own])
         held = own[(place < len(known)) & (known[np.minimum(place, len(known) - 1)] == city.landmarks[own])]
         # An image has one feature of a point.
         held = held[np.unique(city.landmarks[held], return_index=True)[1]]
-        found[str(image)] = MappedImage(
+        images_of[str(image)] = MappedImage(
             name=str(image),
             camera=PHONE,
             cam_from_world=city.pose(image),
@@ -92,7 +92,7 @@ def mapped(
             point_rows=np.searchsorted(known, city.landmarks[held]).astype(np.int64),
             form=city.form(held, kind),
         )
-    return Scene(images=found, points=points, mean_reprojection_error_px=1.0), known
+    return Scene(images=images_of, points=points, mean_reprojection_error_px=1.0), known
 
 
 def query(city: Released, image: int, kind: str) -> LoadedImage:
@@ -129,15 +129,15 @@ def verdict(answer: object, truth: Rigid) -> str:
 def explained(city: Released, image: int, known: np.ndarray, answer: Localization) -> dict:
     """Facts of a wrong pose: its error, its own evidence, and the number of its inliers that are true matches."""
     meters, degrees = off(answer.cam_from_world, city.pose(image))
-    told = None
+    deviation = None
     if answer.covariance is not None:
-        told = float(np.sqrt(np.trace(center_covariance(answer.cam_from_world, answer.covariance))))
+        deviation = float(np.sqrt(np.trace(center_covariance(answer.cam_from_world, answer.covariance))))
     true = city.landmarks[city.rows(image)[answer.keypoint_rows]] == known[answer.point_rows]
     return {
         "query": image,
         "meters": round(meters, 2),
         "degrees": round(degrees, 2),
-        "told_meters": None if told is None else round(told, 3),
+        "told_meters": None if deviation is None else round(deviation, 3),
         "inliers": answer.inliers,
         "true_inliers": int(true.sum()),
         "correspondences": answer.correspondences,
@@ -161,8 +161,8 @@ def asked(where: Map, queries: Iterator[LoadedImage], search: Search, count: int
         start = time.perf_counter()
         if search == "neighbors":
             assert isinstance(image.form, Subsets) and isinstance(image.positions, np.ndarray)
-            found = neighbor_candidates(image.form, where.scene, BOOK)
-            answer = localize_candidates(image.camera, image.positions, found, where.scene, names, options=word_options)
+            neighbors = neighbor_candidates(image.form, where.scene, BOOK)
+            answer = localize_candidates(image.camera, image.positions, neighbors, where.scene, names, options=word_options)
         else:
             near = names if isinstance(image.form, Subsets) and search == "all" else None
             answer = localize(image, where, options=options, word_options=word_options, near=near, search=search)
@@ -184,7 +184,7 @@ def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, q
     inverse = np.log((1 + len(names)) / (1 + (counts > 0).sum(axis=0))).astype(np.float32)
     counts *= inverse
     counts /= np.linalg.norm(counts, axis=1, keepdims=True)
-    found: dict[str, list[float]] = {"index": [], "raw": []}
+    shares: dict[str, list[float]] = {"index": [], "raw": []}
     for image in tqdm(queries, "recall", leave=False):
         landmarks = np.intersect1d(city.landmarks[city.rows(image)], known)
         asks = np.zeros(len(known))
@@ -196,8 +196,8 @@ def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, q
         scores = counts @ (_words(city, image) * inverse)
         raw = [names[row] for row in np.argsort(-scores, kind="stable")[:20]]
         for label, best in (("index", ranked.names[:20] if ranked else []), ("raw", raw)):
-            found[label].append(len(right & set(best)) / min(20, len(right)))
-    return {"asked": len(found["raw"]), **{label: round(100 * float(np.mean(v)), 1) for label, v in found.items() if v}}
+            shares[label].append(len(right & set(best)) / min(20, len(right)))
+    return {"asked": len(shares["raw"]), **{label: round(100 * float(np.mean(v)), 1) for label, v in shares.items() if v}}
 
 
 def true_words(city: Released, where: Map, known: np.ndarray) -> dict:
@@ -206,7 +206,7 @@ def true_words(city: Released, where: Map, known: np.ndarray) -> dict:
     assert index is not None
     views = np.diff(index.seen_from)[index.entries]
     word = np.repeat(np.arange(len(index.words)), np.diff(index.offsets))
-    found = {}
+    shares = {}
     for least, most in ((3, 3), (5, 5), (8, 1 << 30)):
         chosen = np.flatnonzero((views >= least) & (views <= most))[::7][:2000]
         ids = known[index.entries[chosen]]
@@ -217,8 +217,8 @@ def true_words(city: Released, where: Map, known: np.ndarray) -> dict:
         nearest = np.concatenate([(squares - 2 * part @ index.words.T).argmin(axis=1) for part in np.array_split(vectors, 50)])
         true = set(zip(city.landmarks[rows].tolist(), nearest.tolist(), strict=True))
         hits = [pair in true for pair in zip(ids.tolist(), word[chosen].tolist(), strict=True)]
-        found[str(least)] = round(100 * float(np.mean(hits)), 1) if hits else None
-    return found
+        shares[str(least)] = round(100 * float(np.mean(hits)), 1) if hits else None
+    return shares
 
 
 def _words(city: Released, image: int) -> np.ndarray:
@@ -256,8 +256,8 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
     facts |= {label: verdicts.count(label) for label in ("right", "wrong", "none")}
     facts["wrong_ones"] = [
         explained(city, int(image), known, answer)
-        for image, answer, found in zip(queries, answers, verdicts, strict=True)
-        if found == "wrong"
+        for image, answer, outcome in zip(queries, answers, verdicts, strict=True)
+        if outcome == "wrong"
     ]
     facts |= {"median_s": round(float(np.median(seconds)), 3), "mean_s": round(float(np.mean(seconds)), 3)}
     slow: list[tuple[str, Search, int]] = [
@@ -322,13 +322,13 @@ def draw(rows: list[dict], path: Path) -> None:
             own = sorted((row for row in rows if row["kind"] == kind), key=lambda row: row["images"])
             sizes = [row["images"] for row in own]
             axes.plot(sizes, [row["mean_s"] for row in own], "o-", color=color, label=f"{kind}, by the index")
-            for label, style, said in (
+            for label, style, meaning in (
                 ("exhaustive", "s--", "all images"),
                 ("neighbors", "^:", "all images, without an index"),
             ):
                 slow = [(row["images"], row[label]["mean_s"]) for row in own if label in row]
                 if slow:
-                    axes.plot(*zip(*slow, strict=True), style, color=color, label=f"{kind}, {said}")
+                    axes.plot(*zip(*slow, strict=True), style, color=color, label=f"{kind}, {meaning}")
         axes.set(xscale="log", yscale="log", xlabel="images of the map", ylabel="seconds a query, one thread, mean")
         axes.legend()
 

@@ -81,7 +81,7 @@ def table(subject: MappableScene, seed: int) -> str:
         cells = [
             "{:.0f}, {:.0f}, {}".format(*counted(subject, flat, which, name, best)) for which in (matches, subject.matches)
         ]
-        pairs = [sum(chance <= most for chance in found.values()) for found in (private, raw)]
+        pairs = [sum(chance <= most for chance in chances.values()) for chances in (private, raw)]
         known = "yes" if name in run.cam_from_world else "no"
         lines.append(f"| {name} | {known} | {cells[0]} | {private[best]:.1f} | {pairs[0]} | {cells[1]} | {pairs[1]} |")
     return "\n".join(lines)
@@ -91,10 +91,10 @@ def chance_at_truth(
     subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
 ) -> float:
     """log10 of chance of the true geometry of a pair, the least over ratio tests, times their number."""
-    left, right, found, geometry = _pair(subject, flat, matches, name, other)
+    left, right, pair_matches, geometry = _pair(subject, flat, matches, name, other)
     tried = [
         log10_chance(flat[left][kept[:, 0]], flat[right][kept[:, 1]], geometry)
-        for kept in (found.indices[found.ratios <= ratio] for ratio in RATIOS)
+        for kept in (pair_matches.indices[pair_matches.ratios <= ratio] for ratio in RATIOS)
     ]
     return min(tried) + float(np.log10(len(RATIOS)))
 
@@ -103,9 +103,11 @@ def counted(
     subject: MappableScene, flat: Mapping[str, np.ndarray], matches: Mapping[tuple[str, str], Matches], name: str, other: str
 ) -> tuple[int, float, int]:
     """Matches that agree with the true geometry, those that would if all were wrong, and all."""
-    left, right, found, geometry = _pair(subject, flat, matches, name, other)
-    agree, chance = agreeing(flat[left][found.indices[:, 0]], flat[right][found.indices[:, 1]], geometry, LIMIT_PX)
-    return int(agree.sum()), chance, len(found)
+    left, right, pair_matches, geometry = _pair(subject, flat, matches, name, other)
+    agree, chance = agreeing(
+        flat[left][pair_matches.indices[:, 0]], flat[right][pair_matches.indices[:, 1]], geometry, LIMIT_PX
+    )
+    return int(agree.sum()), chance, len(pair_matches)
 
 
 def _pair(

@@ -87,12 +87,12 @@ def _works(queries: distances.FeatureSet, words: np.ndarray, threads: int) -> di
 
 def _database(random: np.random.Generator, photographs: list[Path], entries: int) -> np.ndarray:
     """Descriptors of photographs, repeated with noise of their rounding if there are too few."""
-    found: list[np.ndarray] = []
+    parts: list[np.ndarray] = []
     for _, path in named_pictures(photographs):
-        if sum(map(len, found)) >= entries:
+        if sum(map(len, parts)) >= entries:
             break
-        found.append(publish(extract_sift(read_picture(path), SiftOptions(max_features=2000))).vectors)
-    words = np.concatenate(found)
+        parts.append(publish(extract_sift(read_picture(path), SiftOptions(max_features=2000))).vectors)
+    words = np.concatenate(parts)
     if len(words) < entries:
         words = words[np.arange(entries) % len(words)]
         words = words + random.normal(scale=0.5 / 512, size=words.shape).astype(np.float32)
@@ -103,9 +103,9 @@ def _database(random: np.random.Generator, photographs: list[Path], entries: int
 def _right(queries: distances.FeatureSet, words: np.ndarray) -> bool:
     """Whether the answers for some queries are those of float64."""
     few = queries[0][:CHECKED], None if queries[1] is None else queries[1][:CHECKED]
-    found = distances.nearest(few, (words, None), 2, backend="cpu")
+    nearest = distances.nearest(few, (words, None), 2, backend="cpu")
     truth = reference.point_to_subspace(words, (few[0], few[1])).T  # type: ignore[arg-type]
-    return bool((found.index == np.argsort(truth, axis=1, kind="stable")[:, :2]).all())
+    return bool((nearest.index == np.argsort(truth, axis=1, kind="stable")[:, :2]).all())
 
 
 if __name__ == "__main__":

@@ -46,10 +46,10 @@ def _error_deg(subject: MappableScene, seed: int, noise_deg: float) -> float:
     """Worst relative rotation of the seed that a map would begin with; infinite if there is none."""
     problem = mapping_problem(line_views(subject, seed=seed, gravity_noise_deg=noise_deg), subject_graph(subject))
     options = LineMapOptions()
-    found = ranked_seeds(problem, next(quad_batches(problem, options), []), options).found
-    if not found:
+    ranked = ranked_seeds(problem, next(quad_batches(problem, options), []), options).ranked
+    if not ranked:
         return float("inf")
-    quad, best = found[0]
+    quad, best = ranked[0]
     reference = [subject.reference[problem.tracks.names[image]] for image in quad.images]
     return max(
         pairwise_rotation_deg([best.cam_from_world[a], best.cam_from_world[b]], [reference[a], reference[b]])

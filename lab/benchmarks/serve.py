@@ -124,9 +124,9 @@ def started(arguments: argparse.Namespace) -> subprocess.Popen:
 def waited(service: Service):
     """The server's map of subspaces, once it is there."""
     for _ in range(1200):
-        found = [record for record in service.records.all() if record.files and record.name in (DEMO, "load")]
-        if found:
-            return found[0]
+        records = [record for record in service.records.all() if record.files and record.name in (DEMO, "load")]
+        if records:
+            return records[0]
         time.sleep(0.25)
     raise SystemExit("the server has no map")
 
@@ -146,8 +146,8 @@ def bare(folder: Path, messages: list[bytes], workers: int, seconds: float) -> t
     """Queries a second of `veil.localize` in as many processes, and processor seconds of a query."""
     context = multiprocessing.get_context("spawn")
     with context.Pool(workers) as pool:
-        found = pool.map(called, [(str(folder), messages, seconds)] * workers, chunksize=1)
-    return sum(rate for rate, _ in found), sum(used for _, used in found) / workers
+        rates = pool.map(called, [(str(folder), messages, seconds)] * workers, chunksize=1)
+    return sum(rate for rate, _ in rates), sum(used for _, used in rates) / workers
 
 
 def called(job: tuple[str, list[bytes], float]) -> tuple[float, float]:
@@ -212,16 +212,16 @@ def traces(out: Path, messages: list[bytes], answer: dict | None) -> int:
 
 def resident(pid: int) -> float:
     """Bytes in memory of a process and those that it started."""
-    return sum(int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") for text in told(pid, "statm"))
+    return sum(int(text.split()[1]) * os.sysconf("SC_PAGE_SIZE") for text in process_facts(pid, "statm"))
 
 
 def processor_s(pid: int) -> float:
     """Processor seconds of a process and those that it started."""
-    fields = [text.rpartition(")")[2].split() for text in told(pid, "stat")]
+    fields = [text.rpartition(")")[2].split() for text in process_facts(pid, "stat")]
     return sum(int(field[11]) + int(field[12]) for field in fields) / os.sysconf("SC_CLK_TCK")
 
 
-def told(pid: int, what: str) -> Iterator[str]:
+def process_facts(pid: int, what: str) -> Iterator[str]:
     """Numbers of the kernel for a process and those that it started."""
     waiting = [pid]
     while waiting:

@@ -80,10 +80,10 @@ def nearest(number: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         service = Service(Path(folder) / "store")
         token = service.tokens.make("benchmark", ["localize"])[0]
-        with service.database.transaction() as found:
+        with service.database.transaction() as statements:
             for index in range(number):
                 origin = {"lat": float(rng.uniform(-80, 80)), "lon": float(rng.uniform(-180, 180)), "h": 0.0}
-                found.run(
+                statements.run(
                     "INSERT INTO maps (id, name, policy, created, version, files, facts) "
                     "VALUES (:id, :id, :policy, :created, 1, '{}', :facts)",
                     id=f"m{index}",

@@ -37,7 +37,9 @@ def commands(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> li
     below = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not below:
         return [words]
-    return [found for action in below for word, child in action.choices.items() for found in commands(child, (*words, word))]
+    return [
+        words_of for action in below for word, child in action.choices.items() for words_of in commands(child, (*words, word))
+    ]
 
 
 def measured(code: str, *words: str) -> tuple[float, list[str]]:

@@ -119,18 +119,18 @@ def weighed(through: str, door: Door, aim: Aim, phones: list[str], arguments: ar
             time.sleep(END_S)
         after = measured(door, aim, phones, arguments.seconds)
         usual = (before[1].median() + after[1].median()) / 2
-        for count, found, (connections,) in rows:
-            is_right &= shown(f"{through:5}  {name:32} {count:3}", found, usual, connections)
+        for count, shares, (connections,) in rows:
+            is_right &= shown(f"{through:5}  {name:32} {count:3}", shares, usual, connections)
         before = after
     return is_right
 
 
-def shown(label: str, found: tuple[Seen, Seen, Seen], usual: float, opened: int) -> bool:
+def shown(label: str, shares: tuple[Seen, Seen, Seen], usual: float, opened: int) -> bool:
     """Print a row; returns whether it is right."""
-    ready, queries, _ = found
+    ready, queries, _ = shares
     ratio = queries.median() / usual
-    columns = [f"{seen.part():6.1%} ({len(seen.statuses):2})" for seen in found]
-    lost = sorted(status for seen in found for status in seen.statuses if status != 200)
+    columns = [f"{seen.part():6.1%} ({len(seen.statuses):2})" for seen in shares]
+    lost = sorted(status for seen in shares for status in seen.statuses if status != 200)
     columns.insert(2, f"{queries.median():5.2f} s of {usual:5.2f}: {ratio:4.2f}")
     print("  ".join([label, *columns, f"{opened:6}", *([f"others: {lost}"] if lost else [])]), flush=True)
     return ready.part() == 1 and queries.part() >= 0.95 and ratio <= 2

@@ -91,15 +91,15 @@ def main() -> int:
         return 0
     if reason := missing():
         raise SystemExit(reason)
-    begun, found, counted = time.monotonic(), [], Counter[str]()
+    begun, lines, counted = time.monotonic(), [], Counter[str]()
     for line in outside(arguments):
         if "points" in line:
             counted.update(line["points"])
         else:
-            found.append(line)
-            for told in sorted(set(map(general, line["faults"])))[:SHOWN]:
-                print(f"{line['world']}, {line['call']} of {line['path']}{', half' * line['half']}, {line['ending']}: {told}")
-    return tell(found, counted, time.monotonic() - begun)
+            lines.append(line)
+            for fault in sorted(set(map(general, line["faults"])))[:SHOWN]:
+                print(f"{line['world']}, {line['call']} of {line['path']}{', half' * line['half']}, {line['ending']}: {fault}")
+    return tell(lines, counted, time.monotonic() - begun)
 
 
 def outside(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -161,8 +161,8 @@ def inside(arguments: argparse.Namespace) -> None:
         for point in chosen(points, arguments.most, chance):
             half, ending = point.size > 1 and chance.random() < 0.5, chance.choice(arguments.endings)
             ended, faults = world.kill(point.number, half, ending)
-            told = {"world": name, "writer": point.writer, "call": point.call, "path": general(point.path), "half": half}
-            print(json.dumps({**told, "ending": ending, "killed": ended.killed, "faults": faults}), flush=True)
+            where = {"world": name, "writer": point.writer, "call": point.call, "path": general(point.path), "half": half}
+            print(json.dumps({**where, "ending": ending, "killed": ended.killed, "faults": faults}), flush=True)
 
 
 def chosen(points: list[Point], most: int, chance: random.Random) -> list[Point]:
@@ -185,12 +185,12 @@ def general(path: str) -> str:
     )
 
 
-def tell(found: list[dict[str, Any]], counted: Counter[str], seconds: float) -> int:
+def tell(lines: list[dict[str, Any]], counted: Counter[str], seconds: float) -> int:
     """Print what was tried by writer, and all of it as a line of JSON; returns the exit code."""
     rows: dict[str, Counter[str]] = defaultdict(Counter)
-    for item in found:
-        told = {fault.partition(":")[0] for fault in item["faults"]}
-        rows[item["writer"]].update({"tried": 1, "halves": item["half"], "killed": item["killed"], **dict.fromkeys(told, 1)})
+    for item in lines:
+        kinds = {fault.partition(":")[0] for fault in item["faults"]}
+        rows[item["writer"]].update({"tried": 1, "halves": item["half"], "killed": item["killed"], **dict.fromkeys(kinds, 1)})
     heads = ("tried", "halves", "killed", *FAULTS)
     print(f"{'writer':22} {'points':>7} " + " ".join(f"{head:>7}" for head in heads))
     for writer, row in sorted(rows.items()):

@@ -51,12 +51,12 @@ def mapped(city: City, images: list[CityImage]) -> tuple[Scene, dict[str, np.nda
     """The map of some images at their true poses, and the landmarks that each of them observes, by name."""
     seen, counts = np.unique(np.concatenate([np.unique(image.landmarks) for image in images]), return_counts=True)
     known = seen[(counts >= 2) & (seen >= 0)]
-    found, landmarks = {}, {}
+    images_of, landmarks = {}, {}
     for image in images:
         own, rows = np.unique(image.landmarks, return_index=True)
         held = rows[np.isin(own, known)]
         landmarks[image.name] = image.landmarks[held]
-        found[image.name] = MappedImage(
+        images_of[image.name] = MappedImage(
             name=image.name,
             camera=PHONE,
             cam_from_world=image.cam_from_world,
@@ -64,7 +64,7 @@ def mapped(city: City, images: list[CityImage]) -> tuple[Scene, dict[str, np.nda
             point_rows=np.searchsorted(known, image.landmarks[held]).astype(np.int64),
             form=Points(vectors=publish(image.features).vectors[held], space=image.features.space),
         )
-    return Scene(images=found, points=city.points(known), mean_reprojection_error_px=0.0), landmarks
+    return Scene(images=images_of, points=city.points(known), mean_reprojection_error_px=0.0), landmarks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,9 @@ def judged(answers: list[tuple[CityImage, object, float]]) -> Answered:
     return Answered(right=right, wrong=wrong, seconds=float(np.median([seconds for _, _, seconds in answers])))
 
 
-def errors(found: Rigid, truth: Rigid) -> tuple[float, float]:
+def errors(pose: Rigid, truth: Rigid) -> tuple[float, float]:
     """Distance of the centers in meters, and angle of the rotation between them in degrees."""
-    return float(np.linalg.norm(found.center - truth.center)), rotation_angle_deg(found.rotation @ truth.rotation.T)
+    return float(np.linalg.norm(pose.center - truth.center)), rotation_angle_deg(pose.rotation @ truth.rotation.T)
 
 
 def by_raw(scene: Scene, landmarks: dict[str, np.ndarray], queries: list[CityImage]) -> Answered:
@@ -131,15 +131,15 @@ def lines(count: int, arguments: argparse.Namespace) -> list[dict]:
     scene, landmarks = mapped(city, images)
     start = time.perf_counter()
     made = cut(scene, CutOptions(tile_bytes=arguments.bytes, bits=arguments.bits, words=arguments.words))
-    told = {"images": count, "tiles": len(made.manifest), "map_bytes": made.records.size, "cut_s": time.perf_counter() - start}
-    print(json.dumps({**told, **made.report.as_json()}), flush=True)
+    facts = {"images": count, "tiles": len(made.manifest), "map_bytes": made.records.size, "cut_s": time.perf_counter() - start}
+    print(json.dumps({**facts, **made.report.as_json()}), flush=True)
     raw = by_raw(scene, landmarks, queries)
-    found = [{"images": count, "way": "raw", "right": len(raw.right), "wrong": raw.wrong, "seconds": raw.seconds}]
+    records = [{"images": count, "way": "raw", "right": len(raw.right), "wrong": raw.wrong, "seconds": raw.seconds}]
     for asked, gps in [*((asked, None) for asked in arguments.asked), (PLACED, arguments.gps)]:
         own = by_tiles(made, queries, asked, gps)
         both = sorted(set(own.right) & set(raw.right))
         strange = by_tiles(made, foreign, asked, None) if gps is None and asked == max(arguments.asked) else None
-        found.append(
+        records.append(
             {
                 "images": count,
                 "way": f"{asked} tiles" if gps is None else f"placed within {gps:g} m",
@@ -154,9 +154,9 @@ def lines(count: int, arguments: argparse.Namespace) -> list[dict]:
                 "foreign_poses": None if strange is None else f"{strange.wrong + len(strange.right)} of {len(foreign)}",
             }
         )
-    for record in found:
+    for record in records:
         print(json.dumps(record), flush=True)
-    return found
+    return records
 
 
 def main() -> None:

@@ -81,11 +81,11 @@ def main() -> None:
 def _views(folder: Path) -> Iterator[tuple[str, View]]:
     """The views that are measured, by name."""
     yield "demo", _demo(folder)
-    data = os.environ.get("VEIL_DATA")
-    if data is None:
+    root = os.environ.get("VEIL_DATA")
+    if root is None:
         print("castle-P19 is left out: VEIL_DATA does not name the folder of evaluation photographs")
     else:
-        yield from _castle(Path(data) / "strecha" / "castle-P19", folder)
+        yield from _castle(Path(root) / "strecha" / "castle-P19", folder)
     yield "street", street(STREET_POINTS, STREET_CAMERAS, STREET_SEEN)
 
 
@@ -241,14 +241,14 @@ Shots = dict[tuple[str, bool], Image.Image]
 
 def _shots(browser: Browser, name: str) -> Shots:
     """Pictures of the open page by what they show, on a desktop in light colors and (True) on a phone in dark ones."""
-    found: Shots = {}
+    shots: Shots = {}
     for what, script in SHOTS[name].items():
         for phone, (width, height) in ((False, DESKTOP), (True, PHONE)):
             browser.screenshot(width=width, height=height, dark=phone)
             browser.run(AS_AT_FIRST + script)
             time.sleep(1.5)
-            found[what, phone] = Image.open(io.BytesIO(browser.screenshot(width=width, height=height, dark=phone)))
-    return found
+            shots[what, phone] = Image.open(io.BytesIO(browser.screenshot(width=width, height=height, dark=phone)))
+    return shots
 
 
 def _write(shots: Shots, output: Path) -> None:

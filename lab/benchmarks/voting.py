@@ -73,11 +73,11 @@ def main() -> None:
             ]
             ranks = np.array([row[0] for row in rows])
             candidates, right = np.median([row[1] for row in rows]), np.median([row[2] for row in rows])
-            found = sum(row[3] <= 0.05 * extent_of(scene) and row[4] <= 2 for row in rows)
+            successes = sum(row[3] <= 0.05 * extent_of(scene) and row[4] <= 2 for row in rows)
             within = " / ".join(str(int((ranks <= most).sum())) for most in (1, 10, 1000))
             text = f"{scene.name:14} epsilon {epsilon:g}: {candidates:.0f} candidates, {right:.0f} right; true cell "
             text += f"first / in 10 / in 1,000: {within} of {len(rows)}, median rank {np.median(ranks):,.0f}"
-            print(f"{text}; search by pairs {found} of {len(rows)}")
+            print(f"{text}; search by pairs {successes} of {len(rows)}")
 
 
 def asked(fold: Fold, epsilon: float) -> Iterator[tuple[int, int, int, float, float]]:
@@ -143,11 +143,11 @@ def true_rank(problem: UprightProblem, truth: Rigid) -> int:
     farthest = np.where(sees, distances, 0.0).max(axis=1)
     cell = math.radians(360 / HEADINGS) * float(np.median(nearest[np.isfinite(nearest)]))
     shape = np.maximum(1, np.ceil((high - low) / cell).astype(int))
-    found = problem.candidates
-    likely = np.flatnonzero((found.log_odds > 0) & np.isfinite(nearest[found.point_rows]))
-    x, u = points[found.point_rows[likely]], rays[found.keypoint_rows[likely]]
-    weight = found.log_odds[likely]
-    first, last = NEAR * nearest[found.point_rows[likely]], FAR * farthest[found.point_rows[likely]]
+    candidates = problem.candidates
+    likely = np.flatnonzero((candidates.log_odds > 0) & np.isfinite(nearest[candidates.point_rows]))
+    x, u = points[candidates.point_rows[likely]], rays[candidates.keypoint_rows[likely]]
+    weight = candidates.log_odds[likely]
+    first, last = NEAR * nearest[candidates.point_rows[likely]], FAR * farthest[candidates.point_rows[likely]]
     steps = first[:, None] + cell * np.arange(int(np.ceil((last - first).max() / cell)) + 1)
     along = steps <= last[:, None]
     of_step = np.broadcast_to(np.arange(len(likely))[:, None], steps.shape)[along]

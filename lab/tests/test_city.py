@@ -212,10 +212,10 @@ def test_repeatability_is_that_of_two_normal_variables() -> None:
 def test_simulated_descriptors_differ_as_much_as_real_ones() -> None:
     """Statistics on both sides: the quartiles of distances of near views, real and simulated, differ by less than a tenth."""
     pairs = real()
-    angle = np.linspace(0, 55, len(pairs.angle_deg))[pairs.found]
-    near = (angle < 12) & (np.abs(pairs.octaves[pairs.found]) < 0.3)
+    angle = np.linspace(0, 55, len(pairs.angle_deg))[pairs.is_repeated]
+    near = (angle < 12) & (np.abs(pairs.octaves[pairs.is_repeated]) < 0.3)
     made, _ = simulated_distances(
-        statistics(), angle[near], pairs.octaves[pairs.found][near], looks().descriptors, np.random.default_rng(5)
+        statistics(), angle[near], pairs.octaves[pairs.is_repeated][near], looks().descriptors, np.random.default_rng(5)
     )
     for share in (25, 50, 75):
         assert np.percentile(made, share) == pytest.approx(np.percentile(pairs.distance[near], share), rel=0.1)

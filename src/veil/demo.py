@@ -228,10 +228,10 @@ def _from_lines(material: _Material, workers: int, steps: Steps[Progress]) -> Li
             gravity=material.gravity,
             gravity_is_measured=True,
         )
-        found = map_lines(subject, seed=0)
+        run = map_lines(subject, seed=0)
     shown = HELD_OUT[1]
     view = line_views(subject, seed=0)[shown]
-    return LineMapSection(run=found, reference=material.example.poses, name=shown, view=view)
+    return LineMapSection(run=run, reference=material.example.poses, name=shown, view=view)
 
 
 def _extent(example: ExamplePlace) -> float:
@@ -252,8 +252,8 @@ def _repeat(setup: HeldOutSetup, features: Features) -> dict:
             lift(few, profile=profile, compression=setup.codebook.compression, decoys=setup.codebook, randomness=s).form
             for s in sources
         ]
-        found = intersect(forms)
-        counts[kind] = int((np.linalg.norm(found.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
+        intersection = intersect(forms)
+        counts[kind] = int((np.linalg.norm(intersection.points - truth, axis=1) < REPEAT_TOLERANCE).sum())
     return {
         "features": len(few),
         "m": REPEAT_M,
@@ -344,9 +344,9 @@ def demo_view(
     if scene is None:
         return None
     queries = [
-        shown_query(outcome.query.name, loaded(decode(outcome.message)), outcome.found)
+        shown_query(outcome.query.name, loaded(decode(outcome.message)), outcome.pose)
         for outcome in own
-        if outcome.message is not None and isinstance(outcome.found, Localization)
+        if outcome.message is not None and isinstance(outcome.pose, Localization)
     ]
     view = view_of_scene(scene, "veil demo: Door, Lund")
     images = [*view.images, *queries]

@@ -49,11 +49,11 @@ class Remedy:
     def __str__(self) -> str:
         owner, _, name = self.object.rpartition(".")
         if owner:
-            told = f"{owner}({name}={self.value or ('True' if self.action == 'allow' else '...')})"
+            target = f"{owner}({name}={self.value or ('True' if self.action == 'allow' else '...')})"
         else:
             article = "" if self.action in ("give", "install") else "the "
-            told = f"{article}{self.object} {self.value}".rstrip()
-        return _PHRASES[self.action].format(told)
+            target = f"{article}{self.object} {self.value}".rstrip()
+        return _PHRASES[self.action].format(target)
 
     def as_json(self) -> dict[str, str]:
         """The remedy as JSON values; `remedies_of` reads them."""

@@ -19,14 +19,14 @@ def one_line(record: Any) -> str:
 
 def line(record: Any, shown: Iterable[tuple[str, Any]]) -> str:
     """The line of a record that shows these names with their values; what has no room is left out, and a mark says so."""
-    name, told = type(record).__name__, ""
+    name, items = type(record).__name__, ""
     for key, value in shown:
-        item = f"{', ' if told else ''}{key}={brief(value)}"
-        if len(name) + len(told) + len(item) + len("(, ...)") > WIDTH:
-            told += ", ..."
+        item = f"{', ' if items else ''}{key}={brief(value)}"
+        if len(name) + len(items) + len(item) + len("(, ...)") > WIDTH:
+            items += ", ..."
             break
-        told += item
-    return f"{name}({told})"
+        items += item
+    return f"{name}({items})"
 
 
 def brief(value: Any) -> str:

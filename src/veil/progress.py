@@ -22,7 +22,7 @@ class Steps(Protocol[Told_co]):
 
 def silent(what: str) -> AbstractContextManager[Callable[..., None]]:
     """Progress that is shown nowhere: the default `Steps`."""
-    return nullcontext(lambda *told: None)
+    return nullcontext(lambda *arguments: None)
 
 
 def ignore_progress(done: int, total: int) -> None:

@@ -71,7 +71,7 @@ class MapCheck:
     def from_json(record: Mapping[str, Any]) -> MapCheck:
         """Check from its JSON record, the inverse of `as_json`. Raises ValueError or TypeError for another record."""
         try:
-            found = MapCheck(
+            check = MapCheck(
                 pairs=record["pairs"],
                 explained_pairs=record["explained_pairs"],
                 contradicting_pairs=record["contradicting_pairs"],
@@ -87,9 +87,9 @@ class MapCheck:
             )
         except KeyError as error:
             raise ValueError(f"it lacks {error}") from None
-        if unknown := record.keys() - found.as_json().keys() - {"removed"}:
+        if unknown := record.keys() - check.as_json().keys() - {"removed"}:
             raise ValueError(f"a check has no {', '.join(sorted(unknown))}")
-        return found
+        return check
 
     def as_json(self) -> dict[str, Any]:
         """JSON record of the check, as docs/reference/json.md describes it; it has `removed` only where images were."""
@@ -131,24 +131,24 @@ class MapCheck:
     @property
     def doubts(self) -> list[str]:
         """Reasons to refuse the map, as sentences; empty if nothing speaks against it."""
-        found = []
+        reasons = []
         if self.pairs == 0:
-            found.append("no pair of images is verified within it")
+            reasons.append("no pair of images is verified within it")
         elif self.contradicting_pairs > MAX_CONTRADICTING * self.pairs or not self.explained_matches >= MIN_MATCHES:
-            found.append(
+            reasons.append(
                 f"it contradicts its own pairs: it explains {self.explained_pairs} of {self.pairs} and "
                 f"{self.explained_matches:.0%} of their matches, and {self.contradicting_pairs} others confirm each other"
             )
         if self.rotation_deg is not None and self.rotation_deg > MAX_ROTATION_DEG:
-            found.append(f"its pairs turn by {self.rotation_deg:.0f} degrees from it")
+            reasons.append(f"its pairs turn by {self.rotation_deg:.0f} degrees from it")
         if self.neck is not None and self.neck < MIN_NECK:
-            found.append(f"two parts of it hang together by {self.neck} common points")
+            reasons.append(f"two parts of it hang together by {self.neck} common points")
         if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
             moved = f"by {self.uncertainty:.1%} of their extent" if math.isfinite(self.uncertainty) else "anywhere"
-            found.append(f"noise alone moves its cameras {moved}")
+            reasons.append(f"noise alone moves its cameras {moved}")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
-            found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
-        return found
+            reasons.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
+        return reasons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,16 +198,16 @@ class LineMapCheck:
     @property
     def doubts(self) -> list[str]:
         """Reasons to refuse the map, as sentences; empty if nothing speaks against it."""
-        found = []
+        reasons = []
         if self.checks < MIN_CHECKS:
-            found.append(f"only {self.checks} lines check it, fewer than {MIN_CHECKS}")
+            reasons.append(f"only {self.checks} lines check it, fewer than {MIN_CHECKS}")
         if self.close < MIN_CLOSE:
-            found.append(f"only {self.close:.0%} of its lines agree closely, as in a map that is bent")
+            reasons.append(f"only {self.close:.0%} of its lines agree closely, as in a map that is bent")
         if self.uncertainty is not None and not self.uncertainty <= MAX_UNCERTAINTY:
-            found.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
+            reasons.append(f"noise alone moves its cameras by {self.uncertainty:.1%} of their extent")
         if self.gravity_agreeing is not None and self.gravity_agreeing < MIN_GRAVITY:
-            found.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
-        return found
+            reasons.append(f"{1 - self.gravity_agreeing:.0%} of the readings of gravity contradict it")
+        return reasons
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

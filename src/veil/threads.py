@@ -114,12 +114,12 @@ class _Queue(Generic[Item, Result]):
             with self._changed:
                 if self._ended and self._taken == self._drawn:
                     return
-                found = self._done.pop(self._taken, None)
-                if found is not None:
+                future = self._done.pop(self._taken, None)
+                if future is not None:
                     self._taken += 1
                     self._changed.notify_all()
-            if found is not None:
-                yield found.result()
+            if future is not None:
+                yield future.result()
             elif not self._one(wait=False):
                 with self._changed:
                     self._changed.wait_for(lambda: self._taken in self._done or (self._ended and self._taken == self._drawn))

@@ -163,7 +163,7 @@ def test_a_device_and_a_server(server: Running, door: dict[str, Features], tmp_p
         sent = [client.contribute(found.id, few[name], name=name) for name in names[:-1]]
         job = next(item.job for item in reversed(sent) if item and item.job)
         told: list[str] = []
-        status = client.wait(job, told=lambda item: told.append(item.state))
+        status = client.wait(job, on_status=lambda item: told.append(item.state))
         assert status.state == "done" and told[-1] == "done"
         assert {item.state for item in client.contributions()} <= {"mapped", "left out"}
         pose = client.localize(found.id, few[names[-1]], name=names[-1])

@@ -102,8 +102,8 @@ def test_a_client_localizes_itself(pair: Pair, tmp_path: Path, exit: TileExit) -
     with Client(pair.first.url, pair.first.admin, device) as client:
         for _ in range(2):
             answer = client.localize(NAME, features, tiles=TileUse(also=also, exit=exit))
-            assert isinstance(answer.found, Localization) and answer.asked == 3
-            assert np.linalg.norm(answer.found.cam_from_world.center - pose.center) < 0.02
+            assert isinstance(answer.pose, Localization) and answer.asked == 3
+            assert np.linalg.norm(answer.pose.cam_from_world.center - pose.center) < 0.02
     assert not device.ledger.path.is_file() or device.ledger.entries() == []
 
 

@@ -146,7 +146,7 @@ def test_a_pool_too_small_is_refused(door: dict[str, Features]) -> None:
         HideInSubspaces(decoys=few, selection=choice)._make(features, KEY, None)
     enough = replace(pool, stored=pool.stored[:1600], slices=1)
     made = HideInSubspaces(decoys=enough, selection=choice)._make(features, KEY, None)
-    assert len(made.upload) == 100 and made.found == len(features)
+    assert len(made.upload) == 100 and made.image_features == len(features)
 
 
 def test_defaults_are_for_real_decoys(door: dict[str, Features]) -> None:

@@ -44,9 +44,9 @@ def answered(x: float, turn: float = 0.0, **where: object) -> tuple[TileAnswer, 
     query, pose = street("device", cameras=24).query(x, turn)
     fetcher = TileFetcher(made().manifest, Region(read=lambda: made().records))
     answer = localize_with_tiles(query, fetcher, **where)  # type: ignore[arg-type]
-    if isinstance(answer.found, NoPose):
+    if isinstance(answer.pose, NoPose):
         return answer, np.inf, np.inf
-    found = answer.found.cam_from_world
+    found = answer.pose.cam_from_world
     return answer, float(np.linalg.norm(found.center - pose.center)), rotation_angle_deg(found.rotation @ pose.rotation.T)
 
 
@@ -56,7 +56,7 @@ def test_photographs_are_localized_from_what_they_look_like(x: float, turn: floa
     """Oracle: the planted pose. Two of many tiles are fetched, which the sketches choose."""
     assert len(made().manifest) >= 6
     answer, position, rotation = answered(x, turn)
-    assert isinstance(answer.found, Localization)
+    assert isinstance(answer.pose, Localization)
     assert position < 0.02 and rotation < 0.2 and answer.asked == 2
     centers = (made().manifest.low[list(answer.wanted), 0] + made().manifest.high[list(answer.wanted), 0]) / 2
     assert np.abs(centers - x).min() < 4
@@ -77,7 +77,7 @@ def test_a_last_pose_or_a_gps_fix_choose_the_tiles_around_it() -> None:
         gap = np.linalg.norm(np.maximum(np.maximum(low - near, near - high), 0))
         assert gap == pytest.approx(np.linalg.norm(gaps, axis=1).min(), rel=1e-12)
     far, position, _ = answered(x, near=np.array([23.0, 0.0, 0.0]))
-    assert isinstance(far.found, NoPose)
+    assert isinstance(far.pose, NoPose)
     _, position, _ = answered(x, near=np.array([23.0, 0.0, 0.0]), within=30.0)
     assert position < 0.02
 
@@ -89,7 +89,7 @@ def test_a_photograph_of_another_place_gets_no_pose() -> None:
         other, _ = street(f"elsewhere {number}", cameras=3).query(1.0)
         fetcher = TileFetcher(made().manifest, Region(read=lambda: made().records))
         answer = localize_with_tiles(other, fetcher)
-        assert isinstance(answer.found, NoPose) and answer.asked == 2
+        assert isinstance(answer.pose, NoPose) and answer.asked == 2
 
 
 def test_without_a_usable_tile_or_feature_there_is_no_pose() -> None:

@@ -33,7 +33,7 @@ def test_a_private_map_that_cannot_be_built_answers_no_query(tmp_path: Path, mon
     )
     query = Query(name="c", features=items["c"], reference=None)
     (outcome,) = run_variants(setup, [query], [Variant(profile=Profile.paper(2), distance="s2s")])
-    assert isinstance(outcome.found, NoPose) and "too weak" in outcome.found.reason
+    assert isinstance(outcome.pose, NoPose) and "too weak" in outcome.pose.reason
     assert outcome.as_json()["status"] == "no pose" and outcome.message is not None
     (tmp_path / "raw").mkdir()
     with pytest.raises(InputError, match="too weak"):

@@ -78,11 +78,11 @@ def sent() -> Table:
     """The table of the demo."""
     outcome = SimpleNamespace(
         variant=in_words(16_384),
-        found=None,
+        pose=None,
         position_error=0.1,
         rotation_error_deg=0.123,
         upload_bytes=1_234_567,
-        answer=SimpleNamespace(exit="two servers", up_bytes=123_456, found=None),
+        answer=SimpleNamespace(exit="two servers", up_bytes=123_456, pose=None),
     )
     exits = SimpleNamespace(queries=(outcome,), strangers=(outcome,))
     return demo.sent_table([outcome], [outcome], exits, 12.0)  # type: ignore[list-item,arg-type]

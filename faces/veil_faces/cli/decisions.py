@@ -55,11 +55,11 @@ def verify(arguments: Verify) -> int:
     except NoFace as error:
         return _no(arguments, record, "no face", str(error))
     score = float(scores(client.probe(vector, purpose=purpose, template=templates), templates)[0])
-    record["score"], told = score, f"distance {score:.3f}, threshold {store.threshold.distance:.3f}"
+    record["score"], comparison = score, f"distance {score:.3f}, threshold {store.threshold.distance:.3f}"
     if not score <= store.threshold.distance:
-        return _no(arguments, record, "distance", told)
+        return _no(arguments, record, "distance", comparison)
     write_json(arguments.json, {**record, "accepted": True}, private=True)
-    say(arguments, f"accepted: {told}")
+    say(arguments, f"accepted: {comparison}")
     return 0
 
 
@@ -106,10 +106,10 @@ def identify(arguments: Identify) -> int:
     return 0 if accepted else EXIT_NO
 
 
-def _no(arguments: AskedFace, record: dict[str, object], reason: str, told: str) -> int:
+def _no(arguments: AskedFace, record: dict[str, object], reason: str, why: str) -> int:
     """Write and print that nobody was accepted, and why; returns the exit code."""
     write_json(arguments.json, {**record, "reason": reason}, private=True)
-    say(arguments, f"rejected: {told}")
+    say(arguments, f"rejected: {why}")
     return EXIT_NO
 
 
@@ -123,9 +123,9 @@ def face_vector(arguments: AskedFace, scheme: TemplateScheme) -> np.ndarray:
         from veil_faces.extraction.face_finder import SECOND_TRY, FoundFace
         from veil_faces.extraction.faces import describe_face
 
-        def tell(found: FoundFace) -> None:
-            if found.found_by == SECOND_TRY:
-                say(arguments, f"{path}: no face at the first try; found by dlib's {found}: look whether it is one")
+        def tell(face: FoundFace) -> None:
+            if face.found_by == SECOND_TRY:
+                say(arguments, f"{path}: no face at the first try; found by dlib's {face}: look whether it is one")
 
         network = chosen_network(arguments, needed=scheme.space)
         return describe_face(read_rgb(path), network, only=True, least_px=LEAST_PX, on_found=tell)

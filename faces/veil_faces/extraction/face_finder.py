@@ -93,9 +93,9 @@ class FaceFinder:
             shown = np.pad(pixels, [(frame, frame), (frame, frame), (0, 0)], mode="edge") if frame else pixels
             step = -(-max(shown.shape[:2]) // LONGEST_PX)
             small = shown if step == 1 else _shrunk(shown, step)
-            found = [item for item in self.network(small, 0) if item.confidence >= LEAST_CONFIDENCE]
-            if found:
-                return [_moved(item.rect, step, frame) for item in found], [float(item.confidence) for item in found]
+            faces = [item for item in self.network(small, 0) if item.confidence >= LEAST_CONFIDENCE]
+            if faces:
+                return [_moved(item.rect, step, frame) for item in faces], [float(item.confidence) for item in faces]
         return [], []
 
 
@@ -127,8 +127,8 @@ def shipped_network(name: str) -> str:
 
     The package is found without being imported: it imports pkg_resources, which newer setuptools no longer have.
     """
-    found = importlib.util.find_spec("face_recognition_models")
-    folders = [Path(place) / "models" for place in (found.submodule_search_locations or ())] if found else []
+    package = importlib.util.find_spec("face_recognition_models")
+    folders = [Path(place) / "models" for place in (package.submodule_search_locations or ())] if package else []
     folder = next((place for place in folders if (place / name).is_file()), None)
     if folder is None:
         raise InputError(

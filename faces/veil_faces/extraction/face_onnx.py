@@ -187,13 +187,13 @@ def _batch(prepared: np.ndarray, channels_first: bool) -> np.ndarray:
 def _run(session: Any, name: str, batch: np.ndarray) -> Float64[np.ndarray, "1 dim"]:
     """The model's output for a batch. Raises InputError if it fails, or returns no floats of shape (1, dim)."""
     try:
-        (found,) = session.run(None, {name: batch})
+        (output,) = session.run(None, {name: batch})
     except Exception as error:  # onnxruntime's errors have no other class in common
         raise InputError(f"the model fails on a picture of {batch.shape} ({_plain(error)}); give a network of faces") from None
-    if not isinstance(found, np.ndarray) or found.dtype.kind != "f" or found.ndim != 2 or len(found) != 1:
-        has = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+    if not isinstance(output, np.ndarray) or output.dtype.kind != "f" or output.ndim != 2 or len(output) != 1:
+        has = f"{output.dtype} {output.shape}" if isinstance(output, np.ndarray) else type(output).__name__
         raise InputError(f"the model returns {has} for one picture; {EXPECTED}")
-    return found.astype(np.float64)
+    return output.astype(np.float64)
 
 
 def _plain(value: object) -> str:

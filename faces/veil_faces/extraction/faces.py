@@ -84,10 +84,10 @@ def describe_face(
     finder refuses the picture, InputError if the network returns NaN, infinity or nothing but zeros.
     """
     pixels = np.ascontiguousarray(rgb)
-    found = network.finder.find(pixels, only=only, least_px=least_px)
+    face = network.finder.find(pixels, only=only, least_px=least_px)
     if on_found is not None:
-        on_found(found)
-    vector = network.describe(pixels, found.landmarks)
+        on_found(face)
+    vector = network.describe(pixels, face.landmarks)
     length = float(np.linalg.norm(vector))
     if not 0 < length < math.inf:
         raise InputError(f"the network's descriptor of this face has length {length:g}; give a network that serves")
@@ -106,11 +106,11 @@ def describe_faces(
 
     `only` and `least_px` are as in `FaceFinder.find`; `on_found` is called with the number of a picture and its face.
     """
-    found, refused = [], {}
+    vectors, refused = [], {}
     for row, rgb in enumerate(pictures):
         tell = None if on_found is None else partial(on_found, row)
         try:
-            found.append(describe_face(rgb, network, only=only, least_px=least_px, on_found=tell))
+            vectors.append(describe_face(rgb, network, only=only, least_px=least_px, on_found=tell))
         except InputError as error:
             refused[row] = str(error)
-    return np.array(found, dtype=np.float32).reshape(len(found), network.space.dim), refused
+    return np.array(vectors, dtype=np.float32).reshape(len(vectors), network.space.dim), refused

@@ -105,14 +105,14 @@ class Contents:
     @property
     def threshold(self) -> Threshold | None:
         """Threshold of single comparisons; None if none was fitted."""
-        found = json.loads(self.facts.get("threshold", "null"))
-        return Threshold.from_json(found) if found else None
+        record = json.loads(self.facts.get("threshold", "null"))
+        return Threshold.from_json(record) if record else None
 
     @property
     def open_set(self) -> OpenSet | None:
         """Thresholds of identification; None if none were fitted."""
-        found = json.loads(self.facts.get("open_set", "null"))
-        return OpenSet.from_record(found) if found else None
+        record = json.loads(self.facts.get("open_set", "null"))
+        return OpenSet.from_record(record) if record else None
 
     def set_thresholds(self, threshold: Threshold | None, open_set: OpenSet | None) -> None:
         """Replace both kinds of thresholds; None removes the one before."""

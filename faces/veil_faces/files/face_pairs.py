@@ -37,8 +37,8 @@ def read_pairs(path: Path, faces: Faces) -> FacePairs:
         else:
             rows = _annotated(path, text) if _is_annotated(text) else _lfw(path, text)
     places = _places(faces)
-    found = [(_place(places, a), _place(places, b), same, fold) for a, b, same, fold in rows]
-    kept = [(a, b, same, fold) for a, b, same, fold in found if a is not None and b is not None]
+    placed = [(_place(places, a), _place(places, b), same, fold) for a, b, same, fold in rows]
+    kept = [(a, b, same, fold) for a, b, same, fold in placed if a is not None and b is not None]
     if not kept:
         raise FileFormatError(f"{path}: none of {len(rows)} pairs has both its faces; names must be those of the faces")
     left, right, same, fold = (np.array(column) for column in zip(*kept, strict=True))
@@ -80,15 +80,15 @@ def _place(places: dict[str, int | None], name: str) -> int | None:
 
 def _table(path: Path, text: str) -> list[Row]:
     """Pairs of a CSV with columns image_a, image_b, same and perhaps fold."""
-    found = []
+    pairs = []
     for number, row in enumerate(csv.DictReader(text.splitlines()), start=2):
         try:
             if row["same"] not in ("0", "1"):
                 raise ValueError(f"same must be 0 or 1, got {row['same']!r}")
-            found.append((row["image_a"].strip(), row["image_b"].strip(), row["same"] == "1", int(row.get("fold") or 0)))
+            pairs.append((row["image_a"].strip(), row["image_b"].strip(), row["same"] == "1", int(row.get("fold") or 0)))
         except (KeyError, ValueError, AttributeError) as error:
             raise FileFormatError(f"{path}, line {number}: {error}; columns are image_a, image_b, same, fold") from None
-    return found
+    return pairs
 
 
 def _is_annotated(text: str) -> bool:
@@ -102,18 +102,18 @@ def _is_annotated(text: str) -> bool:
 
 def _annotated(path: Path, text: str) -> list[Row]:
     """Pairs of lines `same a b` or `a b same`."""
-    found = []
+    pairs = []
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
         if not words:
             continue
         if len(words) == 3 and words[0] in ("0", "1"):
-            found.append((words[1], words[2], words[0] == "1", 0))
+            pairs.append((words[1], words[2], words[0] == "1", 0))
         elif len(words) == 3 and words[2] in ("0", "1"):
-            found.append((words[0], words[1], words[2] == "1", 0))
+            pairs.append((words[0], words[1], words[2] == "1", 0))
         else:
             raise FileFormatError(f"{path}, line {number}: a pair is `same a b` or `a b same`, same being 0 or 1")
-    return found
+    return pairs
 
 
 def _lfw(path: Path, text: str) -> list[Row]:
@@ -126,17 +126,17 @@ def _lfw(path: Path, text: str) -> list[Row]:
     def picture(name: str, number: str) -> str:
         return f"{name}/{name}_{int(number):04d}.jpg"
 
-    found = []
+    pairs = []
     for number, words in enumerate(body):
         try:
             if len(words) not in (3, 4):
                 raise ValueError("a pair has three or four words")
             first = picture(words[0], words[1])
             second = picture(words[0], words[2]) if len(words) == 3 else picture(words[2], words[3])
-            found.append((first, second, len(words) == 3, number // per_fold))
+            pairs.append((first, second, len(words) == 3, number // per_fold))
         except ValueError as error:
             raise FileFormatError(f"{path} is no list of pairs: {error} (line {number + 1})") from None
-    return found
+    return pairs
 
 
 def _cfp(folder: Path) -> list[Row]:
@@ -146,25 +146,25 @@ def _cfp(folder: Path) -> list[Row]:
         raise FileFormatError(f"{folder} is no split of CFP; give Protocol/Split/FF or Protocol/Split/FP")
     lists = [_cfp_list(folder.parent.parent / _CFP_LISTS[kind]) for kind in kinds]
     folds = sorted(part for part in folder.iterdir() if part.is_dir())
-    found: list[Row] = []
+    pairs: list[Row] = []
     for fold, part in enumerate(folds):
         for name, same in (("same.txt", True), ("diff.txt", False)):
             for number, line in enumerate(_text(part / name).splitlines(), start=1):
                 try:
                     if line.strip():
                         a, b = (names[int(word)] for names, word in zip(lists, line.split(","), strict=True))
-                        found.append((a, b, same, fold))
+                        pairs.append((a, b, same, fold))
                 except (KeyError, ValueError) as error:
                     raise FileFormatError(f"{part / name}, line {number}: {line!r} is no pair of pictures ({error})") from None
-    return found
+    return pairs
 
 
 def _cfp_list(path: Path) -> dict[int, str]:
     """Paths of pictures by their number, from a list of CFP."""
-    found = {}
+    paths = {}
     for number, line in enumerate(_text(path).splitlines(), start=1):
         words = line.split(maxsplit=1)
         if len(words) != 2 or not words[0].isdigit():
             raise FileFormatError(f"{path}, line {number}: a line is the number of a picture and its path, got {line!r}")
-        found[int(words[0])] = words[1].strip()
-    return found
+        paths[int(words[0])] = words[1].strip()
+    return paths

@@ -115,22 +115,22 @@ class City:
         seen, pixels, angle, sigma, distance = self._in_view(cam_from_world, cells)
         # The unit of distance of the statistics' octaves: that at which a landmark's scale is 4 px.
         octave = np.log2(np.maximum(distance, 0.1) / (camera.focal_px * seen.sigmas_m / 4.0))
-        found = np.flatnonzero(detected(self.statistics, seen.keys, angle, octave, random))
-        errors, scales = shifted(self.statistics, sigma[found], random)
-        places = pixels[found] + errors
+        rows = np.flatnonzero(detected(self.statistics, seen.keys, angle, octave, random))
+        errors, scales = shifted(self.statistics, sigma[rows], random)
+        places = pixels[rows] + errors
         inside = ((places > 1) & (places < [camera.width_px - 1, camera.height_px - 1])).all(axis=1)
         keep = inside & (scales >= o.least_sigma_px)
-        found, places, scales = found[keep], places[keep], scales[keep]
+        rows, places, scales = rows[keep], places[keep], scales[keep]
         room = o.features - round(o.features * self.statistics.clutter)
         largest = np.argsort(-scales, kind="stable")[:room]
-        found, places, scales = found[largest], places[largest], scales[largest]
-        descriptors = described(self.statistics, seen.cores[found], seen.looks[found], angle[found], octave[found], number)
+        rows, places, scales = rows[largest], places[largest], scales[largest]
+        descriptors = described(self.statistics, seen.cores[rows], seen.looks[rows], angle[rows], octave[rows], number)
         share = self.statistics.clutter / (1 - self.statistics.clutter)
-        clutter = self._clutter(round(len(found) * share) if len(found) >= 20 else 20, random)
-        angles = np.concatenate([seen.orientations[found] + 0.1 * random.normal(size=len(found)), clutter[3]])
+        clutter = self._clutter(round(len(rows) * share) if len(rows) >= 20 else 20, random)
+        angles = np.concatenate([seen.orientations[rows] + 0.1 * random.normal(size=len(rows)), clutter[3]])
         order = random.permutation(len(angles))
-        landmarks = np.concatenate([seen.ids[found], np.full(len(clutter[0]), -1)])[order]
-        points = np.concatenate([seen.points[found], np.full((len(clutter[0]), 3), np.nan)])[order]
+        landmarks = np.concatenate([seen.ids[rows], np.full(len(clutter[0]), -1)])[order]
+        points = np.concatenate([seen.points[rows], np.full((len(clutter[0]), 3), np.nan)])[order]
         name = f"walk{walk_of(number)[0]:05d}/{number:06d}.jpg"
         features = Features(
             keypoints=np.concatenate([places, clutter[0]])[order].astype(np.float32),

@@ -77,22 +77,22 @@ def looks_of(photographs: Sequence[np.ndarray], *, normalization: Normalization 
         extent = min(width, height * TILE_WIDTH_M / TILE_HEIGHT_M)
         corner = np.array([width - extent, height + extent * TILE_HEIGHT_M / TILE_WIDTH_M]) / 2
         try:
-            found = extract_sift(Picture.of(upright, {}, None), SiftOptions(first_octave=-1, normalization=normalization))
+            features = extract_sift(Picture.of(upright, {}, None), SiftOptions(first_octave=-1, normalization=normalization))
         except InputError:
             continue
-        assert found.scales is not None and found.orientations is not None
-        places = (found.keypoints - corner) * [1, -TILE_WIDTH_M / TILE_HEIGHT_M] / extent
+        assert features.scales is not None and features.orientations is not None
+        places = (features.keypoints - corner) * [1, -TILE_WIDTH_M / TILE_HEIGHT_M] / extent
         inside = np.flatnonzero(((places > 0) & (places < 1)).all(axis=1))
-        rows = inside[np.argsort(-found.scales[inside], kind="stable")][: PARTS * TILE_KEYPOINTS]
+        rows = inside[np.argsort(-features.scales[inside], kind="stable")][: PARTS * TILE_KEYPOINTS]
         if len(rows) < 20 * PARTS:
             continue
         # Parts are fields of a checkerboard: what SIFT finds twice at one place, at two scales, stays together.
         field = np.floor(places[rows] * _FIELDS).astype(int).sum(axis=1) % PARTS
         for part in range(PARTS):
             own = rows[field == part][:_MOST_KEYPOINTS]
-            sigmas = found.scales[own] * TILE_WIDTH_M / extent
+            sigmas = features.scales[own] * TILE_WIDTH_M / extent
             parts.append(
-                (found.descriptors[own], places[own], sigmas, found.orientations[own], _groups(found.descriptors[own]))
+                (features.descriptors[own], places[own], sigmas, features.orientations[own], _groups(features.descriptors[own]))
             )
     if not parts:
         raise InputError("no photograph has features enough for a tile; give others")

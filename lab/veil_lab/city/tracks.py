@@ -30,7 +30,7 @@ class TrackPairs:
     """Two views of one point each: what changed between them, and whether the second has a keypoint there.
 
     - `angle_deg`, `octaves`: between the two rays, and log2 of (distance / focal length) of the second over the first.
-    - `found`: whether the second view has the keypoint; `by_chance`: whether it has one at a place 29 px beside.
+    - `is_repeated`: whether the second view has the keypoint; `by_chance`: whether it has one at a place 29 px beside.
     - `differences`, int16: descriptor of the second minus the first, of those found; `distance`: from the first to the
       right one; `other`: to the nearest descriptor elsewhere among the 1,000 largest features of the second image. Both are in
       512ths, of those found.
@@ -41,7 +41,7 @@ class TrackPairs:
 
     angle_deg: Float64[np.ndarray, "_"]
     octaves: Float64[np.ndarray, "_"]
-    found: Bool[np.ndarray, "_"]
+    is_repeated: Bool[np.ndarray, "_"]
     by_chance: Bool[np.ndarray, "_"]
     differences: np.ndarray
     other: Float64[np.ndarray, "_"]
@@ -237,8 +237,8 @@ def _nearest(view: _View, pixels: np.ndarray, log_sigma: np.ndarray) -> Int64[np
     gaps = np.where(fits & (rows < len(view.sigmas)), gaps, np.inf)
     best = gaps.argmin(axis=1)
     picked = rows[np.arange(len(rows)), best]
-    found = np.isfinite(gaps[np.arange(len(rows)), best])
-    return np.where(found, picked, -1)
+    is_near = np.isfinite(gaps[np.arange(len(rows)), best])
+    return np.where(is_near, picked, -1)
 
 
 def _told_apart(descriptor: np.ndarray, view: _View, row: int) -> tuple[np.ndarray, float]:

@@ -61,7 +61,7 @@ class ViewStatistics:
 
 def statistics_of(pairs: TrackPairs, cores: UInt8[np.ndarray, "_ 128"], *, clutter: float) -> ViewStatistics:
     """Numbers of `TrackPairs`, with gains that fit simulated distances on `cores` to the real ones."""
-    angle, octaves = pairs.angle_deg[pairs.found], pairs.octaves[pairs.found]
+    angle, octaves = pairs.angle_deg[pairs.is_repeated], pairs.octaves[pairs.is_repeated]
     pools = {}
     for name, rows in (("near", angle <= NEAR_DEG), ("far", angle >= FAR_DEG)):
         chosen = pairs.differences[rows]
@@ -200,7 +200,7 @@ def _detection(pairs: TrackPairs) -> tuple[float, float, float]:
             if chosen.sum() < 30:
                 continue
             chance = pairs.by_chance[chosen].mean()
-            again = (pairs.found[chosen].mean() - chance) / (1 - chance)
+            again = (pairs.is_repeated[chosen].mean() - chance) / (1 - chance)
             targets.append(np.interp(SELECTION * again, curve, grid))
             steps = np.array([pairs.angle_deg[chosen].mean() / ANGLE_STEP_DEG, octaves[chosen].mean() / OCTAVE_STEP])
             rows.append([1.0, *kernel(steps)])

@@ -56,7 +56,7 @@ def _quality(arguments: MeasureCodebook) -> int:
     sample = taken.sample()
     own = set(book.provenance.image_digests)
     with Bar("measuring") as bar:
-        found = measure(
+        quality = measure(
             book,
             sample,
             pool=sample,
@@ -66,13 +66,15 @@ def _quality(arguments: MeasureCodebook) -> int:
             seed=arguments.seed,
             progress=bar,
         )
-    record = found.as_json()
+    record = quality.as_json()
     write_json(arguments.json, record)
     say_quality(arguments, record)
     if collection.skipped:
         say(arguments, f"{collection.skipped} photographs had no features and were left out")
     if arguments.figure:
-        whose = f"{found.images} photographs" + (f", {found.book_images} of them the book's own" if found.book_images else "")
-        draw_quantization(arguments.figure, found, title=f"{len(book):,} words, {book.raw_space}; {whose}")
+        whose = f"{quality.images} photographs" + (
+            f", {quality.book_images} of them the book's own" if quality.book_images else ""
+        )
+        draw_quantization(arguments.figure, quality, title=f"{len(book):,} words, {book.raw_space}; {whose}")
         report(arguments, arguments.figure, "the figure")
     return 0

@@ -28,10 +28,10 @@ def find_sequences(folder: Path) -> list[SequenceFiles]:
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}")
-    found = [_sequence(child) for child in sorted(folder.iterdir()) if (child / "H_1_2").is_file()]
-    if not found:
+    sequences = [_sequence(child) for child in sorted(folder.iterdir()) if (child / "H_1_2").is_file()]
+    if not sequences:
         raise InputError(f"{folder} holds no sequences; expected NAME/1.jpg (or .ppm, .png) and NAME/H_1_2 ...")
-    return found
+    return sequences
 
 
 def _sequence(folder: Path) -> SequenceFiles:

@@ -102,20 +102,20 @@ def read_scene(folder: Path) -> ReferenceScene:
     """
     if not (folder / "images").is_dir():
         raise InputError(f"{folder} is not a scene: it needs a folder `images/` of photographs")
-    found = {path.relative_to(folder / "images").as_posix(): path for path in find_pictures(folder / "images")}
+    paths = {path.relative_to(folder / "images").as_posix(): path for path in find_pictures(folder / "images")}
     down = None
     cameras: Mapping[str, Camera] = {}
     poses: Mapping[str, Rigid] = {}
     if (folder / "gt_dense_cameras").is_dir():
-        cameras, poses = _strecha(folder, found)
+        cameras, poses = _strecha(folder, paths)
         down = np.array([0.0, 0.0, 1.0])
     elif (model := _text_model(folder)) is not None:
-        cameras, poses = _colmap(model, found)
+        cameras, poses = _colmap(model, paths)
     elif (folder / "transforms.json").is_file():
-        cameras, poses = _transforms(folder / "transforms.json", found)
+        cameras, poses = _transforms(folder / "transforms.json", paths)
     elif (folder / NAME).is_file():
-        cameras = {name: camera_from_matrix(folder / NAME, *upright_size(path)) for name, path in found.items()}
-    pictures = {name: path for name, path in found.items() if name in poses or not poses}
+        cameras = {name: camera_from_matrix(folder / NAME, *upright_size(path)) for name, path in paths.items()}
+    pictures = {name: path for name, path in paths.items() if name in poses or not poses}
     return ReferenceScene(
         name=folder.resolve().name,
         pictures=pictures,

@@ -75,8 +75,8 @@ def _draw(axes: Sequence[Any], own: Sequence[TileRow], number: int, *, alone: bo
         "alpha": 1.0 if thick else 0.5,
     }
     x = [row.setting.tile_bytes for row in own]
-    told = f"{own[0].scene}, {setting.axes} axes of {setting.bits} bits, {setting.asked} asked"
-    axes[0].plot(x, [row.beside.error_ratio for row in own], label=told if thick else None, **style)
+    label = f"{own[0].scene}, {setting.axes} axes of {setting.bits} bits, {setting.asked} asked"
+    axes[0].plot(x, [row.beside.error_ratio for row in own], label=label if thick else None, **style)
     axes[1].plot(x, [100 * row.beside.localized / max(row.beside.raw_localized, 1) for row in own], **style)
     axes[2].plot(x, [row.fetched_bytes / 1000 for row in own], **style)
 

@@ -147,12 +147,12 @@ def contrast_gradients(
     label = np.zeros(len(points), dtype=np.float32)
     label[: len(vertices)] = 1
     error = ((sigmoid(values) - label) / len(points)).astype(np.float32)[:, None]
-    found: list[tuple[np.ndarray, np.ndarray]] = []
+    gradients: list[tuple[np.ndarray, np.ndarray]] = []
     for layer in range(len(weights) - 1, 0, -1):
-        found.append((entering[layer].T @ error, error.sum(axis=0)))
+        gradients.append((entering[layer].T @ error, error.sum(axis=0)))
         error = (error @ weights[layer].T) * silu_slope(entering[layer], shares[layer - 1])
-    found.append((entering[0].T @ error, error.sum(axis=0)))
-    return found[::-1]
+    gradients.append((entering[0].T @ error, error.sum(axis=0)))
+    return gradients[::-1]
 
 
 def _initial(

@@ -148,17 +148,17 @@ def start_from(network: Network, start: Weights) -> None:
 
 
 def reconstruction_loss(
-    found: Float[Tensor, "images 3 height width"], wanted: Float[Tensor, "images 3 height width"]
+    drawn: Float[Tensor, "images 3 height width"], wanted: Float[Tensor, "images 3 height width"]
 ) -> Float[Tensor, ""]:
     """The loss of pictures: L1 of pixels, and 1 - SSIM at three scales in place of VGG's perceptual loss.
 
     docs/theory/inversion.md, Eq. 7.
     """
-    loss = (found - wanted).abs().mean()
+    loss = (drawn - wanted).abs().mean()
     for scale in range(SSIM_SCALES):
         if scale:
-            found, wanted = functional.avg_pool2d(found, 2), functional.avg_pool2d(wanted, 2)
-        loss = loss + SSIM_WEIGHT / SSIM_SCALES * (1 - _similarity(found, wanted))
+            drawn, wanted = functional.avg_pool2d(drawn, 2), functional.avg_pool2d(wanted, 2)
+        loss = loss + SSIM_WEIGHT / SSIM_SCALES * (1 - _similarity(drawn, wanted))
     return loss
 
 
@@ -213,8 +213,8 @@ class _Trainer:
         for group in self._optimizer.param_groups:
             group["lr"] = self._options.rate(self.step, self.seconds)
         with self._casting():
-            found = self._network(batched(maps, self._options.device))
-        loss = reconstruction_loss(found.float(), wanted)
+            drawn = self._network(batched(maps, self._options.device))
+        loss = reconstruction_loss(drawn.float(), wanted)
         self._optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self._network.parameters(), 1.0)

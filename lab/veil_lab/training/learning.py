@@ -73,11 +73,11 @@ def _compressed(photographs: Sequence[Features], book: Codebook, seed: int) -> l
     """Photographs with their descriptors dithered and compressed, as vertices of hardened subspaces are."""
     compression: Compression = book.compression
     pca, random = compression.require_pca(), np.random.default_rng(seed)
-    found = []
+    compressed = []
     for item in photographs:
         drawn = item.descriptors.astype(np.float64) + compression.dither_steps * random.random(item.descriptors.shape)
         drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
         size = item.camera.width_px, item.camera.height_px
         vectors = pca.apply(drawn).astype(np.float32)
-        found.append(TrainingPhotograph(vectors=vectors, keypoints=item.keypoints, size_px=size))
-    return found
+        compressed.append(TrainingPhotograph(vectors=vectors, keypoints=item.keypoints, size_px=size))
+    return compressed

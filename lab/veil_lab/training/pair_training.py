@@ -74,7 +74,7 @@ def train_pairs(
     each = max(1, options.batch // CLASSES)
     labels = np.repeat(np.arange(CLASSES), each)
     for step in range(options.steps):
-        rows = np.concatenate([found[random.integers(len(found), size=each)] for found in pairs])
+        rows = np.concatenate([of_class[random.integers(len(of_class), size=each)] for of_class in pairs])
         gradients = _gradients(Layers(*(item.value for item in state)), vectors[rows[:, 0]], vectors[rows[:, 1]], labels)
         rate = options.rate * 0.5 * (1 + math.cos(math.pi * step / options.steps))
         for item, gradient in zip(state, gradients, strict=True):
@@ -91,7 +91,7 @@ def _pairs(
     """Rows of pairs of features for each class of distance, and how much more often than evenly they lie at near ones."""
     from scipy.spatial import cKDTree
 
-    found: list[list[np.ndarray]] = [[] for _ in range(CLASSES)]
+    by_class: list[list[np.ndarray]] = [[] for _ in range(CLASSES)]
     seen, even = np.zeros(CLASSES - 1), np.zeros(CLASSES - 1)
     start = 0
     for item in photographs:
@@ -103,13 +103,13 @@ def _pairs(
         even += ring_areas() * count * (count - 1) / 2 / (item.size_px[0] * item.size_px[1])
         for k in range(CLASSES - 1):
             rows = close[kind == k]
-            found[k].append(start + rows[random.permutation(len(rows))[: options.pairs]])
+            by_class[k].append(start + rows[random.permutation(len(rows))[: options.pairs]])
         if count > 1:
             any_two = random.integers(count, size=(options.pairs, 2))
             gap = np.linalg.norm(item.keypoints[any_two[:, 0]] - item.keypoints[any_two[:, 1]], axis=1)
-            found[-1].append(start + any_two[gap >= DISTANCES_PX[-1]])
+            by_class[-1].append(start + any_two[gap >= DISTANCES_PX[-1]])
         start += count
-    joined = [np.concatenate([np.empty((0, 2), dtype=np.int64), *rows]) for rows in found]
+    joined = [np.concatenate([np.empty((0, 2), dtype=np.int64), *rows]) for rows in by_class]
     return joined, np.maximum(seen, 0.5) / np.maximum(even, 1e-9)
 
 

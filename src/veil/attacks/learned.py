@@ -63,8 +63,8 @@ def _context(target: Target) -> Attempt:
     extra = AttackedRows(rows=np.empty(0, dtype=np.int64), order=np.empty(0, dtype=np.int64), left_out=0, seconds=0.0)
     if len(more):
         with suppress(CannotRun):  # without time for neighbors the attacked features are each other's
-            extra, found = _found_modes(target, "context", more)
-            modes = joined_modes([modes, found])
+            extra, extra_modes = _found_modes(target, "context", more)
+            modes = joined_modes([modes, extra_modes])
     with target.timer() as clock:
         together = np.concatenate([rows, extra.rows])
         beliefs = context_beliefs(modes, keypoints[together].astype(np.float64), learned.pairs)

@@ -51,8 +51,8 @@ def localized_near(
     stricter = replace(options, max_log10_nfa=options.max_log10_nfa - math.log10(groups))
     from veil.places.poses.upright import localize_positions  # loads SciPy and COLMAP
 
-    found = localize_positions(camera, keypoints, scene, gravity=gravity, near=group, options=stricter)
-    return found if isinstance(found, Localization) else None
+    answer = localize_positions(camera, keypoints, scene, gravity=gravity, near=group, options=stricter)
+    return answer if isinstance(answer, Localization) else None
 
 
 # Samples in each group of images, and the seconds of the processor after which it is left in any case.
@@ -74,19 +74,19 @@ def _positions(target: Target) -> Attempt:
         max_seconds=min(MOST_SECONDS, target.time.allowance(POSITIONS_ATTACK.name)),
         seed=target.effort.seed,
     )
-    found: list[Localization] = []
+    poses: list[Localization] = []
 
     def tried(group: Sequence[str]) -> bool:
-        if found:
+        if poses:
             return False
         pose = localized_near(camera, keypoints, gravity, scene, group, groups=len(groups), options=options)
-        found.extend([pose] if pose is not None else [])
+        poses.extend([pose] if pose is not None else [])
         return True
 
     with target.timer() as clock:
         runs = target.time.run_some(POSITIONS_ATTACK.name, groups, tried, target.effort.seed)
     count = sum(ran for _, ran in runs)
-    best = found[0] if found else None
+    best = poses[0] if poses else None
     details = {"localized": float(best is not None), "groups": float(len(groups)), "groups_tried": float(count)}
     if best is not None:
         details |= {"log10_nfa": best.log10_nfa}

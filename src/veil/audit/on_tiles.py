@@ -201,20 +201,20 @@ def view_of_photograph(name: str, features: Features, manifest: Manifest, tiles:
 
     Raises SpaceError for features of another kind than the map's.
     """
-    found = localize_in_tiles(features, manifest, tiles)
-    if isinstance(found, NoPose):
-        return found
+    answer = localize_in_tiles(features, manifest, tiles)
+    if isinstance(answer, NoPose):
+        return answer
     points = united(tiles, manifest.coding)
-    rows, xy = seen_from(points, features.camera, found.cam_from_world)
+    rows, xy = seen_from(points, features.camera, answer.cam_from_world)
     return TileView(
         name=name,
         tiles=tuple(tile.index for tile in tiles),
         points=len(points.points),
         camera=features.camera,
-        cam_from_world=found.cam_from_world,
+        cam_from_world=answer.cam_from_world,
         keypoints=xy,
         descriptors=led_back(points.descriptors[rows], manifest.coding),
-        errors=descriptor_errors(features, found, points, manifest.coding),
+        errors=descriptor_errors(features, answer, points, manifest.coding),
     )
 
 
@@ -281,13 +281,15 @@ def led_back(compressed: np.ndarray, coding: TileCoding) -> Float64[np.ndarray, 
     return plain / np.maximum(np.linalg.norm(plain, axis=1, keepdims=True), 1e-12)
 
 
-def descriptor_errors(features: Features, found: Localization, points: TilePoints, coding: TileCoding) -> DescriptorErrors:
+def descriptor_errors(
+    features: Features, localization: Localization, points: TilePoints, coding: TileCoding
+) -> DescriptorErrors:
     """How near tiles come to the descriptors of a photograph that was localized in them."""
     raw = publish(features)
     own = raw.vectors.astype(np.float64)
     kept = led_back(coding.vectors(coding.levels(own)), coding)
     lost = np.linalg.norm(kept - own, axis=1)
-    distance = _nearest_aspects(own[found.keypoint_rows], points, found.point_rows, coding)
+    distance = _nearest_aspects(own[localization.keypoint_rows], points, localization.point_rows, coding)
     near, close = (int((distance < limit).sum()) for limit in WITHIN)
     return DescriptorErrors(
         features=len(features),

@@ -123,15 +123,15 @@ class _AttackInput:
 def _tried_by(engine: Engine, work: _AttackInput, budget: TimeBudget, progress: StepProgress) -> list[list[Tried]]:
     """Attacks with their outcomes on each release, as the workers of an engine find them."""
     names = list(work.images)
-    found: dict[int, list[Tried]] = {}
+    tried: dict[int, list[Tried]] = {}
     with engine.scatter(work) as shared:
         for position, (outcomes, spent) in engine.map(_outcomes, names, shared=(shared,)):
             applicable = applicable_to(work.images[names[position]], work.attacks)
             own = [Tried(attack=attack, outcome=outcome) for attack, outcome in zip(applicable, outcomes, strict=True)]
-            found[position] = own
+            tried[position] = own
             budget.add(spent)
-            progress(names[position], float(len(found)), float(len(names)))
-    return [found[position] for position in range(len(names))]
+            progress(names[position], float(len(tried)), float(len(names)))
+    return [tried[position] for position in range(len(names))]
 
 
 def _outcomes(name: str, work: _AttackInput) -> tuple[list[Attempt | Skipped], TimeBudget]:
@@ -229,10 +229,15 @@ def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook 
     if evidence := [attempt.claim for attempt in attempts if isinstance(attempt.claim, OrderEvidence)]:
         return replace(finding, notes=(order_note(evidence),))
     if poses := [attempt.claim for attempt in attempts if isinstance(attempt.claim, Pose)]:
-        found = sum(pose.cam_from_world is not None for pose in poses)
-        note = pose_note(found, len(poses), finding.details)
+        localized = sum(pose.cam_from_world is not None for pose in poses)
+        note = pose_note(localized, len(poses), finding.details)
         return replace(
-            finding, features=len(poses), wanted=len(poses), certified=share(found, len(poses)), unit="release", notes=(note,)
+            finding,
+            features=len(poses),
+            wanted=len(poses),
+            certified=share(localized, len(poses)),
+            unit="release",
+            notes=(note,),
         )
     if isinstance(attempts[0].claim, Classes):  # nothing here knows the right classes of faces
         return finding

@@ -124,8 +124,8 @@ def order_note(evidence: Sequence[OrderEvidence]) -> str:
     after = f" after correction for {len(values)} tests" if len(values) > 1 else ""
     if leaks:
         which = f"in {leaks} of {len(values)} releases" if len(values) > 1 else ""
-        said = f"the order of the features is told from a random one {which}".strip()
-        return f"{said}: it leaks (p = {corrected.min():.2g}{after})"
+        claim = f"the order of the features is told from a random one {which}".strip()
+        return f"{claim}: it leaks (p = {corrected.min():.2g}{after})"
     detectable = max(test.detectable for test in evidence)
     if detectable >= 1:
         return f"too few features for the order to be told from a random one (p = {corrected.min():.2g}{after})"
@@ -136,12 +136,12 @@ def order_note(evidence: Sequence[OrderEvidence]) -> str:
     )
 
 
-def pose_note(found: int, releases: int, details: Mapping[str, float]) -> str:
+def pose_note(localized: int, releases: int, details: Mapping[str, float]) -> str:
     """Sentence on how many releases were localized from positions and gravity alone, and how much of the map was tried.
 
     `details` hold the mean numbers of "groups" of images and of "groups_tried".
     """
     tried = f"{details['groups_tried']:g} of {details['groups']:g} groups of images were tried"
-    if found:
-        return f"localized {found} of {releases} releases from positions and gravity alone, without any descriptor; {tried}"
+    if localized:
+        return f"localized {localized} of {releases} releases from positions and gravity alone, without any descriptor; {tried}"
     return f"localized none of {releases} releases from positions alone; {tried}, and more time, or a rough place, finds more"

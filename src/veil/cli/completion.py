@@ -100,8 +100,8 @@ def run(arguments: Completion) -> int:
 
 def script(shell: str, parser: argparse.ArgumentParser, version: str) -> str:
     """The completion script of a shell, `bash`, `zsh` or `fish`, for all commands of a parser."""
-    found = list(completed(parser))
-    return _fish(found, version) if shell == "fish" else (_ZSH if shell == "zsh" else "") + _bash(found, version)
+    completions = list(completed(parser))
+    return _fish(completions, version) if shell == "fish" else (_ZSH if shell == "zsh" else "") + _bash(completions, version)
 
 
 def completed(
@@ -113,13 +113,13 @@ def completed(
     """
     groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     below = {name: child for group in groups for name, child in group.choices.items()}
-    told = {choice.dest: choice.help or "" for group in groups for choice in group._choices_actions}
+    summaries = {choice.dest: choice.help or "" for group in groups for choice in group._choices_actions}
     options = (*(_option(action) for action in parser._actions if action.option_strings), *above)
     shared = tuple(option for option in options if words and "--help" not in option.names)
     firsts = {name.split()[0] for name in below}
     for name in sorted(firsts | set(below)):
         child = below.get(name)
-        further = tuple((item.split()[1], told[item]) for item in below if item.startswith(f"{name} "))
+        further = tuple((item.split()[1], summaries[item]) for item in below if item.startswith(f"{name} "))
         here = (*words, *name.split())
         if child is None:
             yield Completed(words=" ".join(here), further=further, options=(), takes_input=False)
@@ -129,25 +129,25 @@ def completed(
             yield Completed(**{**vars(item), "further": (*item.further, *further)}) if own else item
     yield Completed(
         words=" ".join(words),
-        further=tuple((name, told.get(name, "")) for name in sorted(firsts)),
+        further=tuple((name, summaries.get(name, "")) for name in sorted(firsts)),
         options=options,
         takes_input=any(not action.option_strings and action not in groups for action in parser._actions),
     )
 
 
 def _option(action: argparse.Action) -> Option:
-    told = "" if action.help in (None, argparse.SUPPRESS) else re.sub(r"\s*\(?default[^)]*\)?", "", str(action.help))
+    meaning = "" if action.help in (None, argparse.SUPPRESS) else re.sub(r"\s*\(?default[^)]*\)?", "", str(action.help))
     return Option(
         names=tuple(action.option_strings),
         takes_value=action.nargs != 0,
         choices=tuple(str(choice) for choice in action.choices or ()),
-        told=told.replace("%%", "%"),
+        told=meaning.replace("%%", "%"),
     )
 
 
-def _bash(found: list[Completed], version: str) -> str:
+def _bash(completions: list[Completed], version: str) -> str:
     values, commands = [], []
-    for item in found:
+    for item in completions:
         for option in item.options:
             if option.takes_value:
                 cases = "|".join(f'"{item.words} {name}"' for name in option.names)
@@ -157,18 +157,18 @@ def _bash(found: list[Completed], version: str) -> str:
         begun = '[[ -n "$current" ]] && ' if item.takes_input else ""
         plain = " ".join(name for name, _ in item.further)
         commands.append(f'                "{item.words}") {begun}words="{f"{plain} {options}".strip()}" ;;')
-    known = "|".join(f'"{item.words}"' for item in found if item.words)
+    known = "|".join(f'"{item.words}"' for item in completions if item.words)
     return _BASH.format(version=version, known=known, values="\n".join(values), commands="\n".join(commands))
 
 
-def _fish(found: list[Completed], version: str) -> str:
-    known = " ".join(_quoted(item.words) for item in found if item.words)
+def _fish(completions: list[Completed], version: str) -> str:
+    known = " ".join(_quoted(item.words) for item in completions if item.words)
     lines = [_FISH.format(version=version, known=known)]
-    for item in found:
+    for item in completions:
         here = f"complete -c veil -n 'test (__veil_command) = \"{item.words}\"'"
         if not item.takes_input:
             lines.append(f"{here} -f\n")
-        lines += [f"{here} -a {name} -d {_quoted(told)}\n" for name, told in item.further]
+        lines += [f"{here} -a {name} -d {_quoted(meaning)}\n" for name, meaning in item.further]
         for option in item.options:
             names = " ".join(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names)
             value = f" -x -a {_quoted(' '.join(option.choices))}" if option.choices else " -r" if option.takes_value else ""

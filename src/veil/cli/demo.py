@@ -79,12 +79,12 @@ def sent_table(outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcom
 
 def _sent_row(mine: Sequence[TrialOutcome], others: Sequence[TrialOutcome], extent: float) -> tuple[str, ...]:
     """The row of one form."""
-    found = [o for o in mine if isinstance(o.found, Localization)]
-    errors = [o.position_error for o in found if o.position_error is not None]
-    turns = [o.rotation_error_deg for o in found if o.rotation_error_deg is not None]
-    refused = sum(not isinstance(o.found, Localization) for o in others)
+    localized = [o for o in mine if isinstance(o.pose, Localization)]
+    errors = [o.position_error for o in localized if o.position_error is not None]
+    turns = [o.rotation_error_deg for o in localized if o.rotation_error_deg is not None]
+    refused = sum(not isinstance(o.pose, Localization) for o in others)
     upload = float(np.median([o.upload_bytes for o in mine])) / 1e3
-    asked = f"{len(found)} of {len(mine)}"
+    asked = f"{len(localized)} of {len(mine)}"
     return (mine[0].variant.label, asked, *_medians(errors, turns, extent), f"{upload:,.0f}", f"{refused} of {len(others)}")
 
 
@@ -92,7 +92,7 @@ def _tiles_row(name: str, mine: Sequence[ExitOutcome], others: Sequence[ExitOutc
     """The row of one exit of tiles."""
     errors = [o.position_error for o in mine if o.position_error is not None]
     turns = [o.rotation_error_deg for o in mine if o.rotation_error_deg is not None]
-    refused = sum(not isinstance(o.answer.found, Localization) for o in others)
+    refused = sum(not isinstance(o.answer.pose, Localization) for o in others)
     upload = mine[0].answer.up_bytes / 1e3
     asked = f"{len(errors)} of {len(mine)}"
     return (f"tiles, {name}", asked, *_medians(errors, turns, extent), f"{upload:,.3f}", f"{refused} of {len(others)}")

@@ -127,7 +127,7 @@ def extra_table(extras: Mapping[str, Mapping[str, str | None]]) -> Table:
     """Which extras are installed, what each is for, and how to install those that are not."""
     rows = []
     for name, packages in extras.items():
-        is_here = all(found is not None for found in packages.values())
+        is_here = all(installed is not None for installed in packages.values())
         _, purpose, wanted = EXTRAS[name]
         rows.append((name, purpose if is_here else f"{purpose}: pip install '{wanted}'", is_here))
     return Table(

@@ -27,8 +27,8 @@ def tracker(what: str, total: int | None = None, *, shares: bool = False) -> Any
     from tqdm import tqdm
 
     # The mean pace: that of the last step says little where steps differ.
-    told: dict[str, Any] = {"bar_format": SHARES, "smoothing": 0.0, "total": 1.0} if shares else {"total": total}
-    return tqdm(desc=what, unit="", file=sys.stderr, leave=False, **told)
+    settings: dict[str, Any] = {"bar_format": SHARES, "smoothing": 0.0, "total": 1.0} if shares else {"total": total}
+    return tqdm(desc=what, unit="", file=sys.stderr, leave=False, **settings)
 
 
 class LogLines:
@@ -86,6 +86,6 @@ class LogLines:
         seconds, done, total = time.monotonic() - self._begun, self.n, self.total
         if not total:
             return f"{done} done, {seconds:.0f} s" if done else f"{seconds:.0f} s"
-        told = f"{100 * done / total:.0f} %" if self._shares else f"{done} of {total}"
+        share = f"{100 * done / total:.0f} %" if self._shares else f"{done} of {total}"
         left = f", {seconds * (total - done) / done:.0f} s left" if 0 < done < total else ""
-        return f"{told}, {seconds:.0f} s{left}"
+        return f"{share}, {seconds:.0f} s{left}"

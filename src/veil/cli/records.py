@@ -24,7 +24,7 @@ from veil.cli.common import Commands, add_command
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
+class ArgumentFacts:
     """The metadata of a field: what an annotation cannot say of an argument of the command line."""
 
     help: str
@@ -49,7 +49,7 @@ class Record:
         for base in reversed(cls.__mro__[1:]):
             fields |= vars(base).get("__dataclass_fields__", {})
         fields |= {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
-        lines = [f"- `{name}`: {value.metadata['told'].help}." for name, value in fields.items()]
+        lines = [f"- `{name}`: {value.metadata['facts'].help}." for name, value in fields.items()]
         cls.__doc__ = "\n\n".join([cls.description, "\n".join(lines)])
 
     @classmethod
@@ -83,16 +83,16 @@ def option(
     and one of fixed length with a `parse` is one word.
     """
     names = (*([short] if short else []), name or "--")
-    told = Told(help=help, names=names, metavar=metavar, parse=parse, choices=choices, repeated=repeated)
-    return dataclasses.field(default=dataclasses.MISSING if required else default, metadata={"told": told})
+    metadata = ArgumentFacts(help=help, names=names, metavar=metavar, parse=parse, choices=choices, repeated=repeated)
+    return dataclasses.field(default=dataclasses.MISSING if required else default, metadata={"facts": metadata})
 
 
 def positional(
     help: str, *, metavar: str | None = None, parse: Callable[[str], Any] | None = None, optional: bool = False
 ) -> Any:
     """A field that is a positional argument, which must be given unless it is `optional`."""
-    told = Told(help=help, names=(), metavar=metavar, parse=parse, choices=None)
-    return dataclasses.field(default=None if optional else dataclasses.MISSING, metadata={"told": told})
+    argument = ArgumentFacts(help=help, names=(), metavar=metavar, parse=parse, choices=None)
+    return dataclasses.field(default=None if optional else dataclasses.MISSING, metadata={"facts": argument})
 
 
 def json_file() -> Any:
@@ -115,24 +115,24 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record], *, group: 
     for field in _in_order(record):
         if field.name in above:
             continue
-        told = field.metadata.get("told")
-        if told is None:
+        argument = field.metadata.get("facts")
+        if argument is None:
             raise TypeError(f"{record.__name__}.{field.name} is neither an option nor a positional argument")
-        given = _parsed(hints[field.name], told)
-        if told.metavar is not None:
-            given["metavar"] = told.metavar
-        if not told.names:
+        given = _parsed(hints[field.name], argument)
+        if argument.metavar is not None:
+            given["metavar"] = argument.metavar
+        if not argument.names:
             if field.default is None:
                 given["nargs"] = "?"
-            parser.add_argument(field.name, help=told.help, **given)
+            parser.add_argument(field.name, help=argument.help, **given)
             continue
         usual = "--" + field.name.replace("_", "-")
-        words = [usual if name == "--" else name for name in told.names]
+        words = [usual if name == "--" else name for name in argument.names]
         if field.default is dataclasses.MISSING:
             given["required"] = True
         elif given.get("action") != "store_true":
-            given["default"] = list(field.default) if told.repeated else field.default
-        parser.add_argument(*words, dest=field.name, help=told.help, **given)
+            given["default"] = list(field.default) if argument.repeated else field.default
+        parser.add_argument(*words, dest=field.name, help=argument.help, **given)
 
 
 def _in_order(record: type[Record]) -> list[dataclasses.Field[Any]]:
@@ -142,13 +142,13 @@ def _in_order(record: type[Record]) -> list[dataclasses.Field[Any]]:
     """
     fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]
     names = dict.fromkeys(name for each in record.__mro__ for name in inspect.get_annotations(each) if name in fields)
-    told = {name: field.metadata.get("told") for name, field in fields.items()}
-    typed = [field for name, field in fields.items() if told[name] and not told[name].names]
+    arguments = {name: field.metadata.get("facts") for name, field in fields.items()}
+    typed = [field for name, field in fields.items() if arguments[name] and not arguments[name].names]
     rest = [fields[name] for name in names if fields[name] not in typed]
     return [*typed, *sorted(rest, key=lambda field: field.name == "json")]
 
 
-def _parsed(hint: Any, told: Told) -> dict[str, Any]:
+def _parsed(hint: Any, argument: ArgumentFacts) -> dict[str, Any]:
     """Arguments of argparse that parse values of an annotation."""
     parts = typing.get_args(hint)
     if set(parts) == {bool, type(None)}:
@@ -160,23 +160,23 @@ def _parsed(hint: Any, told: Told) -> dict[str, Any]:
         return {"action": "store_true"}
     given: dict[str, Any] = {}
     if typing.get_origin(hint) is tuple:
-        if told.repeated:
+        if argument.repeated:
             given["action"] = "append"
             if typing.get_origin(parts[0]) is tuple:
                 given["nargs"] = "+"
                 parts = typing.get_args(parts[0])
         elif parts[-1] is Ellipsis:
             given["nargs"] = "+"
-        elif told.parse is None:
+        elif argument.parse is None:
             given["nargs"] = len(parts)
         hint = parts[0]
     if typing.get_origin(hint) is Literal:
         given["choices"] = typing.get_args(hint)
         hint = type(given["choices"][0])
-    if told.choices is not None:
-        given["choices"] = told.choices
-    if told.parse is not None:
-        given["type"] = told.parse
+    if argument.choices is not None:
+        given["choices"] = argument.choices
+    if argument.parse is not None:
+        given["type"] = argument.parse
     elif hint in (int, float, Path):
         given["type"] = hint
     return given

@@ -148,8 +148,8 @@ def _write(arguments: ViewCommand, made: Page, viewed: ViewedMap | None) -> None
     write_json(arguments.json, record)
     say(arguments, f"{made.points:,} of {made.all_points:,} points (within {made.error:.1g} units), {made.images:,} images")
     if made.photographs or made.true_positions:
-        told = f"{made.photographs} photographs, and true positions of {made.true_positions} images"
-        say(arguments, f"the page holds {told}: keep it where the photographs may be")
+        contents = f"{made.photographs} photographs, and true positions of {made.true_positions} images"
+        say(arguments, f"the page holds {contents}: keep it where the photographs may be")
     report(arguments, output, f"a page of {size / 1e6:.1f} MB")
 
 

@@ -23,7 +23,7 @@ from veil.tiles.fetching import TileFetcher
 from veil.wire.names import chosen
 from veil.wire.receipts import Receipt, receipt_of, require_in_chain
 
-Told = Callable[[JobStatus], None]
+OnStatus = Callable[[JobStatus], None]
 Link = tuple[int, str, str]
 
 
@@ -174,23 +174,23 @@ class Client:
         """How far a job is."""
         return job_of(self._connection.get("v1", "jobs", job))
 
-    def wait(self, job: str, *, told: Told = lambda status: None, every_s: float = 0.5) -> JobStatus:
-        """The end of a job; `told` is called with what it does meanwhile."""
+    def wait(self, job: str, *, on_status: OnStatus = lambda status: None, every_s: float = 0.5) -> JobStatus:
+        """The end of a job; `on_status` is called with what it does meanwhile."""
         while True:
             status = self.job(job)
-            told(status)
+            on_status(status)
             if status.has_ended:
                 return status
             time.sleep(every_s)
 
-    def delete(self, contribution: str, *, told: Told = lambda status: None) -> Receipt:
+    def delete(self, contribution: str, *, on_status: OnStatus = lambda status: None) -> Receipt:
         """Delete a contribution, wait until it is out of the map, and return the verified receipt.
 
         Raises ServerError if the server refuses or fails, WireError for a receipt that does not verify.
         """
         answer = self._connection.delete("v1", "contributions", contribution)
         if isinstance(answer, dict) and answer.get("receipt") is None and isinstance(answer.get("job"), str):
-            self.wait(answer["job"], told=told)
+            self.wait(answer["job"], on_status=on_status)
             answer = {"receipt": self._connection.get("v1", "contributions", contribution, "receipt")}
         receipt = receipt_of(answer.get("receipt") if isinstance(answer, dict) else None)
         if receipt.content.get("contribution") != contribution:
@@ -268,10 +268,10 @@ def _digest(message: bytes) -> str:
 
 def _list(answer: Any, name: str) -> list[Any]:
     """A list in an answer. Raises WireError if it is missing."""
-    found = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(found, list):
+    entries = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(entries, list):
         raise WireError(f"the server's answer has no {name}; it may be of another version of veil")
-    return found
+    return entries
 
 
 def _link(value: Any) -> Link:

@@ -146,8 +146,8 @@ def split_address(url: str) -> SplitResult:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:
-        told = "give one such as https://maps.example.org or http://[::1]:8700"
-        raise InputError(f"{url!r} is no address of a server ({error}); {told}") from None
+        remedy = "give one such as https://maps.example.org or http://[::1]:8700"
+        raise InputError(f"{url!r} is no address of a server ({error}); {remedy}") from None
     return parts
 
 
@@ -156,11 +156,11 @@ def _read(status: int, data: bytes) -> Any:
     try:
         value = json.loads(data)
     except ValueError:
-        told = f"the answer ({status}) is not of a veil server; check the address"
-        raise ServerError(told, status=status, kind="foreign") from None
+        cause_of_kind = f"the answer ({status}) is not of a veil server; check the address"
+        raise ServerError(cause_of_kind, status=status, kind="foreign") from None
     if 200 <= status < 300:
         return value
-    said: dict[str, Any] = value if isinstance(value, dict) else {}
-    kind = str(said.get("type", "")).removeprefix("urn:veil:") or "foreign"
-    cause = str(said.get("cause", said.get("detail", f"the server answered {status}")))
-    raise ServerError(cause, status=status, kind=kind, remedy=remedies_of(said.get("remedy")))
+    problem: dict[str, Any] = value if isinstance(value, dict) else {}
+    kind = str(problem.get("type", "")).removeprefix("urn:veil:") or "foreign"
+    cause = str(problem.get("cause", problem.get("detail", f"the server answered {status}")))
+    raise ServerError(cause, status=status, kind=kind, remedy=remedies_of(problem.get("remedy")))

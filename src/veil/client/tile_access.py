@@ -100,10 +100,10 @@ class TileHost:
         try:
             connection.request(method, f"{self._parts.path.rstrip('/')}/{name}", body=body, headers=headers)
             response = connection.getresponse()
-            found = bytearray()
-            while len(found) <= most and (block := response.read(min(BLOCK, most + 1 - len(found)))):
-                found += block
-            return response.status, bytes(found)
+            content = bytearray()
+            while len(content) <= most and (block := response.read(min(BLOCK, most + 1 - len(content)))):
+                content += block
+            return response.status, bytes(content)
         except (http.client.HTTPException, OSError) as error:
             raise Unreachable(f"{self.url} does not answer ({error or type(error).__name__}); try again later") from None
         finally:
@@ -183,10 +183,10 @@ def open_tiles(
             f"{hosts[0].url} has version {manifest.version[:16]} of the tiles, and {version[:16]} is asked for; do not use it, "
             "and ask whoever publishes versions"
         )
-    for host, found in zip(hosts[1:], served[1:], strict=True):
-        if found.version != manifest.version:
+    for host, other in zip(hosts[1:], served[1:], strict=True):
+        if other.version != manifest.version:
             raise FileFormatError(
-                f"{host.url} has version {str(found.version)[:16]} of the tiles, and {hosts[0].url} {manifest.version[:16]}; "
+                f"{host.url} has version {str(other.version)[:16]} of the tiles, and {hosts[0].url} {manifest.version[:16]}; "
                 "servers must have the same tiles: try again later"
             )
     taken = exit or _default(manifest, len(hosts), served[0])
@@ -250,8 +250,8 @@ def _served(host: TileHost) -> _Served:
     if text is None:
         return _Served(version=None, exits={})
     try:
-        said = json.loads(text)
-        version, exits = said["version"], said["exits"]
+        offer = json.loads(text)
+        version, exits = offer["version"], offer["exits"]
         if not VERSION.fullmatch(version) or not isinstance(exits, dict):
             raise ValueError("a value is none of its kind")
     except (KeyError, TypeError, ValueError, RecursionError) as error:

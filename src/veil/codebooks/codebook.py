@@ -97,11 +97,11 @@ class Codebook:
     @cached_property
     def vectors(self) -> Float32[np.ndarray, "words dim"]:
         """The words as unit vectors, float32 (K, dim)."""
-        found = np.empty(self.stored.shape, dtype=np.float32)
-        for start in range(0, len(found), 1 << 14):  # half a million words in float64 would be half a gigabyte
+        unit_vectors = np.empty(self.stored.shape, dtype=np.float32)
+        for start in range(0, len(unit_vectors), 1 << 14):  # half a million words in float64 would be half a gigabyte
             values = self.stored[start : start + (1 << 14)].astype(np.float64)
-            found[start : start + (1 << 14)] = values / np.linalg.norm(values, axis=1, keepdims=True)
-        return found
+            unit_vectors[start : start + (1 << 14)] = values / np.linalg.norm(values, axis=1, keepdims=True)
+        return unit_vectors
 
     def nearest(self, unit_vectors: Float32[np.ndarray, "vectors dim"], count: int = 1) -> Int64[np.ndarray, "..."]:
         """Indices of the `count` words nearest to each vector, closest first: (vectors,) for one, else (vectors, count).
@@ -113,8 +113,8 @@ class Codebook:
         if not 1 <= count <= len(self):
             raise RangeError(f"count must be between 1 and {len(self)} words, got {count!r}")
         # For unit vectors the largest product is the least distance.
-        _, found = nearest_neighbors(unit_vectors, self.vectors, count, by="product")
-        return found[:, 0] if count == 1 else found
+        _, words = nearest_neighbors(unit_vectors, self.vectors, count, by="product")
+        return words[:, 0] if count == 1 else words
 
     @cached_property
     def digest(self) -> str:

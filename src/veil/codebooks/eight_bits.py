@@ -58,11 +58,11 @@ class EightBitWords:
         count, dim = self.levels.shape
         stream = hashlib.shake_256(b"veil eight-bit words|%d" % self.seed).digest(2 * count * dim)
         drawn = np.frombuffer(stream, dtype="<u2").reshape(count, dim)
-        found = np.empty((count, dim), dtype=np.float32)
+        vectors = np.empty((count, dim), dtype=np.float32)
         for start in range(0, count, _BLOCK):
             rows = slice(start, start + _BLOCK)
             # Odd numbers of 2^-17 levels, so that the dither is symmetric about zero.
             dither = 2 * drawn[rows].astype(np.int64) - ((1 << _FRACTION_BITS) - 1)
             fixed = (self.levels[rows].astype(np.int64) << (_FRACTION_BITS + 1)) + dither
-            found[rows] = fixed / np.sqrt((fixed * fixed).sum(axis=1, keepdims=True).astype(np.float64))
-        return found
+            vectors[rows] = fixed / np.sqrt((fixed * fixed).sum(axis=1, keepdims=True).astype(np.float64))
+        return vectors

@@ -32,7 +32,7 @@ def nearest_neighbors(
 
     The best comes first; the second array holds the rows of the entries.
     """
-    found: tuple[np.ndarray, np.ndarray] = faiss.knn(
+    nearest: tuple[np.ndarray, np.ndarray] = faiss.knn(
         np.ascontiguousarray(queries), np.ascontiguousarray(entries), count, metric=METRICS[by]
     )
-    return found
+    return nearest

@@ -167,11 +167,11 @@ def _nearest_other(
     best, where = np.full(len(unit), -np.inf, dtype=np.float32), np.zeros(len(unit), dtype=np.int64)
     for start in range(0, len(pool), BLOCK):
         block = unit_rows(pool[start : start + BLOCK])
-        product, found = nearest_neighbors(unit, block, min(2, len(block)), by="product")
+        product, neighbors = nearest_neighbors(unit, block, min(2, len(block)), by="product")
         if in_pool:
-            product[found + start == rows[:, None]] = -np.inf
+            product[neighbors + start == rows[:, None]] = -np.inf
         first = product.argmax(axis=1)
-        product, found = product[rows, first], found[rows, first]
+        product, neighbors = product[rows, first], neighbors[rows, first]
         better = product > best
-        best[better], where[better] = product[better], found[better] + start
+        best[better], where[better] = product[better], neighbors[better] + start
     return where

@@ -162,14 +162,14 @@ def train_sharded(
 
 def _first_distinct(shards: Sequence[Shard], words: int) -> Descriptors:
     """The first `words` descriptors that differ. Raises RangeError for fewer."""
-    found: np.ndarray | None = None
+    distinct: np.ndarray | None = None
     for shard in shards:
         rows = shard.load()
-        both = rows if found is None else np.concatenate([found, rows])
-        found = both[_first_of_each(both)[:words]]
-        if len(found) == words >= 2:
-            return found
+        both = rows if distinct is None else np.concatenate([distinct, rows])
+        distinct = both[_first_of_each(both)[:words]]
+        if len(distinct) == words >= 2:
+            return distinct
     raise RangeError(
-        f"{words} words need at least 2, and as many distinct descriptors, got {0 if found is None else len(found)}; "
+        f"{words} words need at least 2, and as many distinct descriptors, got {0 if distinct is None else len(distinct)}; "
         "add photographs or ask for fewer words"
     )

@@ -222,17 +222,17 @@ def _remarks(
     attacks: Sequence[Attack], truths: Iterable[Truth], originals: Mapping[str, Features], knowledge: Knowledge
 ) -> list[str]:
     """Sentences on attacks that nobody asked for, and on photographs that the attacker's networks have learned by heart."""
-    said = []
+    remarks = []
     if not_run := list(dict.fromkeys(attack.name for attack in ATTACKS if attack not in attacks)):
-        said.append(f"{len(not_run)} attacks were not asked for, and may recover more: {', '.join(not_run)}.")
+        remarks.append(f"{len(not_run)} attacks were not asked for, and may recover more: {', '.join(not_run)}.")
     if knowledge.learned is not None:
         seen = [truth.image for truth in truths if knowledge.learned.training.has_seen(originals[truth.image].image_digest)]
         if seen:
-            said.append(
+            remarks.append(
                 f"The networks of the attacks that learn were trained on {len(seen)} of the photographs "
                 f"({', '.join(seen[:3])}): of these they recover more than of others."
             )
-    return said
+    return remarks
 
 
 def _truths(

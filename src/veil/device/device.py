@@ -126,7 +126,7 @@ class Device:
             message=message,
             released_as=alias,
             upload=made.upload,
-            image_features=made.found,
+            image_features=made.image_features,
             image_epsilon=made.image_epsilon,
             median_error=made.median_error,
             missing=made.missing,

@@ -38,7 +38,7 @@ class GravityAnswer:
 
     - `name`: the photograph.
     - `source`: "exif", "readings", "vanishing-point" or "colmap".
-    - `found`: gravity, or the reason why there is none.
+    - `gravity`: gravity, or the reason why there is none.
     - `vertical`: the vertical edges, where they gave the answer.
     - `note`: why an earlier source did not give the answer, or what to check.
     - `check`: the comparison of sensor and edges, where both were there.
@@ -48,7 +48,7 @@ class GravityAnswer:
 
     name: str
     source: str
-    found: Gravity | NoGravity
+    gravity: Gravity | NoGravity
     vertical: Vertical | None = None
     note: str | None = None
     check: Checked | None = None
@@ -127,10 +127,10 @@ def measure_gravity(
 
 def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> GravityAnswer:
     """The answer for one photograph; an error becomes its answer, so that the other photographs still get theirs."""
-    told = _from_exif(path) if source in ("auto", "exif") else None
+    reading = _from_exif(path) if source in ("auto", "exif") else None
     if source == "exif":
-        return GravityAnswer(name=name, source="exif", found=told or NoGravity(reason=NO_READING, remedy=(BY_EDGES,)))
-    return weighed(name, "exif", told, edges_of(path, camera))
+        return GravityAnswer(name=name, source="exif", gravity=reading or NoGravity(reason=NO_READING, remedy=(BY_EDGES,)))
+    return weighed(name, "exif", reading, edges_of(path, camera))
 
 
 def _from_exif(path: Path) -> Gravity | NoGravity | None:
@@ -154,12 +154,12 @@ def edges_of(path: Path, camera: str | None) -> Edges:
         )
     segments, pixel = normalized_segments(picture)
     options = VerticalOptions(focal_spread=focal_spread(picture.camera, calibrated=is_calibrated(camera, path)))
-    found = check = vertical_from_segments(segments, pixel, options)
-    if isinstance(found, NoGravity):
+    vertical = check = vertical_from_segments(segments, pixel, options)
+    if isinstance(vertical, NoGravity):
         check = vertical_from_segments(segments, pixel, replace(options, max_sigma_deg=CHECK_SIGMA_DEG))
     height, width = picture.gray.shape
     return Edges(
-        answer=found,
+        answer=vertical,
         check=check if isinstance(check, Vertical) else None,
         segments=segments,
         pixel=pixel,
@@ -176,29 +176,29 @@ def weighed(name: str, source: str, sensor: Gravity | NoGravity | None, edges: E
             return _by_edges(name, seen, note)
         if sensor is not None:
             seen = replace(seen, remedy=tuple(dict.fromkeys((*sensor.remedy, *seen.remedy))))
-        return GravityAnswer(name=name, source="vanishing-point", found=seen, note=note if note != seen.reason else None)
+        return GravityAnswer(name=name, source="vanishing-point", gravity=seen, note=note if note != seen.reason else None)
     if edges.check is None:
-        return GravityAnswer(name=name, source=source, found=sensor, note="not checked: no vertical edges are to be seen")
+        return GravityAnswer(name=name, source=source, gravity=sensor, note="not checked: no vertical edges are to be seen")
     check = cross_checked(sensor, edges.check, edges.support(sensor))
     apart = f"sensor and vertical edges are {check.apart_deg:.1f} degrees apart"
     if check.verdict == "agree":
         exact = isinstance(seen, Vertical) and (seen.gravity.sigma_deg or 90) < (sensor.sigma_deg or 90)
         if exact and isinstance(seen, Vertical):
             return replace(_by_edges(name, seen, f"{apart}, and agree"), check=check)
-        return GravityAnswer(name=name, source=source, found=sensor, check=check, note=f"{apart}, and agree")
+        return GravityAnswer(name=name, source=source, gravity=sensor, check=check, note=f"{apart}, and agree")
     if check.verdict == "edges wrong":
         return GravityAnswer(
-            name=name, source=source, found=sensor, check=check, note=f"{apart}: the edges are wrong, {check.why}"
+            name=name, source=source, gravity=sensor, check=check, note=f"{apart}: the edges are wrong, {check.why}"
         )
     if check.verdict == "sensor wrong":
-        said = f"{apart}: the sensor is wrong, {check.why}"
+        text = f"{apart}: the sensor is wrong, {check.why}"
         if isinstance(seen, Vertical):
-            return replace(_by_edges(name, seen, said), check=check)
-        found = NoGravity(reason=f"{said}; {seen.reason}", remedy=seen.remedy)
-        return GravityAnswer(name=name, source=source, check=check, found=found)
+            return replace(_by_edges(name, seen, text), check=check)
+        no_gravity = NoGravity(reason=f"{text}; {seen.reason}", remedy=seen.remedy)
+        return GravityAnswer(name=name, source=source, check=check, gravity=no_gravity)
     reason = f"{apart}, and which is wrong cannot be told: {check.why}"
     either = (Remedy("give", "measure_gravity.source", source), BY_EDGES)
-    return GravityAnswer(name=name, source=source, check=check, found=NoGravity(reason=reason, remedy=either))
+    return GravityAnswer(name=name, source=source, check=check, gravity=NoGravity(reason=reason, remedy=either))
 
 
 def _by_edges(name: str, seen: Vertical, note: str | None) -> GravityAnswer:
@@ -209,7 +209,9 @@ def _by_edges(name: str, seen: Vertical, note: str | None) -> GravityAnswer:
     roll = roll_deg(seen.gravity)
     doubt = f"rolled by {roll:.0f} degrees: look whether its edges are vertical in the world"
     notes = [text for text in (note, doubt if roll > USUAL_ROLL_DEG else None) if text]
-    return GravityAnswer(name=name, source="vanishing-point", found=seen.gravity, vertical=seen, note="; ".join(notes) or None)
+    return GravityAnswer(
+        name=name, source="vanishing-point", gravity=seen.gravity, vertical=seen, note="; ".join(notes) or None
+    )
 
 
 def _told_by_table(
@@ -223,27 +225,27 @@ def _told_by_table(
     for name, seen in edges.items():
         sensor = sensors.get(name) or NoGravity(reason=f"{table} has no reading of it")
         if source == "readings" and isinstance(sensor, NoGravity):
-            answers.append(GravityAnswer(name=name, source="readings", found=sensor))
+            answers.append(GravityAnswer(name=name, source="readings", gravity=sensor))
         else:
             answers.append(weighed(name, "readings", sensor, seen))
     return answers
 
 
 def _gravity_of_table(
-    path: Path, told: str | None, edges: dict[str, Edges], tell: Callable[[str], None]
+    path: Path, axes_text: str | None, edges: dict[str, Edges], tell: Callable[[str], None]
 ) -> dict[str, Gravity | NoGravity]:
     """Gravity from a table of readings by name of the photograph; the table may name them with or without folders."""
-    if not told and holds_gravity(path):
-        found: dict[str, Gravity | NoGravity] = {**read_gravity_readings(path)}
-        return {name: found[_key(name, found)] for name in edges if _key(name, found) in found} or found
+    if not axes_text and holds_gravity(path):
+        readings: dict[str, Gravity | NoGravity] = {**read_gravity_readings(path)}
+        return {name: readings[_key(name, readings)] for name in edges if _key(name, readings) in readings} or readings
     table = read_accelerometer(path)
     names = [name for name in edges if _key(name, table) in table]
     if not names:
         raise FileFormatError(f"{path} names none of the photographs; it names {', '.join(sorted(table)[:3])}")
     acceleration = in_g(np.array([table[_key(name, table)] for name in names]))
     portrait = np.array([edges[name].portrait for name in names])
-    if told:
-        axes = axes_as_told(acceleration, portrait, parse_axes(told))
+    if axes_text:
+        axes = axes_as_told(acceleration, portrait, parse_axes(axes_text))
     else:
         checks = [edges[name].check for name in names]
         downs = np.array([np.full(3, np.nan) if check is None else check.gravity.direction for check in checks])

@@ -47,7 +47,7 @@ class Made:
     - `image_epsilon`: of words, epsilon of the whole image at the protection's delta.
     - `median_error`: of words, median distance of the descriptors to their words (unit vectors).
     - `missing`: of words, number of features that were asked for and that the image does not have.
-    - `found`: number of features that the image has, sent or not.
+    - `image_features`: number of features that the image has, sent or not.
     - `notes`: sentences that the user should read.
     - `remedy`: what would protect better.
     """
@@ -59,7 +59,7 @@ class Made:
     image_epsilon: float | None = None
     median_error: float | None = None
     missing: int = 0
-    found: int = 0
+    image_features: int = 0
     notes: tuple[str, ...] = ()
     remedy: tuple[Remedy, ...] = ()
 
@@ -120,7 +120,7 @@ class HideInSubspaces:
             upload=release.upload,
             dtype=profile.dtype,
             parameters=release.parameters,
-            found=len(features),
+            image_features=len(features),
             notes=tuple(notes),
             remedy=remedy,
         )
@@ -221,7 +221,7 @@ class HideInWords:
             image_epsilon=self.image_epsilon(len(release.upload)),
             median_error=release.median_error,
             missing=release.missing,
-            found=len(features),
+            image_features=len(features),
         )
 
     def notes(self) -> list[str]:
@@ -238,17 +238,17 @@ class HideInWords:
                 "warning: epsilon is infinite: the nearest word of each feature is sent for certain. This is no privacy; words "
                 "can be inverted into images almost like descriptors"
             ]
-        said = [
+        remarks = [
             f"epsilon {outward(mechanism.epsilon, 12)} for each feature: {mechanism.m} of {mechanism.dictionary_size} "
             f"words are sent, the true one among them with probability {truth}; a word that is sent is the true one with "
             f"probability {posterior}, if all were equally likely before"
         ]
         if mechanism.posterior > MAX_POSTERIOR:
-            said.append(
+            remarks.append(
                 f"warning: the true word is among those sent with probability {truth}, epsilon alone says little; choose a "
                 "smaller epsilon"
             )
-        return said
+        return remarks
 
 
 @dataclass(frozen=True, eq=False)

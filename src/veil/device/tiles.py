@@ -19,14 +19,14 @@ PREFIX = "tiles:"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TileAnswer:
-    """The answer to a photograph, which was found on the device, and the fetch for it.
+    """The answer to a photograph, which was pose on the device, and the fetch for it.
 
-    `found` is the pose, or why there is none. `wanted` are the tiles that it was looked for in, the most promising first, which
+    `pose` is the pose, or why there is none. `wanted` are the tiles that it was looked for in, the most promising first, which
     are known to this device alone. `refused` gives, by its number, why a wanted tile was not used, also where a kept one could
     stand in: tell the user, and never the server. `asked` is the number of records that were asked for; 0 offline.
     """
 
-    found: Localization | NoPose
+    pose: Localization | NoPose
     wanted: Sequence[int]
     refused: Mapping[int, str]
     asked: int
@@ -62,5 +62,5 @@ def localize_with_tiles(
         near = place_in_map(fetcher.manifest, *fix)
     wanted = wanted_tiles(fetcher.manifest, features, near=near, within=within, tiles=tiles)
     fetched = fetcher.fetch(wanted)
-    found = localize_in_tiles(features, fetcher.manifest, fetched.tiles, options)
-    return TileAnswer(found=found, wanted=wanted, refused=fetched.refused, asked=fetched.asked)
+    pose = localize_in_tiles(features, fetcher.manifest, fetched.tiles, options)
+    return TileAnswer(pose=pose, wanted=wanted, refused=fetched.refused, asked=fetched.asked)

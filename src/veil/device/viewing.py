@@ -115,8 +115,8 @@ def view_map(
             for name, item in inverted(where, invert, bar).items():
                 recovered.setdefault(name, []).append(item)
     if refused:
-        told = [f"No pose for {name}: {reason}" for name, reason in refused.items()]
-        view = replace(view, of_server=[*view.of_server, *told])
+        refusals = [f"No pose for {name}: {reason}" for name, reason in refused.items()]
+        view = replace(view, of_server=[*view.of_server, *refusals])
     return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped, limits=limits)
 
 
@@ -187,7 +187,7 @@ def inverted(where: Map, count: int, progress: Progress) -> dict[str, AttackPict
     if not where.is_public or space.descriptor != "sift" or space.dim != DIM:
         raise InputError(f"only raw SIFT of a public map is inverted here, not [{space}]", remedy=Remedy("make", "audit"))
     network = PlainInverter(bundled_inverter())
-    found = {}
+    recovered = {}
     for done, name in enumerate(chosen):
         progress(done, len(chosen))
         image = where.scene.images[name]
@@ -199,27 +199,27 @@ def inverted(where: Map, count: int, progress: Progress) -> dict[str, AttackPict
         frame = Frame(width=image.camera.width_px, height=image.camera.height_px)
         rgb = network.invert([points_map(frame, image.keypoints, vectors)])[0]
         title = f"drawn from {len(vectors):,} raw descriptors of the public map, which anyone who holds it can do"
-        found[name] = AttackPicture(title=title, rgb=rgb)
+        recovered[name] = AttackPicture(title=title, rgb=rgb)
     progress(len(chosen), len(chosen))
-    return found
+    return recovered
 
 
 def _of_report(path: Path, view: View) -> dict[str, list[AttackPicture]]:
     """Pictures that attacks drew of images of the view, by name. Raises InputError if the audit was of others."""
     names = {image.name for image in view.images}
-    found: dict[str, list[AttackPicture]] = {}
+    recovered: dict[str, list[AttackPicture]] = {}
     pictures = [picture for picture in read_audit_page(path) if picture.kind == "reconstructed"]
     for picture in pictures:
         name = next((name for name in (picture.release, picture.image) if name in names), None)
         if name is not None:
-            found.setdefault(name, []).append(AttackPicture(title=picture.title, rgb=picture.rgb))
-    if not found:
+            recovered.setdefault(name, []).append(AttackPicture(title=picture.title, rgb=picture.rgb))
+    if not recovered:
         audited = ", ".join(sorted({picture.release for picture in pictures})[:3]) or "none"
         raise InputError(
             f"{path} has no picture that an attack drew of an image of this map or of its queries (it has of: {audited})",
             remedy=Remedy("give", "view_map.queries"),
         )
-    return found
+    return recovered
 
 
 def _queries(
@@ -254,7 +254,7 @@ def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownIma
     rows[answer.keypoint_rows] = answer.point_rows
     lines = query.positions if isinstance(query.positions, Lines) else None
     spread = None if answer.covariance is None else center_covariance(answer.cam_from_world, answer.covariance)
-    told = [
+    facts = [
         f"{answer.inliers} inliers of {answer.correspondences:,} matches",
         f"turn known to {answer.turn_deviation_deg:.2g} degrees",
         *(
@@ -272,7 +272,7 @@ def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownIma
         lines=lines,
         is_query=True,
         center_covariance=spread,
-        told=tuple(told),
+        told=tuple(facts),
     )
 
 

@@ -26,8 +26,8 @@ def check_engine(text: str) -> str:
     kind, _, address = text.partition(":")
     if kind != "dask":
         raise InputError(f"engine must be {ENGINES}, got {text!r}")
-    found = _ADDRESS.fullmatch(address)
-    if not found or not 0 < int(found[1]) < 65536:
+    match = _ADDRESS.fullmatch(address)
+    if not match or not 0 < int(match[1]) < 65536:
         raise InputError(f"engine {text!r} needs the address of a Dask scheduler, as in dask:tcp://10.0.0.5:8786")
     return text
 

@@ -141,9 +141,9 @@ class DaskCluster:
             return
         # A builtin is there whatever a worker lacks. `Client.run` is this without a limit of time.
         run = self.client._run
-        found = self.client.sync(run, eval, _VERSIONS, workers=workers, on_error="return", callback_timeout=CONNECT_S)
+        senders = self.client.sync(run, eval, _VERSIONS, workers=workers, on_error="return", callback_timeout=CONNECT_S)
         here = Sender.here()
-        for address, sender in found.items():
+        for address, sender in senders.items():
             if isinstance(sender, OSError):  # it has just left
                 continue
             if sender != here:

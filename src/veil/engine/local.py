@@ -79,8 +79,8 @@ class LocalEngine:
             first = list(islice(calls, 2))
             here = self._memory_bytes is None and (self._workers == 1 or len(first) < 2)
             calls = chain(first, calls)  # type: ignore[assignment]
-            with closing(self._here(calls) if here else self._pool.run(calls, self._values, self._cancelled)) as found:
-                for call, outcome in found:
+            with closing(self._here(calls) if here else self._pool.run(calls, self._values, self._cancelled)) as outcomes:
+                for call, outcome in outcomes:
                     if not isinstance(outcome, Done):
                         raise outcome.as_error(call)
                     one_more()

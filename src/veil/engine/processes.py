@@ -45,10 +45,10 @@ class Pool:
                 if not busy:
                     return
                 for connection in wait(list(busy), timeout=_LOOK_EVERY_S):
-                    found = self._received(busy[connection], again)  # type: ignore[index]
-                    if found is not None:
+                    received = self._received(busy[connection], again)  # type: ignore[index]
+                    if received is not None:
                         self._fill(calls, again, values)  # before the result is looked at, which may take long
-                        yield found
+                        yield received
                 if cancelled.is_set():
                     raise Cancelled("the tasks were cancelled")
         finally:

@@ -77,8 +77,8 @@ class Failed:
         """The error to raise for `call`, with the task's own error as its cause."""
         last = self.trace.strip().splitlines()
         place = next((line.strip() for line in reversed(last) if line.lstrip().startswith("File ")), "")
-        told, remedy = (self.error.cause, self.error.remedy) if isinstance(self.error, VeilError) else (str(self.error), ())
-        cause = f"{call} failed: {type(self.error).__name__}: {told}" + (f" ({place})" if place else "")
+        reason, remedy = (self.error.cause, self.error.remedy) if isinstance(self.error, VeilError) else (str(self.error), ())
+        cause = f"{call} failed: {type(self.error).__name__}: {reason}" + (f" ({place})" if place else "")
         failure = TaskError(cause, remedy=remedy)
         failure.__cause__ = self.error
         self.error.__cause__ = self.error.__cause__ or _Remote(self.trace)

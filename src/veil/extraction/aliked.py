@@ -106,11 +106,11 @@ class Dense:
         """Features between pixels: those of the four neighbors, weighted bilinearly and not scaled again."""
         low = np.floor(places).astype(np.int64)
         right, lower = np.moveaxis((places - low).astype(np.float32), -1, 0)[..., None]
-        found = np.zeros((*places.shape[:-1], 1), dtype=np.float32)
+        features = np.zeros((*places.shape[:-1], 1), dtype=np.float32)
         for y, along in ((0, 1 - lower), (1, lower)):
             for x, across in ((0, 1 - right), (1, right)):
-                found = found + along * across * self.features(low + np.array([x, y]))
-        return found
+                features = features + along * across * self.features(low + np.array([x, y]))
+        return features
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -174,8 +174,8 @@ class Aliked:
         with single_blas():
             dense = self.dense(rgb)
             least = LEAST_SCORE if least_score is None else least_score
-            found = local_maxima(dense.scores, RADIUS)
-            pixels = strongest(dense.scores, found, least=least, most=most, border=RADIUS)
+            peaks = local_maxima(dense.scores, RADIUS)
+            pixels = strongest(dense.scores, peaks, least=least, most=most, border=RADIUS)
             places = refined(dense.scores, pixels, radius=RADIUS, temperature=TEMPERATURE)
             scores = sampled(dense.scores[..., None], places[:, 0], places[:, 1])[:, 0]
             return places, scores, self.describe(dense, places)
@@ -213,13 +213,13 @@ class Aliked:
         The features around a keypoint say where others are read, and these are summed with a matrix for each place (Zhao et
         al. 2023, "sparse deformable descriptor head").
         """
-        found = np.empty((len(keypoints), self.dim), dtype=np.float32)
+        descriptors = np.empty((len(keypoints), self.dim), dtype=np.float32)
         for start in range(0, len(keypoints), _KEYPOINTS):
             chunk = keypoints[start : start + _KEYPOINTS]
             values = selu(dense.between(self._places(dense, chunk)) @ self.feature.matrix)
             sums = values.reshape(len(chunk), -1) @ self.aggregation.reshape(-1, self.dim)
-            found[start : start + _KEYPOINTS] = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-        return found
+            descriptors[start : start + _KEYPOINTS] = sums / np.linalg.norm(sums, axis=1, keepdims=True)
+        return descriptors
 
     def _places(self, dense: Dense, keypoints: Float32[np.ndarray, "found 2"]) -> Float32[np.ndarray, "found places 2"]:
         """Where features are read for each keypoint: it and offsets that follow from the 3 x 3 features around it."""
@@ -236,16 +236,16 @@ class Aliked:
 def _block(arrays: Mapping[str, np.ndarray], name: str, inputs: int, outputs: int) -> Block:
     """The block of this name. Raises InputError for tensors that do not fit."""
     moves = f"{name}.conv1.offset_conv.weight" in arrays
-    found: list[SquareConvolution] = []
+    layers: list[SquareConvolution] = []
     offsets: list[SquareConvolution] = []
     for which, width in ((1, inputs), (2, outputs)):
         conv = f"{name}.conv{which}.regular_conv" if moves else f"{name}.conv{which}"
         plain = layer(arrays, conv, outputs=outputs, inputs=width, side=3, biased=False)
         norm = [tensor(arrays, f"{name}.bn{which}.{part}", (outputs,)) for part in _NORM]
-        found.append(plain.normalized(*norm))
+        layers.append(plain.normalized(*norm))
         if moves:
             offsets.append(layer(arrays, f"{name}.conv{which}.offset_conv", outputs=18, inputs=width, side=3, biased=True))
     across = None
     if f"{name}.downsample.weight" in arrays:
         across = layer(arrays, f"{name}.downsample", outputs=outputs, inputs=inputs, side=1, biased=True)
-    return Block(first=found[0], second=found[1], across=across, offsets=(offsets[0], offsets[1]) if moves else None)
+    return Block(first=layers[0], second=layers[1], across=across, offsets=(offsets[0], offsets[1]) if moves else None)

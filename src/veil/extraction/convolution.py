@@ -98,7 +98,7 @@ def convolved(
     matrix = layer.matrix
     padded = np.pad(maps, ((around, around), (around, around), (0, 0))) if around else maps
     rows, columns = ((size - side) // stride + 1 for size in padded.shape[:2])
-    found = np.empty((rows, columns, outputs), dtype=np.float32)
+    activated = np.empty((rows, columns, outputs), dtype=np.float32)
     step = max(1, _UNFOLDED // (columns * len(matrix)))
     unfolded = np.empty((min(step, rows), columns, side, side, maps.shape[2]), dtype=np.float32)
     for top in range(0, rows, step):
@@ -109,8 +109,8 @@ def convolved(
                 unfolded[:count, :, i, j] = padded[lines, j : j + (columns - 1) * stride + 1 : stride]
         part = unfolded[:count].reshape(-1, len(matrix)) @ matrix
         part += layer.bias
-        found[top : top + count] = activation(part).reshape(count, columns, outputs)
-    return found
+        activated[top : top + count] = activation(part).reshape(count, columns, outputs)
+    return activated
 
 
 def sampled(
@@ -120,12 +120,12 @@ def sampled(
     rows, columns, _ = maps.shape
     left, top = np.floor(x).astype(np.int64), np.floor(y).astype(np.int64)
     right, lower = (x - left).astype(np.float32), (y - top).astype(np.float32)
-    found = np.zeros((*left.shape, maps.shape[2]), dtype=np.float32)
+    values = np.zeros((*left.shape, maps.shape[2]), dtype=np.float32)
     for i, along in ((top, 1 - lower), (top + 1, lower)):
         for j, across in ((left, 1 - right), (left + 1, right)):
             weight = along * across * ((i >= 0) & (i < rows) & (j >= 0) & (j < columns))
-            found += weight[..., None] * maps[np.clip(i, 0, rows - 1), np.clip(j, 0, columns - 1)]
-    return found
+            values += weight[..., None] * maps[np.clip(i, 0, rows - 1), np.clip(j, 0, columns - 1)]
+    return values
 
 
 def deformed(maps: Maps, layer: SquareConvolution, offsets: Float32[np.ndarray, "_ _ taps 2"], activation: Activation) -> Maps:
@@ -136,7 +136,7 @@ def deformed(maps: Maps, layer: SquareConvolution, offsets: Float32[np.ndarray, 
     rows, columns, _ = maps.shape
     side, matrix = layer.side, layer.matrix
     taps = np.arange(side) - side // 2
-    found = np.empty((rows, columns, len(layer.weight)), dtype=np.float32)
+    activated = np.empty((rows, columns, len(layer.weight)), dtype=np.float32)
     step = max(1, _UNFOLDED // (columns * len(matrix)))
     for start in range(0, rows, step):
         part = slice(start, min(start + step, rows))
@@ -144,8 +144,8 @@ def deformed(maps: Maps, layer: SquareConvolution, offsets: Float32[np.ndarray, 
         x = np.arange(columns)[None, :, None] + np.tile(taps, side) + offsets[part, :, :, 1]
         read = sampled(maps, x, y).reshape(-1, len(matrix)) @ matrix
         read += layer.bias
-        found[part] = activation(read).reshape(y.shape[0], columns, -1)
-    return found
+        activated[part] = activation(read).reshape(y.shape[0], columns, -1)
+    return activated
 
 
 def pooled(maps: Maps, factor: int) -> Maps:

@@ -47,12 +47,12 @@ def local_maxima(scores: Float32[np.ndarray, "rows columns"], radius: int) -> Bo
 
     What lies within `radius` of a maximum is taken out before maxima are looked for again, as SuperPoint and ALIKED do.
     """
-    found = scores == largest_around(scores, radius)
+    maxima = scores == largest_around(scores, radius)
     for _ in range(2):
-        taken = largest_around(found.astype(np.float32), radius) > 0
+        taken = largest_around(maxima.astype(np.float32), radius) > 0
         rest = np.where(taken, np.float32(0), scores)
-        found |= (rest == largest_around(rest, radius)) & ~taken
-    return found
+        maxima |= (rest == largest_around(rest, radius)) & ~taken
+    return maxima
 
 
 def strongest(

@@ -33,10 +33,10 @@ def detect_segments(picture: Picture) -> Float64[np.ndarray, "segments 2 2"]:
     if scale < 1:
         size = max(1, round(width * scale)), max(1, round(height * scale))
         gray = np.asarray(cv2.resize(gray, size, interpolation=cv2.INTER_AREA), dtype=np.uint8)
-    found = cv2.createLineSegmentDetector().detect(gray)[0]
-    if found is None:
+    segments = cv2.createLineSegmentDetector().detect(gray)[0]
+    if segments is None:
         return np.zeros((0, 2, 2))
-    ends = np.asarray(found, dtype=np.float64).reshape(-1, 2, 2) + _OPENCV_ORIGIN
+    ends = np.asarray(segments, dtype=np.float64).reshape(-1, 2, 2) + _OPENCV_ORIGIN
     return ends * [width / gray.shape[1], height / gray.shape[0]]
 
 

@@ -154,17 +154,17 @@ def resized(maps: Maps, rows: int, columns: int) -> Maps:
 
 def _chain(arrays: Mapping[str, np.ndarray], name: str) -> Chain:
     """The layers of this name. Raises InputError for tensors that do not fit."""
-    found: list[tuple[SquareConvolution, int, Activation]] = []
+    layers: list[tuple[SquareConvolution, int, Activation]] = []
     for index, (inputs, outputs, side, stride) in enumerate(_BLOCKS[name]):
         if name in _HEADS and index == len(_BLOCKS[name]) - 1:
             last = layer(arrays, f"{name}.{index}", outputs=outputs, inputs=inputs, side=side, biased=True)
-            found.append((last, stride, unchanged))
+            layers.append((last, stride, unchanged))
             continue
         place = f"{name}.{index}.layer"
         plain = layer(arrays, f"{place}.0", outputs=outputs, inputs=inputs, side=side, biased=False)
         mean, variance = (tensor(arrays, f"{place}.1.running_{part}", (outputs,)) for part in ("mean", "var"))
-        found.append((plain.normalized(mean, variance, 1.0, 0.0), stride, relu))
-    return Chain(layers=tuple(found))
+        layers.append((plain.normalized(mean, variance, 1.0, 0.0), stride, relu))
+    return Chain(layers=tuple(layers))
 
 
 def _in_cells(pixels: np.ndarray, size: int) -> Float64[np.ndarray, "_"]:
@@ -182,12 +182,12 @@ def _cubic(
     """Values between pixels by cubic convolution (Keys 1981, with a = -0.75), zeros around the maps."""
     padded = np.pad(maps, ((2, 2), (2, 2), (0, 0)))
     left, top = np.floor(x).astype(np.int64), np.floor(y).astype(np.int64)
-    found = np.zeros((len(x), maps.shape[2]), dtype=np.float32)
+    values = np.zeros((len(x), maps.shape[2]), dtype=np.float32)
     for i in range(-1, 3):
         for j in range(-1, 3):
             weight = (_keys(y - top - i) * _keys(x - left - j)).astype(np.float32)
-            found += weight[:, None] * padded[top + i + 2, left + j + 2]
-    return found
+            values += weight[:, None] * padded[top + i + 2, left + j + 2]
+    return values
 
 
 def _keys(distance: Float64[np.ndarray, "found"]) -> Float64[np.ndarray, "found"]:

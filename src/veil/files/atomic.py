@@ -151,14 +151,14 @@ def remove(path: Path) -> None:
 
 def leftovers(folder: Path, *, name: str | None = None, older_than_s: float = STALE_S) -> list[Path]:
     """Unfinished files in a folder, of one file or folder (None: of any), without a change for some seconds."""
-    latest, found = time.time() - older_than_s, []
+    latest, paths = time.time() - older_than_s, []
     for path in sorted(folder.glob(".*")):
         match = _LEFTOVER.fullmatch(path.name)
         if match is not None and name in (None, match["name"]):
             with suppress(FileNotFoundError):
                 if not older_than_s or path.lstat().st_mtime <= latest:
-                    found.append(path)
-    return found
+                    paths.append(path)
+    return paths
 
 
 def _clear_once(folder: Path) -> None:
@@ -174,7 +174,7 @@ def clear_leftovers(folder: Path, *, name: str | None = None, older_than_s: floa
     With `older_than_s` 0 nobody may be writing there, or must do it again if something of it goes. Raises InputError if
     something cannot be deleted.
     """
-    found = leftovers(folder, name=name, older_than_s=older_than_s)
-    for path in found:
+    paths = leftovers(folder, name=name, older_than_s=older_than_s)
+    for path in paths:
         remove(path)
-    return len(found)
+    return len(paths)

@@ -64,12 +64,12 @@ def read_audit_page(path: Path) -> list[AuditPicture]:
         ) from None
     if not parser.is_audit:
         raise FileFormatError(f"{path} is not the page of an audit", remedy=Remedy("make", "page of an audit"))
-    found = []
+    pictures = []
     for attributes in parser.images:
         kind = attributes["data-kind"]
         if kind not in get_args(Kind):
             raise FileFormatError(f"{path} holds a picture of a kind that this veil does not know: {kind!r}")
-        found.append(
+        pictures.append(
             AuditPicture(
                 release=attributes["data-release"],
                 image=attributes.get("data-image", ""),
@@ -78,7 +78,7 @@ def read_audit_page(path: Path) -> list[AuditPicture]:
                 rgb=_decoded(attributes.get("src", ""), path),
             )
         )
-    return found
+    return pictures
 
 
 class _Pictures(HTMLParser):

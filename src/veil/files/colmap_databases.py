@@ -95,8 +95,8 @@ def _read_image(database: Any, image: Any, sift: Space | None) -> Features:
     stored_camera = database.read_camera(image.camera_id)
     camera = replace(from_colmap(stored_camera), focal_is_known=bool(stored_camera.has_prior_focal_length))
     table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
-    found = database.read_descriptors(image.image_id)
-    space, stored = _typed(int(found.type), np.asarray(found.data), sift)
+    descriptors = database.read_descriptors(image.image_id)
+    space, stored = _typed(int(descriptors.type), np.asarray(descriptors.data), sift)
     if stored.shape != (len(table), space.dim):
         raise FileFormatError(
             f"expected descriptors ({len(table)}, {space.dim}) of {space.descriptor}, got {stored.dtype} {stored.shape}; "
@@ -105,14 +105,14 @@ def _read_image(database: Any, image: Any, sift: Space | None) -> Features:
     return _from_table(table, stored, space, camera)
 
 
-def _typed(kind: int, data: np.ndarray, sift: Space | None) -> tuple[Space, np.ndarray]:
+def _typed(kind: int, rows: np.ndarray, sift: Space | None) -> tuple[Space, np.ndarray]:
     """The space of descriptors of a type of COLMAP, and they themselves: 8 bits, or the float32 whose bytes `data` is."""
     if kind in _LEARNED:
-        if data.dtype != np.uint8 or data.shape[1] % 4:
+        if rows.dtype != np.uint8 or rows.shape[1] % 4:
             raise FileFormatError(
-                f"rows of {data.shape[1]} bytes are no float32 numbers; run COLMAP's feature extraction again"
+                f"rows of {rows.shape[1]} bytes are no float32 numbers; run COLMAP's feature extraction again"
             )
-        return known_space(_LEARNED[kind]), np.ascontiguousarray(data).view("<f4").astype(np.float32)
+        return known_space(_LEARNED[kind]), np.ascontiguousarray(rows).view("<f4").astype(np.float32)
     if kind not in (_UNDEFINED, _SIFT):
         raise FileFormatError(
             f"descriptors of COLMAP's type {kind}, which veil does not know (but SIFT, {', '.join(_LEARNED.values())})",
@@ -123,7 +123,7 @@ def _typed(kind: int, data: np.ndarray, sift: Space | None) -> tuple[Space, np.n
             "a COLMAP database does not say how its SIFT was normalized",
             remedy=Remedy("give", "read_colmap_database.space"),
         )
-    return sift, data
+    return sift, rows
 
 
 def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:

@@ -34,5 +34,5 @@ def transaction(
 def trouble(error: sqlite3.OperationalError) -> Trouble:
     """The reason why SQLite could not use a file: another process has it locked, the disk is full, it may not be written, or
     another one, such as damage."""
-    said = str(error)
-    return next((kind for kind in _NO_DAMAGE if kind in said), "other")
+    text = str(error)
+    return next((kind for kind in _NO_DAMAGE if kind in text), "other")

@@ -53,14 +53,14 @@ def read_state_dict(path: Path) -> dict[str, np.ndarray]:
                 with np.load(path, allow_pickle=False) as arrays:
                     return dict(arrays)
             with archive.open(described[0]) as stream:
-                found = _Tensors(stream, archive, described[0].removesuffix("data.pkl")).load()
+                tensors = _Tensors(stream, archive, described[0].removesuffix("data.pkl")).load()
     except FileNotFoundError:
         raise FileFormatError(f"there is no file of weights {path}") from None
     except _DAMAGE as error:
         raise FileFormatError(f"{path} holds no weights that veil can read ({error}); give an .npz or a PyTorch file") from None
-    if not isinstance(found, Mapping) or not all(isinstance(value, np.ndarray) for value in found.values()):
+    if not isinstance(tensors, Mapping) or not all(isinstance(value, np.ndarray) for value in tensors.values()):
         raise FileFormatError(f"{path} is not a state dict; save `network.state_dict()`")
-    return {str(name): value for name, value in found.items()}
+    return {str(name): value for name, value in tensors.items()}
 
 
 class _Tensors(pickle.Unpickler):

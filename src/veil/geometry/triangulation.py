@@ -59,12 +59,12 @@ def triangulate_tracks(
     no agreeing observation. A line agrees within `limit_px`. A point needs `min_lines` agreeing lines, one of them not along
     gravity, and two rays at least `min_angle_deg` apart.
     """
-    found, observed = points.copy(), np.zeros(len(tracks.lines), dtype=np.bool_)
+    triangulated, observed = points.copy(), np.zeros(len(tracks.lines), dtype=np.bool_)
     arrays = _Tracks(**{name: getattr(tracks, name) for name in _Tracks._fields})
     limits = _PointLimits(float(limit_px), min_lines, math.cos(math.radians(min_angle_deg)))
     edges = np.linspace(0, len(tracks.starts) - 1, 4 * THREADS + 1).astype(int).tolist()
-    list(shared(lambda part: _triangulate(arrays, limits, known, *part, found, observed), pairwise(edges), THREADS))
-    return found, observed
+    list(shared(lambda part: _triangulate(arrays, limits, known, *part, triangulated, observed), pairwise(edges), THREADS))
+    return triangulated, observed
 
 
 class _Tracks(NamedTuple):

@@ -109,10 +109,10 @@ class VerticalProblem:
         if inliers.sum() <= SAMPLE:
             return None
         for _ in range(5):
-            found = _down(np.linalg.eigh(self.information(direction, inliers))[1][:, 0])
-            if found is None or not self._allows(found):
+            down = _down(np.linalg.eigh(self.information(direction, inliers))[1][:, 0])
+            if down is None or not self._allows(down):
                 return None
-            direction = found
+            direction = down
         return direction
 
     def information(self, direction: Float64[np.ndarray, "3"], inliers: Bool[np.ndarray, "segments"]) -> np.ndarray:
@@ -192,18 +192,18 @@ def _agreement(segments: np.ndarray, pixel: float, options: VerticalOptions) -> 
         return None
     problem = vertical_problem(segments, pixel, options)
     loop = RansacOptions(max_error=options.max_error, max_iterations=3000, seed=options.seed)
-    found = ransac(problem, SAMPLE, loop)
-    if found is None:
+    consensus = ransac(problem, SAMPLE, loop)
+    if consensus is None:
         return None
     shown = distinct_lines(segments, pixel)
-    lines = int((found.inliers & shown).sum())
+    lines = int((consensus.inliers & shown).sum())
     return _Agreement(
-        direction=found.model,
-        inliers=found.inliers,
+        direction=consensus.model,
+        inliers=consensus.inliers,
         lines=lines,
         all_lines=int(shown.sum()),
         log10_nfa=_log10_nfa(lines, problem, shown, options),
-        sigma_deg=_sigma_deg(problem, found.model, found.inliers, lines, options),
+        sigma_deg=_sigma_deg(problem, consensus.model, consensus.inliers, lines, options),
     )
 
 

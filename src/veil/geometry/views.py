@@ -42,11 +42,11 @@ class MapViews:
         Direction and size must be near those of one observation of the point. The size counts in pixels or in the picture's
         diagonals, whichever is nearer: a small copy of a photograph is right.
         """
-        found = np.zeros(len(rows), dtype=bool)
+        mask = np.zeros(len(rows), dtype=bool)
         sights = pose.center - points[rows]
         starts, ends = self.starts[rows], self.starts[rows + 1]
-        _seen_alike(sights, starts, ends, self.direction, self.pixels, self.frames, camera.focal_px, diagonal_px(camera), found)
-        return found
+        _seen_alike(sights, starts, ends, self.direction, self.pixels, self.frames, camera.focal_px, diagonal_px(camera), mask)
+        return mask
 
     def magnification(
         self, camera: Camera, pose: Rigid, points: Float64[np.ndarray, "points 3"], rows: Int64[np.ndarray, "rows"]
@@ -70,7 +70,7 @@ class MapViews:
 
 
 @compiled
-def _seen_alike(sights, starts, ends, direction, pixels, frames, focal_px, diagonal, found):
+def _seen_alike(sights, starts, ends, direction, pixels, frames, focal_px, diagonal, mask):
     """Whether each point is seen from `sights` (from it to the camera) as in one of its observations `starts` to `ends`."""
     for i in range(len(sights)):
         x, y, z = sights[i]
@@ -82,7 +82,7 @@ def _seen_alike(sights, starts, ends, direction, pixels, frames, focal_px, diago
                 continue
             in_pixels = size <= MOST_ZOOM * pixels[k] and pixels[k] <= MOST_ZOOM * size
             if in_pixels or (frame <= MOST_ZOOM * frames[k] and frames[k] <= MOST_ZOOM * frame):
-                found[i] = True
+                mask[i] = True
                 break
 
 

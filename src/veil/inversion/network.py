@@ -214,8 +214,8 @@ class Inverter:
             while end < min(start + BATCH, len(maps)) and maps[end].values.shape[1] == maps[start].values.shape[1]:
                 end += 1
             with torch.inference_mode():
-                found = self._network(batched(list(maps[start:end]), self._device))
-                pictures[start:end] = (255 * found + 0.5).to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
+                rgb = self._network(batched(list(maps[start:end]), self._device))
+                pictures[start:end] = (255 * rgb + 0.5).to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()
             start = end
             if progress is not None:
                 progress(start, len(maps))

@@ -35,9 +35,9 @@ class Linear:
 
     def apply(self, states: Float32[np.ndarray, "rows inputs"]) -> Float32[np.ndarray, "rows outputs"]:
         """The layer's output for each row."""
-        found = states @ self.matrix
-        found += self.bias
-        return found
+        outputs = states @ self.matrix
+        outputs += self.bias
+        return outputs
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -187,7 +187,7 @@ def attention(
     Heads come one after the other in the result.
     """
     count, heads, channels = queries.shape
-    found = np.empty((count, heads * channels), dtype=np.float32)
+    means = np.empty((count, heads * channels), dtype=np.float32)
     scale = np.float32(channels**-0.5)
     for start in range(0, count, _ATTENDING):
         for head in range(heads):
@@ -196,8 +196,8 @@ def attention(
             np.exp(weights, out=weights)
             mean = weights @ values[:, head]
             mean /= weights.sum(axis=1, keepdims=True)
-            found[start : start + _ATTENDING, head * channels : (head + 1) * channels] = mean
-    return found
+            means[start : start + _ATTENDING, head * channels : (head + 1) * channels] = mean
+    return means
 
 
 def normalize(rows: Float32[np.ndarray, "rows width"]) -> None:

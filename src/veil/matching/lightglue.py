@@ -176,9 +176,9 @@ class LightGlue:
         Whatever sorts matches by ratio so has the surest first, but no distance of descriptors is compared. Raises as `assign`
         does.
         """
-        found = self.assign(left, right)
-        doubt = 1.0 - found.scores.astype(np.float64)
-        return Matches(indices=found.indices, distances=doubt, ratios=doubt)
+        assignment = self.assign(left, right)
+        doubt = 1.0 - assignment.scores.astype(np.float64)
+        return Matches(indices=assignment.indices, distances=doubt, ratios=doubt)
 
     def assign(self, left: PlacedPoints, right: PlacedPoints) -> Assignment:
         """Matches of two images with their probabilities, and how much of the network was needed for them.
@@ -324,11 +324,11 @@ def surest_pairs(
 
 def _log_sums(values: Float32[np.ndarray, "rows columns"]) -> Float32[np.ndarray, "rows"]:
     """Logarithms of the sums of the exponentials of each row."""
-    found = np.empty(len(values), dtype=np.float32)
+    sums = np.empty(len(values), dtype=np.float32)
     for part in _blocks(len(values), values.shape[1]):
         largest = values[part].max(axis=1)
-        found[part] = largest + np.log(np.exp(values[part] - largest[:, None]).sum(axis=1))
-    return found
+        sums[part] = largest + np.log(np.exp(values[part] - largest[:, None]).sum(axis=1))
+    return sums
 
 
 def _blocks(rows: int, columns: int) -> Iterator[slice]:

@@ -122,13 +122,13 @@ def _beyond(left: Flat, right: Flat, meets: float, options: MatchOptions) -> Nea
     """
 
     def one_way(queries: Flat, database: Flat) -> tuple[Int64[np.ndarray, "_ 2"], Float64[np.ndarray, "_ 2"]]:
-        found = distances.nearest(
+        neighbors = distances.nearest(
             as_set(queries), as_set(database), NEIGHBORS, backend=options.backend, threads=options.threads
         )
-        beyond = np.where(found.distance > meets, found.distance, np.inf)
+        beyond = np.where(neighbors.distance > meets, neighbors.distance, np.inf)
         places = np.argsort(beyond, axis=1, kind="stable")[:, :2]
         kept = np.take_along_axis(beyond, places, axis=1)
-        return np.where(np.isfinite(kept), np.take_along_axis(found.index, places, axis=1), -1), kept
+        return np.where(np.isfinite(kept), np.take_along_axis(neighbors.index, places, axis=1), -1), kept
 
     right_of_left, left_distance = one_way(left, right)
     left_of_right, right_distance = one_way(right, left)

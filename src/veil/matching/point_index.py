@@ -153,8 +153,8 @@ class PointIndex:
             rows, points, ratios = self._near(numbers[part], words, reach[part], decoys)
             return part[rows], points, ratios
 
-        found = list(shared(looked_up, chunks(len(numbers)), threads))
-        rows, points, ratios = (np.concatenate(column) for column in zip(*found, strict=True))
+        votes = list(shared(looked_up, chunks(len(numbers)), threads))
+        rows, points, ratios = (np.concatenate(column) for column in zip(*votes, strict=True))
         return rows, points, ratios
 
     def _near(
@@ -174,8 +174,8 @@ class PointIndex:
         rows, points = rows[near], points[near]
         places, begins = ranges(self.starts, points)
         counts = self.starts[points + 1] - self.starts[points]
-        found = distances_of_pairs(features, np.repeat(rows, counts), self.views[places].astype(np.float32))
-        means = mean_beyond(found[None], begins, decoys)[0] if len(points) else np.empty(0, dtype=np.float32)
+        view_distances = distances_of_pairs(features, np.repeat(rows, counts), self.views[places].astype(np.float32))
+        means = mean_beyond(view_distances[None], begins, decoys)[0] if len(points) else np.empty(0, dtype=np.float32)
         ratios = means / np.maximum(reach[rows], np.float32(1e-9))
         near = ratios <= HINTING_SHARE
         return rows[near], points[near], ratios[near]
@@ -189,8 +189,8 @@ class PointIndex:
             (numbers[:, 0].copy(), numbers[:, 1:].copy() if numbers.shape[1] > 1 else None)
             for numbers in (features, self.views[places].astype(np.float32))
         )
-        found = mean_beyond(distances.pairwise(one, other).astype(np.float32), begins, decoys)
-        return np.sort(found, axis=1)[:, :NEAREST].mean(axis=1).astype(np.float32)
+        means = mean_beyond(distances.pairwise(one, other).astype(np.float32), begins, decoys)
+        return np.sort(means, axis=1)[:, :NEAREST].mean(axis=1).astype(np.float32)
 
     def _decoys(self, hardened: bool) -> float:
         """Distance up to which a feature, hardened or not, and a view may share a decoy."""
@@ -271,13 +271,13 @@ def ranges(
 
 
 def mean_beyond(
-    found: Float32[np.ndarray, "features views"], begins: Int64[np.ndarray, "points"], decoys: float
+    view_distances: Float32[np.ndarray, "features views"], begins: Int64[np.ndarray, "points"], decoys: float
 ) -> Float32[np.ndarray, "features points"]:
     """Mean distance to the views of each point that share no decoy with the feature; infinite where no view is left.
 
     The views of point p are the columns from `begins[p]` on.
     """
-    beyond = found > decoys if decoys else np.ones(found.shape, dtype=bool)
-    total = np.add.reduceat(np.where(beyond, found, 0.0), begins, axis=1)
+    beyond = view_distances > decoys if decoys else np.ones(view_distances.shape, dtype=bool)
+    total = np.add.reduceat(np.where(beyond, view_distances, 0.0), begins, axis=1)
     count = np.add.reduceat(beyond.astype(np.int64), begins, axis=1)
     return np.where(count > 0, total / np.maximum(count, 1), np.inf).astype(np.float32)

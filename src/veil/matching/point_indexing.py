@@ -164,9 +164,9 @@ def _words_of_points(
         total = usual.total_unusual(views[places].astype(np.float32), words, group)
         return smallest(total, entered)
 
-    found = []
+    blocks = []
     for done, rows in enumerate(shared(nearest, parts, threads), start=1):
-        found.append(rows)
+        blocks.append(rows)
         if progress is not None and (done % 100 == 0 or done == len(parts)):
             progress(min(done * each, len(points)), len(points))
-    return np.concatenate(found).astype(np.int64) if found else np.empty((0, entered), dtype=np.int64)
+    return np.concatenate(blocks).astype(np.int64) if blocks else np.empty((0, entered), dtype=np.int64)

@@ -60,18 +60,18 @@ def similarity_by_points(
     ones = np.ones(len(first), dtype=np.float32)
     voting = csr_array((ones, (first, second)), shape=(points, points))
     weights = (voting + voting.T + COMMON * csr_array((np.ones(points, dtype=np.float32), (np.arange(points),) * 2))).tocsr()
-    found = np.empty((count, count), dtype=np.float32)
+    similarity = np.empty((count, count), dtype=np.float32)
     seen = sees.T.tocsr()
     for start in range(0, count, _IMAGES):
         part = slice(start, min(start + _IMAGES, count))
-        found[part] = (sees[part] @ weights @ seen).toarray()
-    np.fill_diagonal(found, 0.0)
-    given = found.sum(axis=1, dtype=np.float64)
+        similarity[part] = (sees[part] @ weights @ seen).toarray()
+    np.fill_diagonal(similarity, 0.0)
+    given = similarity.sum(axis=1, dtype=np.float64)
     total = max(1.0, float(given.sum()))
     for row in range(count):
         usual = given[row] / total * given
-        found[row] = (found[row] - usual) / np.sqrt(usual + 1.0)
-    return found
+        similarity[row] = (similarity[row] - usual) / np.sqrt(usual + 1.0)
+    return similarity
 
 
 def same_points(
@@ -96,12 +96,12 @@ def same_points(
 
     count = len(index.words)
     parts = [range(start, min(start + _WORDS, count)) for start in range(0, count, _WORDS)]
-    found = []
+    votes = []
     for part, keys in zip(parts, shared(of_words, parts, threads), strict=True):
-        found.append(keys)
+        votes.append(keys)
         if progress is not None:
             progress(part.stop, count)
-    voting = np.unique(np.concatenate(found))
+    voting = np.unique(np.concatenate(votes))
     return voting // index.points, voting % index.points
 
 
@@ -130,16 +130,16 @@ def _near_points(
     keys = []
     for i, first in enumerate(parts):
         for j, second in enumerate(parts[i:], start=i):
-            found = np.empty(len(first) * len(second), dtype=np.int64)
-            count = _vote(views, first, second, firsts[i] @ firsts[j].T, reach, delta, np.float32(VOTING_SHARE), found)
-            keys.append(found[:count])
+            buffer = np.empty(len(first) * len(second), dtype=np.int64)
+            count = _vote(views, first, second, firsts[i] @ firsts[j].T, reach, delta, np.float32(VOTING_SHARE), buffer)
+            keys.append(buffer[:count])
     return keys
 
 
 @compiled
 def _reach_of(views, sample_views, sample, start, end, delta):
     """Reaches of the points `start` to `end`."""
-    found = np.empty(end - start, dtype=np.float32)
+    reaches = np.empty(end - start, dtype=np.float32)
     far = np.float32(1e6)
     for point in range(start, end):
         near = np.full(3, far)
@@ -158,8 +158,8 @@ def _reach_of(views, sample_views, sample, start, end, delta):
             if value < far:
                 total += value
                 number += 1
-        found[point - start] = total / max(number, 1)
-    return found
+        reaches[point - start] = total / max(number, 1)
+    return reaches
 
 
 @compiled
@@ -169,8 +169,8 @@ def _means(views, point, others, delta):
     begin, end = views.starts[point], views.starts[point + 1]
     products = views.rows[begin * sides : end * sides] @ others.rows.T
     lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
-    found = np.empty(len(others.starts) - 1, dtype=np.float32)
-    for k in range(len(found)):
+    means = np.empty(len(others.starts) - 1, dtype=np.float32)
+    for k in range(len(means)):
         total, number = np.float32(0.0), 0
         for i in range(end - begin):
             for j in range(others.starts[k], others.starts[k + 1]):
@@ -179,8 +179,8 @@ def _means(views, point, others, delta):
                 if distance > delta:
                     total += distance
                     number += 1
-        found[k] = total / np.float32(number) if number else np.float32(1e6)
-    return found
+        means[k] = total / np.float32(number) if number else np.float32(1e6)
+    return means
 
 
 @compiled
@@ -203,8 +203,8 @@ def _mean(views, a, b, delta, lower, residue):
 
 
 @compiled
-def _vote(views, first, second, products, reach, delta, share, found):
-    """Fill `found` with keys of the pairs of points that vote, by their first views and then by all; returns their number."""
+def _vote(views, first, second, products, reach, delta, share, keys):
+    """Fill `keys` with those of the pairs of points that vote, by their first views and then by all; returns their number."""
     sides = len(views.rows) // len(views.squares)
     lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
     number = 0
@@ -220,6 +220,6 @@ def _vote(views, first, second, products, reach, delta, share, found):
             if squared_distance(gram, squares, lower, residue) > near * near:
                 continue
             if _mean(views, a, b, delta, lower, residue) <= share * near:
-                found[number] = a * len(reach) + b
+                keys[number] = a * len(reach) + b
                 number += 1
     return number

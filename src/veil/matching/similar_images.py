@@ -83,12 +83,12 @@ class Background:
     def nearest_words(self, form: Subspaces, listed: int = LISTED) -> Int64[np.ndarray, "features listed"]:
         """The words that each feature is nearest to in units of what is usual for the word, ascending."""
         count = min(listed, len(self.words))
-        found = np.empty((len(form), count), dtype=np.int64)
+        words = np.empty((len(form), count), dtype=np.int64)
         numbers, usual = rows_of(form), Usual(mean=self.mean, deviation=self.deviation)
         for rows in chunks(len(form)):
             unusual = usual.unusual(numbers[rows], self.words)
-            found[rows] = np.sort(smallest(unusual, count), axis=1)
-        return found
+            words[rows] = np.sort(smallest(unusual, count), axis=1)
+        return words
 
     def distinctive(
         self, form: Subspaces, share: float
@@ -104,8 +104,8 @@ class Background:
             return np.empty(0, dtype=np.float32)
         count = min(len(self.unrelated), 4 * NEAREST)
         sets = (form.origin, form.basis), (self.unrelated.origin, self.unrelated.basis)
-        found = distances.nearest(*sets, count, threads=threads).distance
-        beyond = np.sort(np.where(found > self.decoys, found, np.inf), axis=1)[:, :NEAREST]
+        distance = distances.nearest(*sets, count, threads=threads).distance
+        beyond = np.sort(np.where(distance > self.decoys, distance, np.inf), axis=1)[:, :NEAREST]
         usable = np.isfinite(beyond)
         total = np.where(usable, beyond, 0.0).sum(axis=1)
         return np.where(usable.any(axis=1), total / np.maximum(usable.sum(axis=1), 1), 0.0).astype(np.float32)
@@ -200,15 +200,15 @@ def votes_for(
     background = listed.background
 
     def of_words(words: range) -> Int64[np.ndarray, "votes"]:
-        found = [np.empty(0, dtype=np.int64)]
+        pair_keys = [np.empty(0, dtype=np.int64)]
         for word in words:
             for one in asked.under(word):
                 # Asked images of another index come before all listed ones; within one index, each two are compared once.
                 first = one._replace(image=one.image - before)
                 for other in listed.under(word):
                     a, b = voters(first, other, word, background.decoys, VOTING_SHARE)
-                    found.append((a + before) * len(listed.names) + b)
-        return np.concatenate(found)
+                    pair_keys.append((a + before) * len(listed.names) + b)
+        return np.concatenate(pair_keys)
 
     count = len(background.words)
     parts = [range(start, min(start + _WORDS, count)) for start in range(0, count, _WORDS)]

@@ -34,14 +34,14 @@ def voters(
     sides = len(asked.numbers) // max(1, len(asked.image))
     products = asked.numbers @ listed.numbers.T
     squares = [(side.numbers[::sides].astype(np.float32) ** 2).sum(axis=1) for side in (asked, listed)]
-    found = np.empty((2, len(asked.image) * len(listed.image)), dtype=np.int64)
-    count = _vote(asked, listed, products, squares[0], squares[1], word, np.float32(decoys), np.float32(share), found)
-    return found[0, :count], found[1, :count]
+    images = np.empty((2, len(asked.image) * len(listed.image)), dtype=np.int64)
+    count = _vote(asked, listed, products, squares[0], squares[1], word, np.float32(decoys), np.float32(share), images)
+    return images[0, :count], images[1, :count]
 
 
 @compiled
-def _vote(asked, listed, products, asked_squares, listed_squares, word, decoys, share, found):
-    """Fill `found` with the images of pairs that vote; returns their number."""
+def _vote(asked, listed, products, asked_squares, listed_squares, word, decoys, share, images):
+    """Fill `images` with the images of pairs that vote; returns their number."""
     sides = len(products) // max(1, len(asked.image))
     lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
     count = 0
@@ -53,7 +53,7 @@ def _vote(asked, listed, products, asked_squares, listed_squares, word, decoys, 
             gram = products[i * sides : (i + 1) * sides, j * sides : (j + 1) * sides]
             square = squared_distance(gram, asked_squares[i] + listed_squares[j], lower, residue)
             if decoys * decoys < square <= near * near and _first_shared(asked.words[i], listed.words[j]) == word:
-                found[0, count], found[1, count] = asked.image[i], listed.image[j]
+                images[0, count], images[1, count] = asked.image[i], listed.image[j]
                 count += 1
     return count
 
@@ -112,18 +112,18 @@ def distances_of_pairs(
     count, sides, dim = listed.shape
     bounds = np.searchsorted(rows, np.arange(len(asked) + 1))
     squares = (asked[:, 0] ** 2).sum(axis=1), (listed[:, 0] ** 2).sum(axis=1)
-    found = np.empty(count, dtype=np.float32)
+    distances = np.empty(count, dtype=np.float32)
     for row in np.flatnonzero(np.diff(bounds)):
         own = slice(bounds[row], bounds[row + 1])
         products = asked[row] @ listed[own].reshape(-1, dim).T
-        _measure(products, squares[0][row], squares[1][own], sides, found[own])
-    return found
+        _measure(products, squares[0][row], squares[1][own], sides, distances[own])
+    return distances
 
 
 @compiled
-def _measure(products, asked_square, listed_squares, sides, found):
-    """Fill `found` with the distances of one feature to those whose rows `products` are with."""
+def _measure(products, asked_square, listed_squares, sides, distances):
+    """Fill `distances` with those of one feature to those whose rows `products` are with."""
     lower, residue = np.zeros((sides, sides), dtype=np.float32), np.zeros(sides, dtype=np.float32)
-    for j in range(len(found)):
+    for j in range(len(distances)):
         gram = products[:, j * sides : (j + 1) * sides]
-        found[j] = np.sqrt(squared_distance(gram, asked_square + listed_squares[j], lower, residue))
+        distances[j] = np.sqrt(squared_distance(gram, asked_square + listed_squares[j], lower, residue))

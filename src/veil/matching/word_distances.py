@@ -24,8 +24,8 @@ class Usual:
     @staticmethod
     def of(rows: Float32[np.ndarray, "features sides dim"], words: Float32[np.ndarray, "words dim"]) -> Usual:
         """Usual distances among some features."""
-        found = np.concatenate([to_words(rows[part], words) for part in chunks(len(rows))])
-        return Usual(mean=found.mean(axis=0), deviation=np.maximum(found.std(axis=0), 1e-6))
+        distances = np.concatenate([to_words(rows[part], words) for part in chunks(len(rows))])
+        return Usual(mean=distances.mean(axis=0), deviation=np.maximum(distances.std(axis=0), 1e-6))
 
     def unusual(
         self, rows: Float32[np.ndarray, "features sides dim"], words: Float32[np.ndarray, "words dim"]
@@ -68,17 +68,17 @@ def _add_unusual(products, squares, word_squares, mean, scale, group, sides, row
 
 def smallest(values: Float32[np.ndarray, "rows columns"], count: int) -> Int64[np.ndarray, "rows count"]:
     """Columns of the `count` smallest values of each row, the smallest first; of equal values the first."""
-    found = np.empty((len(values), min(count, values.shape[1])), dtype=np.int64)
-    _smallest(values, found)
-    return found
+    columns = np.empty((len(values), min(count, values.shape[1])), dtype=np.int64)
+    _smallest(values, columns)
+    return columns
 
 
 @compiled
-def _smallest(values, found):
-    """Fill `found` with the columns of the smallest values of each row, ascending by value."""
-    count = found.shape[1]
+def _smallest(values, columns):
+    """Fill `columns` with those of the smallest values of each row, ascending by value."""
+    count = columns.shape[1]
     for i in range(len(values)):
-        row, best = values[i], found[i]
+        row, best = values[i], columns[i]
         held = 0
         for j in range(len(row)):
             if held == count and row[j] >= row[best[count - 1]]:

@@ -145,9 +145,9 @@ def _require_fields(record: object, known: tuple[str, ...]) -> None:
 
     A field that the version does not know could change a release without changing a draw, and without the ledger's notice.
     """
-    found = {item.name for item in fields(record)}  # type: ignore[arg-type]
-    if found != set(known):
-        raise _inexpressible(f"{type(record).__name__} with the fields {', '.join(sorted(found ^ set(known)))}")
+    names = {item.name for item in fields(record)}  # type: ignore[arg-type]
+    if names != set(known):
+        raise _inexpressible(f"{type(record).__name__} with the fields {', '.join(sorted(names ^ set(known)))}")
 
 
 def _inexpressible(what: str) -> ReleaseRefused:

@@ -98,16 +98,16 @@ class Profile:
 
     def warnings(self, *, quantized: bool) -> list[str]:
         """Sentences that a user should read before lifting 8-bit (`quantized`) or float descriptors with this profile."""
-        found = []
+        sentences = []
         if self.m == 1:
-            found.append("m = 1: a line meets the unit sphere in at most two points, one of which is the descriptor")
+            sentences.append("m = 1: a line meets the unit sphere in at most two points, one of which is the descriptor")
         if "hybrid" in self.strategy and self.m < 4:
-            found.append(
+            sentences.append(
                 f"m = {self.m} with a hybrid strategy: one decoy, so guessing is a coin toss (lifting.md#why-m--1-is-not-used)"
             )
         if quantized and (self.dither_steps == 0 or not self.compress):
-            found.append(
+            sentences.append(
                 "without both dither and compression, 8-bit descriptors are recovered exactly and without any database "
                 "(docs/theory/hardened.md)"
             )
-        return found
+        return sentences

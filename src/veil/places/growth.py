@@ -93,11 +93,11 @@ def add_positions(
         with steps("mapping") as bar:
             scene = grown_scene(base.scene, placed, matches, workdir=workdir, options=settings, gravity=gravity, progress=bar)
         where = base if isinstance(scene, NoMap) else Map(scene=scene)
-        told = scene if isinstance(scene, NoMap) else scene.check
-        left_out = {} if told is None else dict(told.left_out)
+        outcome = scene if isinstance(scene, NoMap) else scene.check
+        left_out = {} if outcome is None else dict(outcome.left_out)
         if options.locate and {*images} <= {*left_out, *where.scene.images}:  # nothing was stopped or refused
             with steps("locating") as bar:
-                (found,) = with_located(
+                (located,) = with_located(
                     [where],
                     images,
                     placed,
@@ -110,7 +110,7 @@ def add_positions(
                     gravity=gravity,
                     progress=bar,
                 )
-            scene = found if len(found.images) > len(base.scene.images) else scene
+            scene = located if len(located.images) > len(base.scene.images) else scene
     if isinstance(scene, NoMap):
         return scene
     readings = None

@@ -71,8 +71,8 @@ def cluster_key(task: ClusterTask) -> str:
     hasher = _Hasher(f"cluster 1 {__version__} {task.options!r}")
     for name, image in task.images.items():
         hasher.add(f"{name!r} {_text(image.camera)} {form_digest(image.form)}", image.keypoints)
-    for pair, found in task.matches.items():
-        hasher.add(repr(pair), found.indices, found.distances, found.ratios)
+    for pair, matches in task.matches.items():
+        hasher.add(repr(pair), matches.indices, matches.distances, matches.ratios)
     return hasher.hex()
 
 

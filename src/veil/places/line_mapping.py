@@ -114,7 +114,7 @@ class _LineJob:
 
         images = self.images
         with self.steps("mapping") as bar:
-            found = map_lines_in_clusters(
+            clustered = map_lines_in_clusters(
                 self._views(),
                 graph,
                 options=self.settings,
@@ -122,18 +122,18 @@ class _LineJob:
                 run_all=running(self.work, OF_LINES, line_cluster_key),
                 progress=bar,
             )
-        if isinstance(found, NoMap):
-            return NoMap(found.reason, remedy=found.remedy)
-        first, *further = (scene_of(item, images) for item in found.maps)
+        if isinstance(clustered, NoMap):
+            return NoMap(clustered.reason, remedy=clustered.remedy)
+        first, *further = (scene_of(item, images) for item in clustered.maps)
         mapped = {name for scene in (first, *further) for name in scene.images}
-        refused = {name: reason for item in found.maps for name, reason in item.refused.items()}
+        refused = {name: reason for item in clustered.maps for name, reason in item.refused.items()}
         return BuiltMap(
             map=Map(scene=first),
-            check=found.maps[0].check,
+            check=clustered.maps[0].check,
             left_out={name: refused.get(name, "no cluster that has a map holds it") for name in sorted(set(images) - mapped)},
             readings=readings_of(first, self._down()),
             further=tuple(Map(scene=scene) for scene in further),
-            reasons=found.reasons,
+            reasons=clustered.reasons,
         )
 
     def _down(self) -> dict[str, np.ndarray]:

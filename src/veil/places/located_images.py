@@ -84,14 +84,14 @@ def with_located(
         changed = set()
         for where, scene in enumerate(scenes):
             # What has a pose in two maps shows what looks alike in both.
-            found = {name: poses[name][where] for name in left if {*poses.get(name, ())} == {where}}
-            if not found:
+            answers = {name: poses[name][where] for name in left if {*poses.get(name, ())} == {where}}
+            if not answers:
                 continue
             folder = workdir / f"located-{number + 1}-{where + 1}"
             folder.mkdir()
-            rows = {name: (answer.keypoint_rows, answer.point_rows) for name, answer in found.items()}
-            own = None if gravity is None else {name: gravity[name] for name in found if name in gravity}
-            new = {name: placed[name] for name in found}
+            rows = {name: (answer.keypoint_rows, answer.point_rows) for name, answer in answers.items()}
+            own = None if gravity is None else {name: gravity[name] for name in answers if name in gravity}
+            new = {name: placed[name] for name in answers}
             grown = grow_map(scene, new, matches_of_poses(scene, rows), workdir=folder, options=loose, gravity=own)
             if isinstance(grown, Scene):
                 searched[where] = _Searched(Map(scene=grown), before=searched[where].where)
@@ -113,7 +113,7 @@ def _maps_to_try(left: Sequence[str], scenes: Sequence[Scene], matches: Mapping[
             if name in most and other in map_of:
                 where = map_of[other]
                 most[name][where] = max(most[name].get(where, 0), len(matches[a, b]))
-    return {name: {*sorted(found, key=lambda where: -found[where])[:MAPS_TRIED]} for name, found in most.items()}
+    return {name: {*sorted(counts, key=lambda where: -counts[where])[:MAPS_TRIED]} for name, counts in most.items()}
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,12 @@ def matches_of_poses(
     `shown` holds, by the new images' names, rows of their features and of the map's points that their poses bring together.
     Features of the map's images are numbered as they are in it. A match has no distance: all are zero.
     """
-    found: dict[Pair, Matches] = {}
+    matches: dict[Pair, Matches] = {}
     for name, (features, points) in shown.items():
         for other, image in base.images.items():
             _, theirs, own = np.intersect1d(image.point_rows, points, return_indices=True)
             if len(own) >= LEAST_INLIERS:
                 indices = np.stack([theirs, features[own]], axis=1).astype(np.int64)
                 zeros = np.zeros(len(own))
-                found[other, name] = Matches(indices=indices, distances=zeros, ratios=zeros)
-    return found
+                matches[other, name] = Matches(indices=indices, distances=zeros, ratios=zeros)
+    return matches

@@ -159,19 +159,19 @@ def remove_from_map(
     for number, scene in enumerate(scenes):
         mine = sorted(set(names) & named_in(scene))
         with tempfile.TemporaryDirectory(prefix="veil-remove-") as workdir:
-            found = remove_images(scene, mine, workdir=Path(workdir))
-        if isinstance(found, NoMap):
+            removal = remove_images(scene, mine, workdir=Path(workdir))
+        if isinstance(removal, NoMap):
             if number == 0:  # further models stand beside the first one
-                return found
+                return removal
             gone = {name: len(image.form) for name, image in scene.images.items()}
             features |= {name: gone.get(name, 0) for name in mine}
-            left_out |= dict.fromkeys(sorted(set(gone) - set(mine)), found.reason)
+            left_out |= dict.fromkeys(sorted(set(gone) - set(mine)), removal.reason)
             points, others = points + len(scene.points), others + sum(gone[name] for name in set(gone) - set(mine))
             continue
-        removals.append(found)
-        features |= found.features
-        left_out |= found.left_out
-        points, others = points + found.points, others + found.features_of_others
+        removals.append(removal)
+        features |= removal.features
+        left_out |= removal.left_out
+        points, others = points + removal.points, others + removal.features_of_others
     left = [item.scene for item in removals]
     kept_pairs = None if forget is None else forget(sorted({*features, *names}))
     if new is None:

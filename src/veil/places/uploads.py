@@ -86,13 +86,13 @@ def read_messages(path: Path | str) -> dict[str, Message]:
 
 def further_messages(paths: Sequence[Path], *, strict: bool, skipped: dict[str, str]) -> dict[str, Message]:
     """The messages of several folders or files by name, with the folder where names repeat; adds the unusable to `skipped`."""
-    found: dict[str, Message] = {}
+    by_name: dict[str, Message] = {}
     for path in paths:
         messages, left_out = decoded(path, strict=strict)
         skipped.update({str(path / name): reason for name, reason in left_out.items()})
         for name, message in messages.items():
-            found[name if name not in found else str(path / f"{name}.veil")] = message
-    return found
+            by_name[name if name not in by_name else str(path / f"{name}.veil")] = message
+    return by_name
 
 
 def _image_name(file: Path) -> str:

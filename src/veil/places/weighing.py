@@ -65,21 +65,21 @@ def weighed(
     entered = entered or {}
     rank = {name: number for number, name in enumerate(owners, start=1)}
     mapped = {name for scene in scenes for name in scene.images}
-    found = {name: Resemblance() for name in entered}
+    resemblances = {name: Resemblance() for name in entered}
     for (a, left), (b, right), matches in _pairs(entered, bases, store):
         (old, earlier), (new, later) = sorted(((a, left), (b, right)), key=lambda each: (rank.get(each[0], 0), each[0]))
-        if new not in found:
+        if new not in resemblances:
             continue
         kept = clear(matches)
         least = max(1, min(left.features, right.features))
         same = in_the_same_place(kept, left.positions, right.positions, left.camera) / least
         disagree = old in mapped and common_points(scenes, a, b) < COMMON
-        found[new] = found[new].with_(
+        resemblances[new] = resemblances[new].with_(
             repeated=max(same, copied_share(later.form, earlier.form)),
             is_own=owners.get(new) == owners.get(old),
             unexplained=len(kept) / least if disagree else 0.0,
         )
-    return Weighed(sightings=sightings(scenes, owners), resemblances=found)
+    return Weighed(sightings=sightings(scenes, owners), resemblances=resemblances)
 
 
 def _loaded(image: MappedImage) -> LoadedImage:
@@ -104,9 +104,9 @@ def _pairs(
     for a in sorted(entered):
         for b in sorted({*entered, *as_matched} - {a}):
             forms = [*([(digest[b], entered[b])] if b in entered and a < b else []), *as_matched.get(b, [])]
-            found = next(((other, image) for other, image in forms if (digest[a], other) in store), None)
-            if found is not None:
-                wanted.append(((digest[a], found[0]), (a, entered[a]), (b, found[1])))
+            form = next(((other, image) for other, image in forms if (digest[a], other) in store), None)
+            if form is not None:
+                wanted.append(((digest[a], form[0]), (a, entered[a]), (b, form[1])))
     for start in range(0, len(wanted), PAIRS_AT_ONCE):
         part = wanted[start : start + PAIRS_AT_ONCE]
         matches = store.matches([pair for pair, _, _ in part])

@@ -97,7 +97,7 @@ def page(
 def _summary(variant: Variant, outcomes: Sequence[TrialOutcome], strangers: Sequence[TrialOutcome], extent: float) -> dict:
     """Texts of the table's row of one variant."""
     own = [o for o in outcomes if o.variant == variant]
-    localized = [o for o in own if isinstance(o.found, Localization)]
+    localized = [o for o in own if isinstance(o.pose, Localization)]
     others = [o for o in strangers if o.variant == variant]
     errors = [o.position_error for o in localized if o.position_error is not None]
     turns = [o.rotation_error_deg for o in localized if o.rotation_error_deg is not None]
@@ -110,10 +110,10 @@ def _summary(variant: Variant, outcomes: Sequence[TrialOutcome], strangers: Sequ
         "localized": f"{len(localized)} of {len(own)}",
         "position": f"{100 * float(np.median(errors)) / extent:.2f} %" if errors else "none",
         "rotation": f"{float(np.median(turns)):.2f}°" if turns else "none",
-        "inliers": int(np.median([o.found.inliers for o in own])),
+        "inliers": int(np.median([o.pose.inliers for o in own])),
         "upload": f"{np.median([o.upload_bytes for o in own]) / 1e3:.0f} kB",
         "seconds": f"{np.median([o.seconds for o in own]):.1f} s",
-        "refused": f"{sum(not isinstance(o.found, Localization) for o in others)} of {len(others)}" if others else "",
+        "refused": f"{sum(not isinstance(o.pose, Localization) for o in others)} of {len(others)}" if others else "",
     }
 
 
@@ -154,9 +154,9 @@ def _query(name: str, outcomes: Sequence[TrialOutcome], read_rgb: ReadRgb) -> di
         "label": shown.variant.label,
         "matches": None,
         "matched_with": "",
-        "inliers": shown.found.inliers,
+        "inliers": shown.pose.inliers,
     }
-    if isinstance(shown.found, Localization):
+    if isinstance(shown.pose, Localization):
         best, query_xy, mapped_xy = _best_view(shown)
         result["matches"] = pictures.matches_picture(rgb, read_rgb(best), query_xy, mapped_xy)
         result["matched_with"] = best
@@ -165,14 +165,16 @@ def _query(name: str, outcomes: Sequence[TrialOutcome], read_rgb: ReadRgb) -> di
 
 def _best_view(outcome: TrialOutcome) -> tuple[str, np.ndarray, np.ndarray]:
     """Name of the map image that sees most inlier points, with these points' keypoints (pixels) in the query and in it."""
-    found = outcome.found
-    assert isinstance(found, Localization) and isinstance(outcome.scene, Scene)
-    inliers = set(found.point_rows.tolist())
+    localization = outcome.pose
+    assert isinstance(localization, Localization) and isinstance(outcome.scene, Scene)
+    inliers = set(localization.point_rows.tolist())
     counts = Counter({n: len(inliers & set(i.point_rows.tolist())) for n, i in outcome.scene.images.items()})
     best = counts.most_common(1)[0][0]
     image = outcome.scene.images[best]
     where = {int(point): row for row, point in enumerate(image.point_rows)}
-    pairs = [(q, where[int(p)]) for q, p in zip(found.keypoint_rows, found.point_rows, strict=True) if int(p) in where]
+    pairs = [
+        (q, where[int(p)]) for q, p in zip(localization.keypoint_rows, localization.point_rows, strict=True) if int(p) in where
+    ]
     query_xy = outcome.keypoints[[q for q, _ in pairs]]
     mapped_xy = image.keypoints[[r for _, r in pairs]]
     return best, query_xy, mapped_xy
@@ -214,9 +216,9 @@ def _stranger_rows(strangers: Sequence[TrialOutcome]) -> list[dict]:
     return [
         {
             "name": name,
-            "refused": sum(not isinstance(o.found, Localization) for o in strangers if o.query.name == name),
+            "refused": sum(not isinstance(o.pose, Localization) for o in strangers if o.query.name == name),
             "tried": sum(o.query.name == name for o in strangers),
-            "most_inliers": max(o.found.inliers for o in strangers if o.query.name == name),
+            "most_inliers": max(o.pose.inliers for o in strangers if o.query.name == name),
         }
         for name in names
     ]

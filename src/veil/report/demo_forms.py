@@ -54,7 +54,7 @@ def _sent(outcome: TrialOutcome, outcomes: Sequence[TrialOutcome], strangers: Se
     """The row of one form that was sent."""
     variant = outcome.variant
     alike = [o for o in outcomes if o.variant == variant]
-    others = [o.found for o in strangers if o.variant == variant]
+    others = [o.pose for o in strangers if o.variant == variant]
     name = "lines" if variant.lines else "subspaces" if variant.profile else "words" if variant.mechanism else "raw features"
     return {
         "way": name,
@@ -65,7 +65,7 @@ def _sent(outcome: TrialOutcome, outcomes: Sequence[TrialOutcome], strangers: Se
         "down": "the pose",
         "device": f"{median(o.device_seconds for o in alike):.2f} s",
         "server": f"{median(o.seconds for o in alike):.2f} s",
-        "error": _error(outcome.found, outcome.position_error, extent),
+        "error": _error(outcome.pose, outcome.position_error, extent),
         "refused": _refused(others),
         "learned": _learned(outcome, name),
     }
@@ -75,7 +75,7 @@ def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
     """The row of tiles by one exit."""
     answer = outcome.answer
     alike = [o.answer for o in tiles.queries if o.answer.exit == answer.exit]
-    others = [o.answer.found for o in tiles.strangers if o.answer.exit == answer.exit]
+    others = [o.answer.pose for o in tiles.strangers if o.answer.exit == answer.exit]
     asked = tiles.made.manifest.asked
     return {
         "way": WHERE[answer.exit],
@@ -86,7 +86,7 @@ def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
         "down": _kb(answer.down_bytes),
         "device": f"{median(o.device_s for o in alike):.2f} s",
         "server": f"{median(o.server_s for o in alike):.2f} s",
-        "error": _error(answer.found, outcome.position_error, extent),
+        "error": _error(answer.pose, outcome.position_error, extent),
         "refused": _refused(others),
         "learned": {
             "region": "that the map was downloaded, once; nothing of this photograph or where it was taken",
@@ -98,7 +98,7 @@ def _fetched(outcome: ExitOutcome, tiles: ExitStudy, extent: float) -> dict:
 
 def _learned(outcome: TrialOutcome, name: str) -> str:
     """Knowledge of the server about a form that was sent."""
-    count, inliers = len(outcome.query.features), outcome.found.inliers
+    count, inliers = len(outcome.query.features), outcome.pose.inliers
     if name == "raw features":
         return f"descriptors and positions of {count:,} features, which can be inverted into the photograph; the pose"
     if name == "subspaces":
@@ -108,8 +108,8 @@ def _learned(outcome: TrialOutcome, name: str) -> str:
     mechanism = outcome.variant.mechanism
     assert mechanism is not None
     image = composed_epsilon({mechanism: count}, DELTA)
-    told = "without bound" if math.isinf(image) else f"{image:,.0f} of the photograph"
-    return f"positions in the clear; random words, with an epsilon of {mechanism.epsilon:g} a feature, {told}; the pose"
+    bound = "without bound" if math.isinf(image) else f"{image:,.0f} of the photograph"
+    return f"positions in the clear; random words, with an epsilon of {mechanism.epsilon:g} a feature, {bound}; the pose"
 
 
 def _promise(outcome: ExitOutcome) -> str:
@@ -118,16 +118,16 @@ def _promise(outcome: ExitOutcome) -> str:
     return guarantee.reason if isinstance(guarantee, NoProof) else guarantee.sentence
 
 
-def _error(found: Localization | NoPose, error: float | None, extent: float) -> str:
+def _error(answer: Localization | NoPose, error: float | None, extent: float) -> str:
     """The position error as the table shows it."""
-    if isinstance(found, NoPose) or error is None:
+    if isinstance(answer, NoPose) or error is None:
         return "no pose"
     return f"{100 * error / extent:.2f} %"
 
 
 def _refused(others: Sequence[Localization | NoPose]) -> str:
     """How many photographs of other places were refused."""
-    return f"{sum(isinstance(found, NoPose) for found in others)} of {len(others)}" if others else ""
+    return f"{sum(isinstance(answer, NoPose) for answer in others)} of {len(others)}" if others else ""
 
 
 def _kb(count: int) -> str:

@@ -110,17 +110,17 @@ def drawn(
 
 def write_figure(path: Path, figure: Figure) -> None:
     """Write a figure at once or not at all, as PNG or SVG by its suffix. Raises InputError if it cannot be written."""
-    told = {"Date": None} if path.suffix.lower() == ".svg" else None
+    metadata = {"Date": None} if path.suffix.lower() == ".svg" else None
     with in_style(), replacing(path) as temporary:
-        figure.savefig(temporary, dpi=DOTS_PER_INCH, metadata=told)
+        figure.savefig(temporary, dpi=DOTS_PER_INCH, metadata=metadata)
 
 
 def figure_bytes(figure: Figure, kind: Literal["jpg", "svg"]) -> bytes:
     """A figure as the bytes of a JPEG or an SVG."""
     buffer = io.BytesIO()
-    told: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"pil_kwargs": {"quality": 82}}
+    settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"pil_kwargs": {"quality": 82}}
     with in_style():
-        figure.savefig(buffer, format=kind, **told)
+        figure.savefig(buffer, format=kind, **settings)
     return buffer.getvalue()
 
 

@@ -15,12 +15,12 @@ from veil.report.figures import BLUE, GRAY, VERMILION, drawn
 _WORD, _RANDOM, _OTHER = BLUE, GRAY, VERMILION
 
 
-def draw_quantization(path: Path, found: Quantization, *, title: str) -> None:
+def draw_quantization(path: Path, quantization: Quantization, *, title: str) -> None:
     """Write the figure (PNG or SVG by its suffix): histograms of the three kinds of distances, with their medians."""
     groups = [
-        (found.to_word, _WORD, "to the nearest word"),
-        (found.to_random, _RANDOM, "between two random descriptors"),
-        (found.to_other, _OTHER, f"to the nearest other of {found.pool_size:,} descriptors"),
+        (quantization.to_word, _WORD, "to the nearest word"),
+        (quantization.to_random, _RANDOM, "between two random descriptors"),
+        (quantization.to_other, _OTHER, f"to the nearest other of {quantization.pool_size:,} descriptors"),
     ]
     edges = np.linspace(0, max(float(values.max()) for values, _, _ in groups) * 1.02, 61)
     with drawn(path, size=(8, 4.5), grid="x") as (_, axes):

@@ -272,13 +272,13 @@ def _char_width(char: str) -> int:
 
 def _clusters(text: str) -> list[str]:
     """The letters of a text, each with the marks that combine with it."""
-    found: list[str] = []
+    clusters: list[str] = []
     for char in text:
-        if found and not _char_width(char):
-            found[-1] += char
+        if clusters and not _char_width(char):
+            clusters[-1] += char
         else:
-            found.append(char)
-    return found
+            clusters.append(char)
+    return clusters
 
 
 def _taken(clusters: Sequence[str], width: int) -> str:

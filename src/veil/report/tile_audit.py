@@ -17,7 +17,7 @@ NOT_SHOWN = (
 )
 
 
-def page(found: TileAudit, *, seconds: float, say: Say = str) -> str:
+def page(audit: TileAudit, *, seconds: float, say: Say = str) -> str:
     """The self-contained HTML page of an audit of tiles; nothing in it is fetched.
 
     `seconds` is the wall time of the audit. `say` turns a remedy into a phrase.
@@ -32,23 +32,23 @@ def page(found: TileAudit, *, seconds: float, say: Say = str) -> str:
     return environment.get_template("tile_audit.html").render(
         version=__version__,
         statement=STATEMENT,
-        best=_best(found),
-        facts=_facts(found),
-        views=[_view(shown) for shown in found.views],
-        pictured=[{"name": shown.view.name, "pictures": _pictures(shown)} for shown in found.views if shown.pictures],
+        best=_best(audit),
+        facts=_facts(audit),
+        views=[_view(shown) for shown in audit.views],
+        pictured=[{"name": shown.view.name, "pictures": _pictures(shown)} for shown in audit.views if shown.pictures],
         originals=say(Remedy("give", "audit_tiles.photographs")),
-        with_photographs=any(shown.view.errors for shown in found.views),
-        no_pose=found.no_pose,
+        with_photographs=any(shown.view.errors for shown in audit.views),
+        no_pose=audit.no_pose,
         not_shown=NOT_SHOWN,
         seconds=f"{seconds:.0f}",
     )
 
 
-def _best(found: TileAudit) -> str:
+def _best(audit: TileAudit) -> str:
     """The sentence about the picture from tiles that is most like its photograph; empty without photographs."""
     measured = [
         (picture.quality.ssim, shown.view.name, beside)
-        for shown in found.views
+        for shown in audit.views
         for picture in shown.pictures
         if picture.source == "tiles" and picture.quality is not None
         for beside in [next((p.quality.ssim for p in shown.pictures if p.source != "tiles" and p.quality), None)]
@@ -60,19 +60,19 @@ def _best(found: TileAudit) -> str:
     return f"The picture that tiles give of {name} has a structural similarity (SSIM) of {ssim:.2f} to the photograph{beside}."
 
 
-def _facts(found: TileAudit) -> list[tuple[str, str]]:
+def _facts(audit: TileAudit) -> list[tuple[str, str]]:
     """Rows of the page about all tiles."""
-    manifest = found.manifest
+    manifest = audit.manifest
     coding = manifest.coding
     place = "not in the manifest" if manifest.place is None else "in the manifest"
     return [
         ("tiles", f"{len(manifest):,} of {manifest.tile_bytes:,} bytes"),
         ("all tiles with proofs", f"{len(manifest) * manifest.record_bytes:,} bytes"),
-        ("manifest", f"{found.manifest_bytes:,} bytes: cells, principal axes, sketches"),
-        ("points", f"{found.points:,} with {found.aspects:,} descriptors, counted once for each tile"),
+        ("manifest", f"{audit.manifest_bytes:,} bytes: cells, principal axes, sketches"),
+        ("points", f"{audit.points:,} with {audit.aspects:,} descriptors, counted once for each tile"),
         ("places", f"within {coding.max_position_error:.3g} units of the map"),
         ("descriptors", f"{coding.raw_space}, {coding.axes} principal axes of {coding.bits} bits"),
-        ("rounding", f"moves a descriptor by {found.rounding:.3f} (two random ones are about 1 apart)"),
+        ("rounding", f"moves a descriptor by {audit.rounding:.3f} (two random ones are about 1 apart)"),
         ("place on Earth", place),
         ("version", manifest.version),
     ]

@@ -226,10 +226,10 @@ def _add_contributions(app: FastAPI) -> None:
     @app.get("/v1/contributions/{contribution_id}/receipt", tags=["receipts"], openapi_extra=says({200: "Receipt"}))
     def describe_receipt(contribution_id: str, service: Services, token: Contributing) -> dict[str, Any]:
         """The receipt of a deleted contribution of the token."""
-        found = service.receipts.of_contribution(contribution_id, None if token.allows("admin") else token.id)
-        if found is None:
+        of_contribution = service.receipts.of_contribution(contribution_id, None if token.allows("admin") else token.id)
+        if of_contribution is None:
             raise NotFound("there is no receipt of this contribution, or it is not of this token")
-        return found.as_json()
+        return of_contribution.as_json()
 
     @app.get("/v1/receipts", tags=["receipts"], openapi_extra=says({200: "ReceiptChain"}))
     def chain(service: Services, token: Known, after: Annotated[int, Query(ge=0, le=1 << 53)] = 0) -> dict[str, Any]:

@@ -50,8 +50,8 @@ def write_rows(target: Statements, source: Statements, backup: str) -> None:
         copy_rows(target, source, table)
 
 
-def last_receipt(found: Statements) -> int:
-    row = found.one("SELECT number FROM receipts ORDER BY number DESC")
+def last_receipt(statements: Statements) -> int:
+    row = statements.one("SELECT number FROM receipts ORDER BY number DESC")
     return 0 if row is None else int(row["number"])
 
 
@@ -87,9 +87,9 @@ def copy_rows(
         after = f"AND ({order}) > ({', '.join(f':after_{key}' for key in keys)})"
 
 
-def insert(found: Statements, table: str, row: Row) -> None:
+def insert(statements: Statements, table: str, row: Row) -> None:
     columns = list(row)
-    found.run(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})", **row)
+    statements.run(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})", **row)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +118,10 @@ def write_backup(service: Service, path: Path) -> Backup:
     if path.exists():
         raise InputError(f"{path} exists; a backup is a new file each, such as one with today's date")
     backup = "b" + secrets.token_hex(8)
-    with service.database.transaction(durable=True) as found:
+    with service.database.transaction(durable=True) as statements:
         # Before the first byte: what a kill leaves is found by it.
         row = {"id": backup, "path": str(path), "created": time.time(), "receipts": UNFINISHED}
-        insert(found, "backups", row)
+        insert(statements, "backups", row)
     try:
         with replacing(path, suffix="", private=True) as temporary, being_written(temporary):
             _write(service, temporary, backup)
@@ -138,16 +138,18 @@ def _write(service: Service, path: Path, backup: str) -> None:
     file = BackupFile.make(path)
     try:
         for _ in range(ROUNDS):
-            with service.database.transaction() as found:
-                named = blobs_in(found)
+            with service.database.transaction() as statements:
+                named = blobs_in(statements)
             _copy_blobs(service, file, named - file.names())
-            with service.database.transaction(durable=True) as found:
-                named = blobs_in(found)
-                if needed_in(found) <= file.names():
+            with service.database.transaction(durable=True) as statements:
+                named = blobs_in(statements)
+                if needed_in(statements) <= file.names():
                     # From now on what is deleted is deleted from the file, too.
-                    found.run("UPDATE backups SET receipts = :last WHERE id = :id", last=last_receipt(found), id=backup)
+                    statements.run(
+                        "UPDATE backups SET receipts = :last WHERE id = :id", last=last_receipt(statements), id=backup
+                    )
                     with file.transaction() as connection:
-                        write_rows(SqliteStatements(connection), found, backup)
+                        write_rows(SqliteStatements(connection), statements, backup)
                     break
         else:
             raise InputError("the server changed all the time while it was copied; try again when fewer jobs run")
@@ -158,9 +160,9 @@ def _write(service: Service, path: Path, backup: str) -> None:
 
 def known_backups(service: Service) -> list[Backup]:
     """The backups that a server knows, oldest first."""
-    with service.database.transaction() as found:
-        last = last_receipt(found)
-        rows = found.all("SELECT * FROM backups WHERE receipts >= 0 ORDER BY created, id")
+    with service.database.transaction() as statements:
+        last = last_receipt(statements)
+        rows = statements.all("SELECT * FROM backups WHERE receipts >= 0 ORDER BY created, id")
     return [
         Backup(
             id=row["id"],
@@ -175,8 +177,8 @@ def known_backups(service: Service) -> list[Backup]:
 
 def forget_backup(service: Service, backup: str) -> bool:
     """Have a server know a backup no longer, as it was deleted; returns whether it did."""
-    with service.database.transaction(durable=True) as found:
-        return found.run("DELETE FROM backups WHERE id = :id", id=backup) > 0
+    with service.database.transaction(durable=True) as statements:
+        return statements.run("DELETE FROM backups WHERE id = :id", id=backup) > 0
 
 
 def update_backups(service: Service) -> int:
@@ -198,8 +200,8 @@ def clear_parts(service: Service) -> None:
 
     Raises InputError if something cannot be deleted.
     """
-    with service.database.transaction() as found:
-        rows = found.all("SELECT * FROM backups")
+    with service.database.transaction() as statements:
+        rows = statements.all("SELECT * FROM backups")
     for row in rows:
         path = Path(row["path"])
         parts = leftovers(path.parent, name=path.name, older_than_s=0.0)
@@ -223,8 +225,8 @@ def _update(service: Service, backup: Backup) -> None:
             require_version(held, str(backup.path))
             since = last_receipt(held)
             for _ in range(ROUNDS):
-                with service.database.transaction() as found:
-                    follow(held, found, since)
+                with service.database.transaction() as statements:
+                    follow(held, statements, since)
                 named = blobs_in(held)
                 _copy_blobs(service, file, named - file.names())
                 if needed_in(held) <= file.names():
@@ -235,8 +237,8 @@ def _update(service: Service, backup: Backup) -> None:
             last = last_receipt(held)
     finally:
         file.close()
-    with service.database.transaction(durable=True) as found:
-        found.run("UPDATE backups SET receipts = :last WHERE id = :id", last=last, id=backup.id)
+    with service.database.transaction(durable=True) as statements:
+        statements.run("UPDATE backups SET receipts = :last WHERE id = :id", last=last, id=backup.id)
 
 
 def _copy_blobs(service: Service, file: BackupFile, names: Collection[str]) -> None:

@@ -45,16 +45,16 @@ def leave(service: Service, items: Sequence[Contribution], *, by: str, why: str)
     """
     job = None
     gone: list[Contribution] = []
-    with service.database.transaction(durable=True) as found:
+    with service.database.transaction(durable=True) as statements:
         for item in items:
-            present = map_in(found, item.map_id)
-            working = found.one("SELECT id FROM jobs WHERE map = :map AND state = 'running'", map=item.map_id)
-            set_state(found, item.id, "leaving", f"{why} by {by}" if by else why)
+            present = map_in(statements, item.map_id)
+            working = statements.one("SELECT id FROM jobs WHERE map = :map AND state = 'running'", map=item.map_id)
+            set_state(statements, item.id, "leaving", f"{why} by {by}" if by else why)
             if present is not None and (present.files or working):
-                job = queue_job(found, item.map_id, "remove", by or item.token)
+                job = queue_job(statements, item.map_id, "remove", by or item.token)
             else:
                 gone.append(item)
-        loosen(found, [item.digest for item in items], "left")
+        loosen(statements, [item.digest for item in items], "left")
     # No map needs the messages of what leaves it; on a full disk they are the room for its next version.
     service.records.drop_unused([item.digest for item in items], leaving={item.id for item in items})
     for map_id in {item.map_id for item in gone}:
@@ -64,14 +64,14 @@ def leave(service: Service, items: Sequence[Contribution], *, by: str, why: str)
 
 def delete_map(service: Service, record: MapRecord, *, by: str) -> list[Receipt]:
     """Delete a map with all contributions to it, as `leave` says; returns their receipts."""
-    with service.database.transaction(durable=True) as found:
-        items = contributions_in(found, record.id)
-        present = map_in(found, record.id) or record
-        loosen(found, present.files.values(), "left", record.id)
+    with service.database.transaction(durable=True) as statements:
+        items = contributions_in(statements, record.id)
+        present = map_in(statements, record.id) or record
+        loosen(statements, present.files.values(), "left", record.id)
         for item in items:
-            set_state(found, item.id, "leaving", f"the map was deleted by {by}" if by else "the map was deleted")
-        found.run("DELETE FROM maps WHERE id = :map", map=record.id)
-        cancel_jobs(found, record.id)
+            set_state(statements, item.id, "leaving", f"the map was deleted by {by}" if by else "the map was deleted")
+        statements.run("DELETE FROM maps WHERE id = :map", map=record.id)
+        cancel_jobs(statements, record.id)
     clear_map(service, record.id)
     receipts = erase(service, [item.id for item in items])
     service.database.clear_log()
@@ -86,21 +86,21 @@ def erase(service: Service, ids: Collection[str], job: Job | None = None) -> lis
     """
     if not ids:
         return []
-    with service.database.transaction(durable=True) as found:
-        items = [item for item in leaving_in(found) if item.id in ids]
+    with service.database.transaction(durable=True) as statements:
+        items = [item for item in leaving_in(statements) if item.id in ids]
         for item in items:
-            loosen(found, [item.digest], "left", item.map_id)
+            loosen(statements, [item.digest], "left", item.map_id)
     for map_id in {item.map_id for item in items}:
         clear_map(service, map_id, leaving=ids)
     clear_parts(service)
     receipts = []
-    with service.database.transaction(durable=True) as found:
-        if job is not None and not is_held(found, job):
+    with service.database.transaction(durable=True) as statements:
+        if job is not None and not is_held(statements, job):
             return []
-        for item in [item for item in leaving_in(found) if item.id in ids]:
+        for item in [item for item in leaving_in(statements) if item.id in ids]:
             why, _, by = item.reason.partition(" by ")
-            receipts.append(deletion_receipt(found, item, by=by, why=why, more=item.facts.get(REMOVED, {})))
-            found.run("DELETE FROM contributions WHERE id = :id", id=item.id)
+            receipts.append(deletion_receipt(statements, item, by=by, why=why, more=item.facts.get(REMOVED, {})))
+            statements.run("DELETE FROM contributions WHERE id = :id", id=item.id)
     # What was given again meanwhile by whoever deleted it; what others gave is named.
     service.records.drop_unused([item.digest for item in items])
     service.database.clear_log()
@@ -109,9 +109,9 @@ def erase(service: Service, ids: Collection[str], job: Job | None = None) -> lis
 
 def go_on(service: Service) -> None:
     """Go on with deletions that a kill or the storage ended: of bytes, of maps that are gone, and of jobs that failed."""
-    with service.database.transaction() as found:
-        leaving = leaving_in(found)
-        maps = {map_id: map_in(found, map_id) for map_id in {item.map_id for item in leaving}}
+    with service.database.transaction() as statements:
+        leaving = leaving_in(statements)
+        maps = {map_id: map_in(statements, map_id) for map_id in {item.map_id for item in leaving}}
     for map_id, present in maps.items():
         ids = [item.id for item in leaving if item.map_id == map_id]
         if present is None:

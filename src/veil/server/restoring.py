@@ -38,14 +38,14 @@ def restore(path: Path, folder: Path, settings: ServerSettings | None = None, *,
     try:
         file.check()
         with file.transaction(keep=False) as connection:
-            found = SqliteStatements(connection)
-            require_version(found, str(path))
+            saved = SqliteStatements(connection)
+            require_version(saved, str(path))
             if newer is not None:
-                _follow_file(found, newer, path)
-            _leave_out_missing(found, file.names())
-            _fill(file, found, folder, settings or ServerSettings())
+                _follow_file(saved, newer, path)
+            _leave_out_missing(saved, file.names())
+            _fill(file, saved, folder, settings or ServerSettings())
             tables = ("maps", "contributions", "tokens")
-            return {name: int((found.one(f"SELECT count(*) AS n FROM {name}") or {"n": 0})["n"]) for name in tables}
+            return {name: int((saved.one(f"SELECT count(*) AS n FROM {name}") or {"n": 0})["n"]) for name in tables}
     finally:
         file.close()
 
@@ -59,40 +59,40 @@ def _follow_file(held: Statements, newer: Path, path: Path) -> None:
         connection.row_factory = sqlite3.Row
         try:
             connection.execute("BEGIN")
-            found, since = SqliteStatements(connection), last_receipt(held)
-            _require_later(held, found, since, f"{newer} does not follow {path}")
-            follow(held, found, since)
+            later, since = SqliteStatements(connection), last_receipt(held)
+            _require_later(held, later, since, f"{newer} does not follow {path}")
+            follow(held, later, since)
         finally:
             connection.close()
     except sqlite3.DatabaseError as error:
         raise FileFormatError(f"{newer} is no database of a veil server ({error})") from None
 
 
-def _require_later(held: Statements, newer: Statements, since: int, told: str) -> None:
+def _require_later(held: Statements, newer: Statements, since: int, problem: str) -> None:
     """Raise InputError unless a state has all tokens of an earlier one, and goes on from its last receipt."""
     last, same = (each.one("SELECT digest FROM receipts WHERE number = :number", number=since) for each in (held, newer))
     if last != same:
-        raise InputError(f"{told}: its receipts are others, or end before")
+        raise InputError(f"{problem}: its receipts are others, or end before")
     tokens, later = ({row["digest"] for row in each.all("SELECT digest FROM tokens")} for each in (held, newer))
     if not tokens <= later:
-        raise InputError(f"{told}: it is of another server")
+        raise InputError(f"{problem}: it is of another server")
 
 
-def _leave_out_missing(found: Statements, names: Collection[str]) -> None:
+def _leave_out_missing(statements: Statements, names: Collection[str]) -> None:
     """Take out what a newer state names and the backup does not hold; a map without its files is made again from messages."""
-    for row in found.all("SELECT id, digest FROM contributions WHERE state <> 'leaving'"):
+    for row in statements.all("SELECT id, digest FROM contributions WHERE state <> 'leaving'"):
         if row["digest"] not in names:
-            found.run("DELETE FROM contributions WHERE id = :id", id=row["id"])
-    for row in found.all("SELECT id, files FROM maps"):
+            statements.run("DELETE FROM contributions WHERE id = :id", id=row["id"])
+    for row in statements.all("SELECT id, files FROM maps"):
         if not set(json.loads(row["files"]).values()) <= set(names):
-            found.run("UPDATE maps SET files = '{}', facts = '{}', version = version + 1 WHERE id = :id", id=row["id"])
-            found.run(
+            statements.run("UPDATE maps SET files = '{}', facts = '{}', version = version + 1 WHERE id = :id", id=row["id"])
+            statements.run(
                 "UPDATE contributions SET state = 'pending', reason = '' WHERE map = :map AND state <> 'leaving'", map=row["id"]
             )
-            queue_job(found, row["id"], "update", "")
+            queue_job(statements, row["id"], "update", "")
 
 
-def _fill(file: BackupFile, found: Statements, folder: Path, settings: ServerSettings) -> None:
+def _fill(file: BackupFile, statements: Statements, folder: Path, settings: ServerSettings) -> None:
     """Make a folder with the rows and blobs of a backup."""
     left = leftovers(folder.parent, name=folder.name, older_than_s=0.0)
     owned = {store for path in left if (store := _store_of(path / DATABASE))}
@@ -100,7 +100,7 @@ def _fill(file: BackupFile, found: Statements, folder: Path, settings: ServerSet
         parts = open_parts(staging, settings, owned=owned)
         try:
             parts.begin(owned=owned)
-            _fill_parts(file, found, parts)
+            _fill_parts(file, statements, parts)
         finally:
             parts.database.close()
         if folder.exists():
@@ -119,9 +119,9 @@ def _store_of(path: Path) -> str:
     return ""
 
 
-def _fill_parts(file: BackupFile, found: Statements, parts: StoreParts) -> None:
+def _fill_parts(file: BackupFile, statements: Statements, parts: StoreParts) -> None:
     """Copy the rows and blobs of a backup into an empty database and blobs."""
-    names = blobs_in(found) & file.names()
+    names = blobs_in(statements) & file.names()
     with parts.database.transaction(durable=True) as target:
         for table in TABLES:
             if target.one(f"SELECT 1 AS one FROM {table}") is not None:
@@ -131,6 +131,6 @@ def _fill_parts(file: BackupFile, found: Statements, parts: StoreParts) -> None:
         parts.blobs.put(file.get(name))
     with parts.database.transaction(durable=True) as target:
         for table in TABLES:
-            copy_rows(target, found, table)
+            copy_rows(target, statements, table)
         fasten(target, names)
     parts.database.clear_log()

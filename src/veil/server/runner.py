@@ -168,8 +168,8 @@ class Runner:
             if self._stop.is_set():  # nobody's fault: another server, or the next start, begins it again
                 self._release(job, counts=False)
                 return
-            with service.database.transaction(durable=True) as found:
-                end_job(found, job, "failed", {"reason": error.cause, **told_as_json(error.remedy)})
+            with service.database.transaction(durable=True) as statements:
+                end_job(statements, job, "failed", {"reason": error.cause, **told_as_json(error.remedy)})
         except VeilError as error:
             if not folder.is_dir():  # another server took the job, and cleared up
                 self._release(job)
@@ -178,8 +178,8 @@ class Runner:
                 self._waiting.met_full_disk(job, free)
                 self._release(job, counts=False)
                 return
-            with service.database.transaction(durable=True) as found:
-                end_job(found, job, "failed", {"reason": error.cause, **told_as_json(error.remedy)})
+            with service.database.transaction(durable=True) as statements:
+                end_job(statements, job, "failed", {"reason": error.cause, **told_as_json(error.remedy)})
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -243,25 +243,25 @@ class Runner:
         """
         service = self.service
         files = service.records.keep_files(work.output, record.id) if outcome.written else {}
-        with service.database.transaction(durable=True) as found:
-            present = map_in(found, record.id)
+        with service.database.transaction(durable=True) as statements:
+            present = map_in(statements, record.id)
             # Another version than the work began with: what was deleted from it meanwhile must not come back.
-            held = present is not None and present.version == record.version and is_held(found, job)
+            held = present is not None and present.version == record.version and is_held(statements, job)
             if held and present is not None:
                 if outcome.written or outcome.emptied:
                     service.records.require_kept(files)
                     # Growth and removal leave the cameras of a map where they are; a map that is made anew has another frame.
                     kept = {} if job.kind == "rebuild" or outcome.emptied else {PLACE: present.facts.get(PLACE)}
-                    put_version(found, present, files, {**outcome.facts, **{k: v for k, v in kept.items() if v}})
-                _set_states(found, job, record, outcome)
+                    put_version(statements, present, files, {**outcome.facts, **{k: v for k, v in kept.items() if v}})
+                _set_states(statements, job, record, outcome)
                 for item in _to_take_out(items) if job.kind == "remove" else ():
                     more = {**outcome.removed, "map_versions": [record.version, record.version + outcome.written]}
-                    add_facts(found, item.id, REMOVED, _of_item(item.id, more))
+                    add_facts(statements, item.id, REMOVED, _of_item(item.id, more))
                 result = _result(outcome, present.version + bool(files))
                 if job.kind == "remove":
-                    note_result(found, job, result)
+                    note_result(statements, job, result)
                 else:
-                    end_job(found, job, "done", result)
+                    end_job(statements, job, "done", result)
         if held and (outcome.written or outcome.emptied):
             clear_map(service, record.id)
         else:
@@ -273,14 +273,16 @@ class Runner:
     def _finish(self, job: Job, items: list[Contribution]) -> None:
         """Write the receipts of what a removal took out, when its bytes are gone, and end the job."""
         erase(self.service, [item.id for item in items if item.state == "leaving"], job)
-        with self.service.database.transaction(durable=True) as found:
-            end_job(found, job, "done", noted_result(found, job) or {"reason": "there was nothing to take out of the map"})
+        with self.service.database.transaction(durable=True) as statements:
+            end_job(
+                statements, job, "done", noted_result(statements, job) or {"reason": "there was nothing to take out of the map"}
+            )
 
     def _release(self, job: Job, *, counts: bool = True) -> None:
         """Give a job back, so that it is taken again; `counts` says whether this was an attempt."""
-        with self.service.database.transaction() as found:
-            if is_held(found, job):
-                found.run(
+        with self.service.database.transaction() as statements:
+            if is_held(statements, job):
+                statements.run(
                     "UPDATE jobs SET lease = 0, attempts = :attempts, worker = '' WHERE id = :id",
                     attempts=job.attempts if counts else job.attempts - 1,
                     id=job.id,
@@ -299,24 +301,24 @@ def _to_take_out(items: list[Contribution]) -> list[Contribution]:
     return [item for item in items if item.state == "leaving" and REMOVED not in item.facts]
 
 
-def _set_states(found: Statements, job: Job, record: MapRecord, outcome: MapOutcome) -> None:
+def _set_states(statements: Statements, job: Job, record: MapRecord, outcome: MapOutcome) -> None:
     """Set the states of contributions to a map after a change of it."""
-    states = {item.id: item.state for item in contributions_in(found, record.id)}
+    states = {item.id: item.state for item in contributions_in(statements, record.id)}
     for number, model in enumerate(outcome.models, start=1):
         for name in model:
             if states.get(name) in ("pending", "left out"):
-                set_state(found, name, "mapped", "" if number == 1 else f"in model {number}")
+                set_state(statements, name, "mapped", "" if number == 1 else f"in model {number}")
     for name, reason in outcome.left_out.items():
         if states.get(name) in ("pending", "mapped", "left out"):
-            set_state(found, name, "left out", reason)
+            set_state(statements, name, "left out", reason)
     for name, evidence in outcome.evidence.items():
-        add_facts(found, name, "evidence", evidence)
+        add_facts(statements, name, "evidence", evidence)
     if outcome.emptied:
         left = [name for name, state in states.items() if state in ("mapped", "left out")]
         for name in left:
-            set_state(found, name, "pending", outcome.reason)
+            set_state(statements, name, "pending", outcome.reason)
         if left:
-            queue_job(found, record.id, "update", job.token)
+            queue_job(statements, record.id, "update", job.token)
 
 
 def _result(outcome: MapOutcome, version: int) -> dict[str, Any]:

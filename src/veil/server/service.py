@@ -82,8 +82,8 @@ class Service:
 
     def warnings(self) -> list[str]:
         """Warnings for the administrator, as sentences that everybody may read."""
-        told = [f"{len(self.unnamed)} blobs are not known to the database and are kept until the store is adopted"]
-        return [*(told if self.unnamed else []), *([REFUSED] if self.room.left() <= 0 else [])]
+        unknown = [f"{len(self.unnamed)} blobs are not known to the database and are kept until the store is adopted"]
+        return [*(unknown if self.unnamed else []), *([REFUSED] if self.room.left() <= 0 else [])]
 
     def keep_room(self) -> None:
         """Hold the room again that was given up, if it is there, and count what could not be counted."""
@@ -131,18 +131,20 @@ class Service:
         if facts["form"] == "words" and record.facts.get("public"):
             raise InputError("the map is public and made by its owner; it takes queries in words and no contributions of them")
         digest = self.records.keep(message, map_id)
-        with self.database.transaction(durable=True) as found:
-            present = map_in(found, map_id)
+        with self.database.transaction(durable=True) as statements:
+            present = map_in(statements, map_id)
             if present is None:  # the sweep takes what was kept
                 raise NotFound("the map was deleted meanwhile")
-            require_share(found, present, token.id, digest)
-            before = {item.id for item in contributions_in(found, map_id)}
-            contribution = add_contribution(found, present, token=token.id, digest=digest, size_bytes=len(message), facts=facts)
+            require_share(statements, present, token.id, digest)
+            before = {item.id for item in contributions_in(statements, map_id)}
+            contribution = add_contribution(
+                statements, present, token=token.id, digest=digest, size_bytes=len(message), facts=facts
+            )
             if contribution.id in before:
                 return contribution, None
             # Again, as it may have been dropped as unused; nobody waits for more than a look if it is there.
             self.records.keep_again(message)
-            job = queue_job(found, map_id, "update", token.id)
+            job = queue_job(statements, map_id, "update", token.id)
         return contribution, job
 
     def localize(
@@ -158,9 +160,9 @@ class Service:
         record = self.map(token, map_id)
         head = record.policy.require_head(message)
         answer: dict[str, Any]
-        told = {"map": record.id, "map_version": record.version, "coverage": _coverage(record)}
+        facts = {"map": record.id, "map_version": record.version, "coverage": _coverage(record)}
         if not record.files:
-            return {"status": "no pose", "reason": "the map holds no image yet", **told}
+            return {"status": "no pose", "reason": "the map holds no image yet", **facts}
         require_form(head, record.policy, record.facts)
         try:
             answer = self._on_map(token.id, record, message, gravity)
@@ -171,7 +173,7 @@ class Service:
         place = record.facts.get(PLACE)
         if place is not None and answer["status"] == "localized" and answer.get("map_version") == record.version:
             answer = {**answer, **on_earth(place, answer["cam_from_world"])}
-        return {**told, "features": head.features, **answer}
+        return {**facts, "features": head.features, **answer}
 
     def delete(self, token: Token, contribution_id: str) -> tuple[Receipt | None, Job | None]:
         """Delete a contribution: the receipt if nothing of it was mapped, else the job whose end gives one.
@@ -198,14 +200,14 @@ class Service:
 
         Raises FileFormatError for a folder that is no map, InputError for a name that cannot be one or is taken.
         """
-        with self.database.transaction() as found:
-            require_free(found, name)
+        with self.database.transaction() as statements:
+            require_free(statements, name)
         scenes = [read_map(model) for model in model_folders(folder)]
         files = self.records.keep_files(folder)
-        with self.database.transaction(durable=True) as found:
-            record = add_map(found, name, policy or MapPolicy())
+        with self.database.transaction(durable=True) as statements:
+            record = add_map(statements, name, policy or MapPolicy())
             self.records.require_kept(files)
-            put_version(found, record, files, facts_of(scenes, folder))
+            put_version(statements, record, files, facts_of(scenes, folder))
         return self.map_record(record.id)
 
     def set_place(self, map_id: str, value: Mapping[str, Any] | None) -> MapRecord:
@@ -213,11 +215,11 @@ class Service:
 
         Raises NotFound for the map, InputError for what is no place, or a map without images.
         """
-        with self.database.transaction(durable=True) as found:
-            present = map_in(found, map_id)
+        with self.database.transaction(durable=True) as statements:
+            present = map_in(statements, map_id)
             if present is None:
                 raise NotFound("there is no such map")
-            put_place(found, present, value)
+            put_place(statements, present, value)
         return self.map_record(map_id)
 
     def map_record(self, map_id: str) -> MapRecord:
@@ -229,10 +231,10 @@ class Service:
 
     def queue(self, map_id: str, kind: Kind, token: str) -> Job:
         """Queue a job for a map. Raises NotFound for one that does not exist."""
-        with self.database.transaction(durable=True) as found:
-            if map_in(found, map_id) is None:
+        with self.database.transaction(durable=True) as statements:
+            if map_in(statements, map_id) is None:
                 raise NotFound("there is no such map")
-            return queue_job(found, map_id, kind, token)
+            return queue_job(statements, map_id, kind, token)
 
     def version_folder(self, record: MapRecord) -> Path | None:
         """The folder with the files of a map's version, laid out where it is missing; None if there is a newer version."""

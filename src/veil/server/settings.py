@@ -119,14 +119,14 @@ class ServerSettings:
 
 def oidc_scopes(text: str) -> dict[str, Scope]:
     """Scopes by the value of a claim that gives them, from `VALUE=SCOPE ...`. Raises InputError for another text."""
-    found: dict[str, Scope] = {}
+    scopes: dict[str, Scope] = {}
     for pair in text.split():
         value, _, name = pair.rpartition("=")
         scope = next((scope for scope in SCOPES if scope == name), None)
         if not value or scope is None:
             raise InputError(f"oidc_scopes takes VALUE=SCOPE with a scope of {', '.join(SCOPES)}, got {pair!r}")
-        found[value] = scope
-    return found
+        scopes[value] = scope
+    return scopes
 
 
 def is_safe_address(address: object) -> bool:

@@ -34,8 +34,8 @@ def open_parts(folder: Path, settings: ServerSettings, *, anew: bool = False, ow
         # A first start that was killed before its note: blobs may lie in the folder already, or in none.
         noted = {"database": "folder", "blobs": "folder" if (folder / BLOBS).is_dir() else kinds["blobs"]}
     if noted is not None and noted != kinds:
-        told = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))
-        raise FileFormatError(f"{folder} was used with {told}", remedy=Remedy("give", "the server's settings"))
+        settings_before = ", ".join(f"{name} = {value}" for name, value in sorted(noted.items()))
+        raise FileFormatError(f"{folder} was used with {settings_before}", remedy=Remedy("give", "the server's settings"))
     blobs = _open_blobs(folder, settings.blobs)
     if not settings.database and not anew and not (folder / DATABASE).is_file():
         _require_unused(blobs, folder, owned)

@@ -235,16 +235,16 @@ def cut(
     options, progress = options or CutOptions(), progress or ignore_progress
     if not scene.is_public:
         raise InputError("tiles are cut from a map of raw descriptors; build one from features, if the place may be public")
-    found = aspects(scene, options.aspects)
+    views = aspects(scene, options.aspects)
     step = options.angle * _median_distance(scene)
-    room = _Room(scene, found, options)
+    room = _Room(scene, views, options)
     steps = np.rint(scene.points / step)
     cells = halved(room.centers, room.fits, overlap=options.overlap)
     pieces = [room.piece(cell, steps) for cell in cells]
-    coding = _coding(scene, found, pieces, step, options)
+    coding = _coding(scene, views, pieces, step, options)
     tiles = []
     for index, piece in enumerate(pieces):
-        tile = _tile(index, piece, steps, found, coding)
+        tile = _tile(index, piece, steps, views, coding)
         tiles.append((tile, encode_tile(tile, bits=options.bits, size=options.tile_bytes)))
         progress(index + 1, len(pieces))
     tree = merkle.levels([merkle.leaf_hash(data) for _, data in tiles])
@@ -261,17 +261,17 @@ def cut(
         place=place,
     )
     made = np.frombuffer(b"".join(records), dtype=np.uint8).reshape(len(records), -1)
-    return CutMap(manifest=manifest, records=made, report=_report(scene, pieces, found, coding, options, made))
+    return CutMap(manifest=manifest, records=made, report=_report(scene, pieces, views, coding, options, made))
 
 
 class _Room:
     """Which points of a cell's cameras a tile has room for."""
 
-    def __init__(self, scene: Scene, found: Aspects, options: CutOptions) -> None:
+    def __init__(self, scene: Scene, views: Aspects, options: CutOptions) -> None:
         self.options = options
         self.centers = np.array([image.cam_from_world.center for image in scene.images.values()])
         self._seen = [np.unique(image.point_rows) for image in scene.images.values()]
-        counts = np.diff(found.starts)
+        counts = np.diff(views.starts)
         self._bytes = counts * point_bytes(options.axes, options.bits) - (counts - 1) * point_bytes(
             options.axes, options.bits, 0
         )
@@ -324,11 +324,11 @@ def _median_distance(scene: Scene) -> float:
     return median
 
 
-def _coding(scene: Scene, found: Aspects, pieces: list[_Piece], step: float, options: CutOptions) -> TileCoding:
+def _coding(scene: Scene, views: Aspects, pieces: list[_Piece], step: float, options: CutOptions) -> TileCoding:
     """Meaning of the tiles' numbers, from the descriptors that are kept."""
     kept = np.unique(np.concatenate([piece.points for piece in pieces]))
-    rows = found.rows_of(kept)
-    sample = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)
+    rows = views.rows_of(kept)
+    sample = views.descriptors[_sampled(rows, options.seed)].astype(np.float64)
     pca = fit_pca(sample, options.axes)
     return TileCoding(
         raw_space=scene.space,
@@ -336,8 +336,8 @@ def _coding(scene: Scene, found: Aspects, pieces: list[_Piece], step: float, opt
         scales=fitted_scales(pca, sample, options.bits),
         bits=options.bits,
         step=step,
-        least_pixels=float(found.pixels.min()),
-        least_frames=float(found.frames.min()),
+        least_pixels=float(views.pixels.min()),
+        least_frames=float(views.frames.min()),
     )
 
 
@@ -346,25 +346,25 @@ def _sampled(rows: Int64[np.ndarray, "_"], seed: int) -> Int64[np.ndarray, "_"]:
     return rows if len(rows) <= SAMPLE else np.sort(np.random.default_rng(seed).choice(rows, SAMPLE, replace=False))
 
 
-def _tile(index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], found: Aspects, coding: TileCoding) -> Tile:
-    rows = found.rows_of(piece.points)
+def _tile(index: int, piece: _Piece, steps: Float64[np.ndarray, "points 3"], views: Aspects, coding: TileCoding) -> Tile:
+    rows = views.rows_of(piece.points)
     return Tile(
         index=index,
         origin=piece.origin,
         places=(steps[piece.points].astype(np.int64) - piece.origin).astype(np.uint32),
-        counts=np.diff(found.starts)[piece.points].astype(np.uint8),
-        directions=octahedral(found.direction[rows]),
-        sizes=coding.sizes(found.pixels[rows], found.frames[rows]),
-        descriptors=coding.levels(found.descriptors[rows].astype(np.float64)),
+        counts=np.diff(views.starts)[piece.points].astype(np.uint8),
+        directions=octahedral(views.direction[rows]),
+        sizes=coding.sizes(views.pixels[rows], views.frames[rows]),
+        descriptors=coding.levels(views.descriptors[rows].astype(np.float64)),
     )
 
 
 def _report(
-    scene: Scene, pieces: list[_Piece], found: Aspects, coding: TileCoding, options: CutOptions, records: np.ndarray
+    scene: Scene, pieces: list[_Piece], views: Aspects, coding: TileCoding, options: CutOptions, records: np.ndarray
 ) -> CutReport:
     placed = np.concatenate([piece.points for piece in pieces])
-    rows = found.rows_of(placed)
-    exact = found.descriptors[_sampled(rows, options.seed)].astype(np.float64)
+    rows = views.rows_of(placed)
+    exact = views.descriptors[_sampled(rows, options.seed)].astype(np.float64)
     back = coding.restored(coding.vectors(coding.levels(exact)))
     lost = float(((exact - back) ** 2).sum() / max(((exact - exact.mean(axis=0)) ** 2).sum(), 1e-12))
     used = sum(HEADER.size + len(piece.points) * point_bytes(options.axes, options.bits, 0) for piece in pieces)

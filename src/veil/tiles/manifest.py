@@ -185,9 +185,9 @@ def _read(binary: bytes, shapes: list[tuple[int, ...]]) -> list[np.ndarray]:
     sizes = [int(np.prod(shape)) * np.dtype(kind).itemsize for shape, kind in zip(shapes, kinds, strict=True)]
     if sum(sizes) != len(binary):
         raise ValueError(f"its binary part has {len(binary)} bytes and must have {sum(sizes)}")
-    found, start = [], 0
+    arrays, start = [], 0
     for shape, kind, size in zip(shapes, kinds, sizes, strict=True):
         array = np.frombuffer(binary[start : start + size], dtype=kind).reshape(shape)
-        found.append(array.astype(array.dtype.newbyteorder("=")))
+        arrays.append(array.astype(array.dtype.newbyteorder("=")))
         start += size
-    return found
+    return arrays

@@ -67,9 +67,9 @@ def sketched(
     sample = _sample(tiles, seed) * scales
     unit = _unit(sample.astype(np.float64)).astype(np.float32)
     for centers in spherical_kmeans(unit, max(2, min(words, len(unit) // 4)), iterations=ITERATIONS, seed=seed):
-        found = np.rint(centers * 127).astype(np.int8)
-    counts = np.array([np.minimum(_counts(found, levels * scales), 255) for levels in tiles])
-    return Sketches(words=found, counts=counts.astype(np.uint8))
+        centroids = np.rint(centers * 127).astype(np.int8)
+    counts = np.array([np.minimum(_counts(centroids, levels * scales), 255) for levels in tiles])
+    return Sketches(words=centroids, counts=counts.astype(np.uint8))
 
 
 def usual_words(tiles: int) -> int:

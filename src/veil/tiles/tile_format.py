@@ -124,11 +124,11 @@ def _packed_levels(levels: Int8[np.ndarray, "aspects axes"], bits: int) -> bytes
     return (halves[:, 0::2] | halves[:, 1::2] << 4).tobytes()
 
 
-def _levels(data: UInt8[np.ndarray, "_"], aspects: int, axes: int, bits: int) -> Int8[np.ndarray, "aspects axes"]:
+def _levels(packed: UInt8[np.ndarray, "_"], aspects: int, axes: int, bits: int) -> Int8[np.ndarray, "aspects axes"]:
     if bits == 8:
-        levels = data.view(np.int8).reshape(aspects, axes)
+        levels = packed.view(np.int8).reshape(aspects, axes)
     else:
-        halves = np.stack([data & 15, data >> 4], axis=1).reshape(aspects, axes)
+        halves = np.stack([packed & 15, packed >> 4], axis=1).reshape(aspects, axes)
         levels = (halves << 4).view(np.int8) >> 4
     if (levels == -(1 << (bits - 1))).any():
         raise WireError("a tile's descriptors hold a level that has no meaning")

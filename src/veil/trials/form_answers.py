@@ -123,7 +123,7 @@ class FormAnswer:
     - `device_s`, `server_s`: seconds of making the message, and of matching and pose estimation.
     """
 
-    found: Localization | NoPose
+    pose: Localization | NoPose
     message: bytes | None
     upload_bytes: int
     keypoints: np.ndarray
@@ -153,14 +153,14 @@ def answered(
         vocabulary = index_map(scene, setup.codebook)
     start = time.perf_counter()
     if upload is None:
-        found = _by_distance(setup, features.camera, features.keypoints, publish(features), scene)
+        pose = _by_distance(setup, features.camera, features.keypoints, publish(features), scene)
     elif isinstance(upload.form, Subsets):
         assert vocabulary is not None
-        found = _by_words(setup, upload, scene, vocabulary)
+        pose = _by_words(setup, upload, scene, vocabulary)
     else:
-        found = _by_distance(setup, upload.camera, _positions(upload), upload.form, scene)
+        pose = _by_distance(setup, upload.camera, _positions(upload), upload.form, scene)
     return FormAnswer(
-        found=found,
+        pose=pose,
         message=message,
         upload_bytes=len(message) if message else len(features) * (features.space.dim + RAW_POSITION_BYTES),
         keypoints=sent_keypoints(features, upload),

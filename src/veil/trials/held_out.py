@@ -53,7 +53,7 @@ class TrialOutcome:
 
     query: Query
     variant: Variant
-    found: Localization | NoPose
+    pose: Localization | NoPose
     keypoints: np.ndarray
     scene: Scene | NoMap
     position_error: float | None
@@ -66,7 +66,7 @@ class TrialOutcome:
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
         profile, mechanism = self.variant.profile, self.variant.mechanism
-        status: Literal["localized", "no pose"] = "localized" if isinstance(self.found, Localization) else "no pose"
+        status: Literal["localized", "no pose"] = "localized" if isinstance(self.pose, Localization) else "no pose"
         return {
             "name": self.query.name,
             "form": "lines" if self.variant.lines else "subspaces" if profile else ("words" if mechanism else "points"),
@@ -78,7 +78,7 @@ class TrialOutcome:
             "status": status,
             "position_error": None if self.position_error == math.inf else self.position_error,
             "rotation_error_deg": self.rotation_error_deg,
-            "inliers": self.found.inliers,
+            "inliers": self.pose.inliers,
             "upload_bytes": self.upload_bytes,
             "device_seconds": self.device_seconds,
             "seconds": self.seconds,
@@ -147,12 +147,12 @@ def _localize(setup: HeldOutSetup, query: Query, variant: Variant, scene: Scene 
     else:
         answer = answered(setup, query.features, variant, scene, gravity=query.gravity)
     position = rotation = None
-    if isinstance(scene, Scene) and isinstance(answer.found, Localization) and query.reference is not None:
-        position, rotation = reference_errors(setup.references, scene, answer.found, query.reference)
+    if isinstance(scene, Scene) and isinstance(answer.pose, Localization) and query.reference is not None:
+        position, rotation = reference_errors(setup.references, scene, answer.pose, query.reference)
     return TrialOutcome(
         query=query,
         variant=variant,
-        found=answer.found,
+        pose=answer.pose,
         keypoints=answer.keypoints,
         scene=scene,
         position_error=position,
@@ -169,7 +169,7 @@ def _without_map(setup: HeldOutSetup, query: Query, variant: Variant, missing: N
     message = setup.message(query.features, variant, query.gravity)
     assert message is not None  # raw features and words are compared with the public map
     return FormAnswer(
-        found=NoPose(reason=f"there is no map of such uploads: {missing.reason}", correspondences=0),
+        pose=NoPose(reason=f"there is no map of such uploads: {missing.reason}", correspondences=0),
         message=message,
         upload_bytes=len(message),
         keypoints=sent_keypoints(query.features, decode(message)),
@@ -179,7 +179,7 @@ def _without_map(setup: HeldOutSetup, query: Query, variant: Variant, missing: N
 
 
 def reference_errors(
-    references: Mapping[str, Rigid], scene: Scene, found: Localization, reference: Rigid
+    references: Mapping[str, Rigid], scene: Scene, pose: Localization, reference: Rigid
 ) -> tuple[float, float]:
     """Position error (units of the reference) and rotation error (degrees) of a pose.
 
@@ -190,6 +190,6 @@ def reference_errors(
     mapped = [scene.images[name].cam_from_world for name in names]
     true = [references[name] for name in names]
     try:
-        return pose_error(found.cam_from_world, reference, align_poses(mapped, true))
+        return pose_error(pose.cam_from_world, reference, align_poses(mapped, true))
     except InputError:
         return math.inf, 180.0

@@ -70,7 +70,7 @@ def map_lines(
     views = line_views(subject, seed=seed, gravity_noise_deg=gravity_noise_deg, rule=rule)
     start = time.perf_counter()
     graph = subject_graph(subject)
-    found = map_from_lines(views, graph, options=options, progress=progress)
+    line_map = map_from_lines(views, graph, options=options, progress=progress)
     seconds = {**subject.seconds, "map": time.perf_counter() - start}
     base = Run(
         scene=subject.name,
@@ -82,36 +82,38 @@ def map_lines(
         aligned_share=float(np.mean([view.lines.aligned.mean() for view in views.values()])),
         seconds=seconds,
     )
-    if isinstance(found, NoMap):
-        return replace(base, reason=found.reason)
-    problem = mapping_problem(views, graph, found.tracks)
-    reconstruction = _reconstruction(problem, found)
-    rows = np.flatnonzero(found.observed)
-    tracks = found.tracks
+    if isinstance(line_map, NoMap):
+        return replace(base, reason=line_map.reason)
+    problem = mapping_problem(views, graph, line_map.tracks)
+    reconstruction = _reconstruction(problem, line_map)
+    rows = np.flatnonzero(line_map.observed)
+    tracks = line_map.tracks
     distance = line_distances(
-        problem, reconstruction, tracks.image[rows], tracks.feature[rows], found.points[tracks.track[rows]]
+        problem, reconstruction, tracks.image[rows], tracks.feature[rows], line_map.points[tracks.track[rows]]
     )
     leakage = leakage_of_lines(problem, reconstruction, subject.features)
     run = replace(
         base,
-        refused=found.refused,
-        check=found.check,
+        refused=line_map.refused,
+        check=line_map.check,
         observations=len(rows),
         line_reprojection_px=float(np.median(distance)),
         point_reprojection_px=leakage.median_px,
         leakage=leakage,
     )
     mapped = np.unique(tracks.track[rows])
-    return judged(run, subject.reference, found.cam_from_world, found.points[mapped])
+    return judged(run, subject.reference, line_map.cam_from_world, line_map.points[mapped])
 
 
 def subject_graph(subject: MappableScene) -> MatchGraph:
     """The graph of the subject's matches that mapping from lines takes; pairs with few distinctive matches are left out."""
-    pairs = {pair: found for pair, found in subject.matches.items() if (found.ratios < MAX_RATIO).sum() >= MIN_PAIR_MATCHES}
+    pairs = {
+        pair: matches for pair, matches in subject.matches.items() if (matches.ratios < MAX_RATIO).sum() >= MIN_PAIR_MATCHES
+    }
     return match_graph(
         {name: len(item) for name, item in subject.features.items()},
-        {pair: found.indices for pair, found in pairs.items()},
-        ratios={pair: found.ratios for pair, found in pairs.items()},
+        {pair: matches.indices for pair, matches in pairs.items()},
+        ratios={pair: matches.ratios for pair, matches in pairs.items()},
         max_ratio=MAX_RATIO,
     )
 
@@ -156,18 +158,22 @@ def disturbed(
     return tilted
 
 
-def _reconstruction(problem: MappingProblem, found: LineMap) -> Reconstruction:
+def _reconstruction(problem: MappingProblem, line_map: LineMap) -> Reconstruction:
     """A finished map from lines as the mapper's reconstruction of its problem."""
     images = len(problem.views)
     rotations, translations = np.tile(np.eye(3), (images, 1, 1)), np.zeros((images, 3))
     registered = np.zeros(images, dtype=bool)
-    for index, name in enumerate(found.tracks.names):
-        if name in found.cam_from_world:
+    for index, name in enumerate(line_map.tracks.names):
+        if name in line_map.cam_from_world:
             registered[index] = True
-            rotations[index] = found.cam_from_world[name].rotation
-            translations[index] = found.cam_from_world[name].translation
+            rotations[index] = line_map.cam_from_world[name].rotation
+            translations[index] = line_map.cam_from_world[name].translation
     return Reconstruction(
-        registered=registered, rotations=rotations, translations=translations, points=found.points, observed=found.observed
+        registered=registered,
+        rotations=rotations,
+        translations=translations,
+        points=line_map.points,
+        observed=line_map.observed,
     )
 
 

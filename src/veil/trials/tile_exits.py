@@ -70,7 +70,7 @@ class ServedExit:
 class ExitAnswer:
     """The answer to one photograph by one exit, and its cost.
 
-    - `found`: the pose, or why there is none; it is known to the device alone.
+    - `pose`: the pose, or why there is none; it is known to the device alone.
     - `once_bytes`: downloaded once, with the manifest. `up_bytes`, `down_bytes`: of this localization, all servers together.
     - `device_s`, `server_s`: seconds of the device (choosing, asking, decoding, matching, pose) and of all servers together.
     - `prepare_s`: of the server, once a version.
@@ -78,7 +78,7 @@ class ExitAnswer:
     """
 
     exit: ExitName
-    found: Localization | NoPose
+    pose: Localization | NoPose
     once_bytes: int
     up_bytes: int
     down_bytes: int
@@ -103,10 +103,10 @@ class ExitOutcome:
         return {
             "name": self.query.name,
             "exit": answer.exit,
-            "status": "localized" if isinstance(answer.found, Localization) else "no pose",
+            "status": "localized" if isinstance(answer.pose, Localization) else "no pose",
             "position_error": None if self.position_error == math.inf else self.position_error,
             "rotation_error_deg": self.rotation_error_deg,
-            "inliers": answer.found.inliers,
+            "inliers": answer.pose.inliers,
             "once_bytes": answer.once_bytes,
             "up_bytes": answer.up_bytes,
             "down_bytes": answer.down_bytes,
@@ -159,8 +159,8 @@ def exit_study(
         (progress or ignore_progress)(number, len(jobs))
         answer = by_exit(query.features, made, served)
         position = rotation = None
-        if isinstance(answer.found, Localization) and query.reference is not None:
-            position, rotation = reference_errors(references, scene, answer.found, query.reference)
+        if isinstance(answer.pose, Localization) and query.reference is not None:
+            position, rotation = reference_errors(references, scene, answer.pose, query.reference)
         outcomes.append(ExitOutcome(query=query, answer=answer, position_error=position, rotation_error_deg=rotation))
     return ExitStudy(
         made=made,
@@ -211,7 +211,7 @@ def by_exit(features: Features, made: CutMap, served: ServedExit, options: Local
     start = time.perf_counter()
     wanted = wanted_tiles(made.manifest, features)
     fetched = TileFetcher(made.manifest, served.exit).fetch(wanted)
-    found = localize_in_tiles(features, made.manifest, fetched.tiles, options)
+    pose = localize_in_tiles(features, made.manifest, fetched.tiles, options)
     seconds = time.perf_counter() - start
     after = [(server.up_bytes, server.down_bytes, server.seconds) for server in served.servers]
     up, down, server_s = (sum(b[k] - a[k] for a, b in zip(before, after, strict=True)) for k in range(3))
@@ -219,7 +219,7 @@ def by_exit(features: Features, made: CutMap, served: ServedExit, options: Local
     text, binary, _ = encode_manifest(made.manifest)
     return ExitAnswer(
         exit=served.name,
-        found=found,
+        pose=pose,
         once_bytes=served.once_bytes + len(text) + len(binary),
         up_bytes=int(up),
         down_bytes=int(down),

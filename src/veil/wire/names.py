@@ -44,8 +44,8 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
 
 def require_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
     """Raise InputError, with the nearest name, if one of `names` is not among the known ones."""
-    if told := [unknown(what, str(name), known) for name in names if name not in known]:
-        raise InputError("; ".join(told[:3]))
+    if problems := [unknown(what, str(name), known) for name in names if name not in known]:
+        raise InputError("; ".join(problems[:3]))
 
 
 def require_map_name(name: str) -> None:

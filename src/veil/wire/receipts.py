@@ -85,13 +85,13 @@ def require_in_chain(receipt: Receipt, links: Sequence[tuple[int, str, str]], he
     - `links`: number, digest of the content and digest of each receipt of the server from the first on, as it lists them.
     - `head`: digest of the last receipt that was known earlier, `BEGIN` for none; None: nothing was noted.
     """
-    before, found, known = BEGIN, False, head in (None, BEGIN)
+    before, is_there, known = BEGIN, False, head in (None, BEGIN)
     for expected, (number, content, digest) in enumerate(links, start=1):
         if number != expected or link(before, number, content) != digest:
             raise WireError(f"the server's chain of receipts is broken at {expected}: receipts were changed or left out")
-        found = found or (number == receipt.number and digest == receipt.digest)
+        is_there = is_there or (number == receipt.number and digest == receipt.digest)
         before, known = digest, known or digest == head
-    if not found:
+    if not is_there:
         raise WireError(f"receipt {receipt.number} is not in the server's chain: it was forged, or the server took it back")
     if not known:
         raise WireError("the server's chain does not hold the receipt that was its last one before: it was rewritten")

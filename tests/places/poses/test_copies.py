@@ -175,7 +175,7 @@ def test_no_query_is_compared_with_images_without_end(monkeypatch: pytest.Monkey
 
     def counted(self: MatchedImages, names: list[str], progress: Progress | None = None) -> None:
         match(self, names, progress)
-        looked_at.append(len(self.found))
+        looked_at.append(len(self.examined))
 
     monkeypatch.setattr(MatchedImages, "match", counted)
     assert off(answer_of(city, few, ranked=names)) < 0.02

@@ -129,8 +129,8 @@ def test_a_device_localizes_itself_through_real_servers(servers: tuple[Process, 
     fetcher = open_tiles([server.url for server in servers[:count]], exit="two-servers" if count == 2 else "one-server")
     features, pose = place().query(120.3)
     answer = localize_with_tiles(features, fetcher, near=np.array([120.0, 0.0, 0.0]))
-    assert isinstance(answer.found, Localization), answer.found
-    assert np.linalg.norm(answer.found.cam_from_world.center - pose.center) < 0.05
+    assert isinstance(answer.pose, Localization), answer.pose
+    assert np.linalg.norm(answer.pose.cam_from_world.center - pose.center) < 0.05
 
 
 @pytest.mark.slow

@@ -117,15 +117,15 @@ def bundled_books(name: str = "sift") -> DescriptorBooks:
 
 def _by_descriptor(paths: Sequence[Path], names: Sequence[str], option: str) -> dict[str, tuple[Path, Codebook]]:
     """The books of some files by their descriptor."""
-    found: dict[str, tuple[Path, Codebook]] = {}
+    books: dict[str, tuple[Path, Codebook]] = {}
     for path in paths:
         book = read_codebook(path)
         if book.descriptor not in names:
             raise InputError(f"{option} {path} is of {book.descriptor}, which is not compared; name it with --descriptor")
-        if book.descriptor in found:
+        if book.descriptor in books:
             raise InputError(f"{option} {path} is a second one of {book.descriptor}; give one of each descriptor")
-        found[book.descriptor] = path, book
-    return found
+        books[book.descriptor] = path, book
+    return books
 
 
 def _books(

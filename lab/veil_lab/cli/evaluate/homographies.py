@@ -119,13 +119,13 @@ def _sequences(
     files: Sequence[SequenceFiles], descriptors: Descriptors, arguments: EvaluateHomographies
 ) -> dict[Extractor, list[ImageSequence]]:
     """Features and homographies of all sequences for each descriptor, of several ones equal numbers in each image."""
-    found: dict[str, dict[str, Features]] = {}
+    features: dict[str, dict[str, Features]] = {}
     for name, network in descriptors.networks.items():
         options = extraction_options(name, arguments.max_features)
         paths = [path for item in files for path in item.pictures]
         shown = progress(paths, f"{name}: extracting")
-        found[name] = {str(path): extract(read_picture(path), name, options, network) for path in shown}
-    equal = with_equal_numbers(found)
+        features[name] = {str(path): extract(read_picture(path), name, options, network) for path in shown}
+    equal = with_equal_numbers(features)
     return {
         name: [
             ImageSequence(

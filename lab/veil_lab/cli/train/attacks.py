@@ -76,9 +76,9 @@ def _train(arguments: TrainAttacks) -> int:
     kept = arguments.output.with_name(f"{arguments.output.name}.part")
     state = read_training_state(kept, options) if arguments.resume else None
 
-    def keep(found: TrainingState) -> None:
-        if found.step % KEPT_EVERY == 0:
-            write_training_state(kept, options, found)
+    def keep(reached: TrainingState) -> None:
+        if reached.step % KEPT_EVERY == 0:
+            write_training_state(kept, options, reached)
 
     with Bar("training the density") as density, Bar("training neighbors") as neighbors:
         model = train_learned_model(
@@ -111,19 +111,19 @@ def _train(arguments: TrainAttacks) -> int:
 def _read(arguments: TrainAttacks) -> list[Features]:
     """Features of every N-th photograph, in the order of their names, and of its altered copies."""
     files = [path for path in arguments.photos if holds_features(path)]
-    found = [item for file in files for _, item in read_features(file)]
+    features = [item for file in files for _, item in read_features(file)]
     folders = [path for path in arguments.photos if path not in files]
     options = SiftOptions(max_features=arguments.max_features)
     chosen = list(named_pictures(folders))[arguments.skip :: arguments.every] if folders else []
     for _, path in progress(chosen, "extracting"):
         try:
             shown = read_picture(path)
-            found.append(extract_sift(shown, options))
+            features.append(extract_sift(shown, options))
         except InputError:  # a blank one teaches nothing
             continue
         for copy in altered_copies(shown, arguments.copies):
             with suppress(InputError):
-                found.append(extract_sift(copy, options))
-    if not found:
+                features.append(extract_sift(copy, options))
+    if not features:
         raise InputError("no features were found in these photographs; give others")
-    return found
+    return features

@@ -173,14 +173,14 @@ class _Lab:
         alone = {"repeat": own, "matched views": seen, "matched photographs": seen}
         rows = []
         together = [a for a in SUBSPACE_ATTACKS if a.name not in alone and a.name not in reasons]
-        found = self._findings(form, releases, knowledge, together)
+        outcomes = self._findings(form, releases, knowledge, together)
         for attack in SUBSPACE_ATTACKS:
             if attack.name in reasons:
                 rows.append(self._skipped(form, attack, reasons[attack.name]))
             elif attack.name in alone:
                 rows.append(self._row(form, attack, self._findings(form, releases, alone[attack.name], [attack])[attack.name]))
             else:
-                rows.append(self._row(form, attack, found[attack.name]))
+                rows.append(self._row(form, attack, outcomes[attack.name]))
             if attack.name == "database" and not known_pool:
                 public = replace(knowledge, decoys=self.books.decoys)
                 known = self._findings(form, releases, public, [attack])[attack.name]
@@ -267,8 +267,8 @@ class _Lab:
             time=TimeBudget(study.seconds, turns=len(releases), shares=TIME_SHARES),
             progress=self.count.part(len(releases) * work_of(attacks), f"{form}: "),
         )
-        found = findings(examined, dictionary)
-        return {attack.name: finding for attack, finding in zip(attacks, found, strict=True)}
+        outcomes = findings(examined, dictionary)
+        return {attack.name: finding for attack, finding in zip(attacks, outcomes, strict=True)}
 
     def _row(self, form: str, attack: Attack, finding: Finding) -> DescriptorRow:
         return DescriptorRow(descriptor=self.descriptor, form=form, attack=attack.name, finding=finding)

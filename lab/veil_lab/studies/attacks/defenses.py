@@ -233,7 +233,7 @@ def recoveries(
     usual = Knowledge(codebook=codebook, decoys=None if is_real else codebook, database=pools.database)
     public = replace(usual, decoys=pools.decoys if is_real else codebook)
     images = {f"{k}": ReleasedImage(form=form) for k, form in enumerate(forms)}
-    found = []
+    rows_of_table = []
     for name, label, knowledge in ATTACKED:
         is_limited = is_compressed and named(name)[0].family == "structural"
         few = effort.structural if is_limited else None
@@ -249,8 +249,8 @@ def recoveries(
                 tuning=tuning,
             )
             estimates.append(estimated(name, target)[0])
-        found.append(_recovery(label, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
-    return found
+        rows_of_table.append(_recovery(label, estimates, [truth[part] for truth, part in zip(truths, rows, strict=True)]))
+    return rows_of_table
 
 
 def _recovery(name: str, estimates: Sequence[Estimates], truths: Sequence[np.ndarray]) -> Recovery:
@@ -295,5 +295,5 @@ def defense_study(
             workers=workers,
         )
         raw, p2s, s2s = (float(np.mean([accuracy[2] for accuracy in row.accuracy])) for row in matched)
-        found = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or DefenseEffort())
-        yield DefenseRow(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(found))
+        recovered = recoveries(victims, defense, codebook, pools, case="defenses", effort=effort or DefenseEffort())
+        yield DefenseRow(defense=defense, raw=raw, p2s=p2s, s2s=s2s, recoveries=tuple(recovered))

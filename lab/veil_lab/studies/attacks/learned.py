@@ -91,15 +91,15 @@ def learned_study(
         raise InputError("there is no photograph to attack; give one or more")
     count = StepCount(progress, 2 * len(victims))  # each photograph is attacked twice, with about the same work
     released = {name: _released(name, item, setup) for name, item in victims.items()}
-    found: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
+    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
     for name, (image, truth) in released.items():
         count.begin(name)
         for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
-            found[attack].append(errors)
+            distances[attack].append(errors)
     for name, (image, truth) in _mixed(released, setup.seed).items():
         count.begin(f"{name}, mixed")
-        found[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
-    for attack, parts in found.items():
+        distances[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
+    for attack, parts in distances.items():
         yield _row(attack, parts, setup.seed)
 
 
@@ -148,13 +148,13 @@ def _errors(
     knowledge = Knowledge(codebook=setup.codebook, decoys=None, database=setup.database, learned=setup.model)
     effort = Effort(features=setup.features or len(truth), seed=setup.seed)
     target = Target(image=image, rows=effort.rows(len(truth), name), knowledge=knowledge, effort=effort)
-    found = {}
+    distances = {}
     for attack in named(*attacks):
         outcome = attempted(attack, target)
         if not isinstance(outcome, Attempt) or outcome.estimates is None:
             raise InputError(f"{attack.name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
-        found[attack.name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
-    return found
+        distances[attack.name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
+    return distances
 
 
 def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:

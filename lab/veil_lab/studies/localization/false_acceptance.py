@@ -157,7 +157,7 @@ def fold_without(
         for name, item in place.features.items()
         if name not in held_out
     }
-    used = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
+    used = {pair: pair_matches for pair, pair_matches in matches.items() if pair[0] in images and pair[1] in images}
     workdir.mkdir(parents=True)
     scene = build_map(images, used, workdir=workdir)
     if isinstance(scene, NoMap) or len(scene.images) < 2:

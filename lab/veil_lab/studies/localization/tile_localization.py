@@ -121,7 +121,7 @@ def raw_trials(fold: Fold, options: LocalizeOptions | None = None) -> Iterator[T
     protocol = QueryProtocol(workers=1, localize=options or LocalizeOptions(workers=1))
     for query in true_queries(fold, protocol):
         start = time.perf_counter()
-        found = localize_matches(
+        pose = localize_matches(
             query.features.camera,
             query.features.keypoints,
             query.keypoint_rows,
@@ -130,7 +130,7 @@ def raw_trials(fold: Fold, options: LocalizeOptions | None = None) -> Iterator[T
             views=query.views,
             options=protocol.localize,
         )
-        yield _trial(fold, query.name, True, None, None, found, query.errors(found), time.perf_counter() - start)
+        yield _trial(fold, query.name, True, None, None, pose, query.errors(pose), time.perf_counter() - start)
 
 
 def tile_trials(
@@ -143,12 +143,12 @@ def tile_trials(
         start = time.perf_counter()
         wanted = wanted_tiles(made.manifest, features)
         tiles = [proved_tile(made.manifest, index, made.records[index].tobytes()) for index in wanted]
-        found = localize_in_tiles(features, made.manifest, tiles, options)
+        pose = localize_in_tiles(features, made.manifest, tiles, options)
         seconds = time.perf_counter() - start
         errors = None
-        if true and isinstance(found, Localization):
-            errors = _errors(fold, name, found)
-        yield _trial(fold, name, true, setting, made, found, errors, seconds)
+        if true and isinstance(pose, Localization):
+            errors = _errors(fold, name, pose)
+        yield _trial(fold, name, true, setting, made, pose, errors, seconds)
 
 
 def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], *, most: int, noise: int) -> list[dict[str, Features]]:
@@ -157,19 +157,19 @@ def false_queries(folds: Sequence[Fold], others: Mapping[str, Features], *, most
     The photographs are taken evenly, each for one fold. `noise` queries for each fold are random, and as many are a held-out
     photograph's features at each other's positions.
     """
-    found: list[dict[str, Features]] = [{} for _ in folds]
+    queries: list[dict[str, Features]] = [{} for _ in folds]
     names = sorted(others)
     asked = min(most * len(folds), len(names))
     for number in range(asked):
         name = names[number * len(names) // asked]
-        found[number % len(folds)][name] = others[name]
-    for fold, false in zip(folds, found, strict=True):
+        queries[number % len(folds)][name] = others[name]
+    for fold, false in zip(folds, queries, strict=True):
         for number in range(noise):
             name = fold.held_out[number % len(fold.held_out)]
             random = np.random.default_rng([number, *fold.place.name.encode()])
             false[f"random {name} #{number}"] = random_features(random, fold.place.features[name])
             false[f"shuffled {name} #{number}"] = shuffled_features(random, fold.place.features[name])
-    return found
+    return queries
 
 
 def tile_rows(trials: Sequence[TileTrial]) -> list[TileRow]:
@@ -200,8 +200,8 @@ def tile_row(trials: Sequence[TileTrial], setting: TileSetting, scenes: Sequence
     )
 
 
-def _errors(fold: Fold, name: str, found: Localization) -> tuple[float, float]:
-    return pose_error(found.cam_from_world, fold.place.cam_from_world[name], fold.reference_from_map)
+def _errors(fold: Fold, name: str, pose: Localization) -> tuple[float, float]:
+    return pose_error(pose.cam_from_world, fold.place.cam_from_world[name], fold.reference_from_map)
 
 
 def _trial(
@@ -210,7 +210,7 @@ def _trial(
     true: bool,
     setting: TileSetting | None,
     made: CutMap | None,
-    found: object,
+    pose: object,
     errors: tuple[float, float] | None,
     seconds: float,
 ) -> TileTrial:
@@ -220,7 +220,7 @@ def _trial(
         query=name,
         true=true,
         setting=setting,
-        accepted=isinstance(found, Localization),
+        accepted=isinstance(pose, Localization),
         position_error=None if position is None or not math.isfinite(position) else position,
         rotation_error_deg=rotation,
         tiles=0 if made is None else len(made.manifest),
@@ -304,14 +304,14 @@ def form_trials(fold: Fold, forms: Sequence[FormName], setup: FormSetup) -> Iter
             gravity = fold.place.down.get(name)
             answer = answered(setup, fold.place.features[name], variant, fold.scene, gravity=gravity, vocabulary=vocabulary)
             position = rotation = None
-            if isinstance(answer.found, Localization):
+            if isinstance(answer.pose, Localization):
                 reference = fold.place.cam_from_world[name]
-                position, rotation = pose_error(answer.found.cam_from_world, reference, fold.reference_from_map)
+                position, rotation = pose_error(answer.pose.cam_from_world, reference, fold.reference_from_map)
             yield FormTrial(
                 scene=fold.place.name,
                 query=name,
                 form=form,
-                accepted=isinstance(answer.found, Localization),
+                accepted=isinstance(answer.pose, Localization),
                 position_error=None if position is None or not math.isfinite(position) else position,
                 rotation_error_deg=rotation,
                 upload_bytes=answer.upload_bytes,

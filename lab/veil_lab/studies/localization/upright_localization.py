@@ -344,8 +344,8 @@ def search_plans(
     trials: dict[UprightSetting, list[UprightTrial]] = {setting: [] for setting in settings}
 
     def rows(of: Sequence[UprightSetting]) -> list[UprightRow]:
-        found = [upright_row(trials[setting], "all", metric, extent) for setting in of]
-        return sorted(found, key=lambda row: (-row.right / row.queries, row.median_seconds, row.setting.features))
+        summaries = [upright_row(trials[setting], "all", metric, extent) for setting in of]
+        return sorted(summaries, key=lambda row: (-row.right / row.queries, row.median_seconds, row.setting.features))
 
     going = list(settings)
     for index in range(folds):

@@ -202,9 +202,9 @@ def localization_row(
     if not true:
         raise InputError("a row needs at least one held-out query")
     errors = [(trial.position, trial.rotation_deg) for trial in true]
-    found = [(far, turned) for far, turned in errors if far is not None and turned is not None]
+    answered = [(far, turned) for far, turned in errors if far is not None and turned is not None]
     localized = {
-        name: sum(position <= far * extent and rotation <= turned for position, rotation in found) / len(true)
+        name: sum(position <= far * extent and rotation <= turned for position, rotation in answered) / len(true)
         for name, (far, turned) in thresholds.items()
     }
     spent = [trial.epsilon_image for trial in true if trial.epsilon_image is not None]
@@ -216,8 +216,8 @@ def localization_row(
         queries=len(true),
         localized=localized,
         accepted=sum(trial.accepted for trial in true) / len(true),
-        median_position=float(np.median([position for position, _ in found])) if found else None,
-        median_rotation_deg=float(np.median([rotation for _, rotation in found])) if found else None,
+        median_position=float(np.median([position for position, _ in answered])) if answered else None,
+        median_rotation_deg=float(np.median([rotation for _, rotation in answered])) if answered else None,
         median_inliers=float(np.median([trial.inliers for trial in true])),
         false_queries=len(false),
         false_accepts=sum(trial.accepted for trial in false),

@@ -143,7 +143,7 @@ def _of_points(subject: MappableScene, scene: Scene | NoMap, *, method: str, see
 
 def _distinctive(matches: Mapping[tuple[str, str], Matches]) -> dict[tuple[str, str], Matches]:
     """The matches of each pair whose ratio is below `MAX_RATIO`."""
-    return {pair: found.take(found.ratios < MAX_RATIO) for pair, found in matches.items()}
+    return {pair: pair_matches.take(pair_matches.ratios < MAX_RATIO) for pair, pair_matches in matches.items()}
 
 
 def _reprojection(scene: Scene, name: str) -> np.ndarray:

@@ -48,8 +48,8 @@ def thin(
         raise RangeError(f"shared_tracks must be at least 1, got {shared_tracks!r}")
     graph = match_graph(
         {name: len(item) for name, item in features.items()},
-        {pair: found.indices for pair, found in matches.items()},
-        ratios={pair: found.ratios for pair, found in matches.items()},
+        {pair: pair_matches.indices for pair, pair_matches in matches.items()},
+        ratios={pair: pair_matches.ratios for pair, pair_matches in matches.items()},
         max_ratio=MAX_RATIO,
     )
     order = np.random.default_rng([seed, *b"thinning"]).random(graph.starts[-1])

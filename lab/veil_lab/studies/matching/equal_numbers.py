@@ -13,17 +13,17 @@ Images = Mapping[str, Features]
 Name = TypeVar("Name", bound=str)
 
 
-def with_equal_numbers(found: Mapping[Name, Images]) -> dict[Name, dict[str, Features]]:
+def with_equal_numbers(features: Mapping[Name, Images]) -> dict[Name, dict[str, Features]]:
     """Features by descriptor and image, of each image as many as the descriptor that gives fewest has of it.
 
-    `found` holds features of the same images for each descriptor. Those that stay are of largest score where the detector gives
-    scores, else of largest scale, else the first ones, in the order that they had.
+    `features` holds features of the same images for each descriptor. Those that stay are of largest score where the detector
+    gives scores, else of largest scale, else the first ones, in the order that they had.
     """
-    names = next(iter(found.values()), {}).keys()
-    least = {name: min(len(images[name]) for images in found.values()) for name in names}
+    names = next(iter(features.values()), {}).keys()
+    least = {name: min(len(images[name]) for images in features.values()) for name in names}
     return {
         descriptor: {name: strongest(item, least[name]) for name, item in images.items()}
-        for descriptor, images in found.items()
+        for descriptor, images in features.items()
     }
 
 

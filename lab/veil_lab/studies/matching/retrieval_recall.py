@@ -63,7 +63,7 @@ def released_alike(
 ) -> dict[str, dict[str, Form]]:
     """Forms of the features that the hardened profile would send, by name: "raw", and "subspaces" of the same features."""
     profile = Profile.hardened(quantized=next(iter(features.values())).is_quantized, compress=True)
-    found: dict[str, dict[str, Form]] = {"raw": {}, "subspaces": {}}
+    forms: dict[str, dict[str, Form]] = {"raw": {}, "subspaces": {}}
     for done, (name, item) in enumerate(features.items(), start=1):
         release = privatize(
             item,
@@ -73,10 +73,10 @@ def released_alike(
             randomness=randomness,
             selection=usual_selection(profile),
         )
-        found["raw"][name] = publish(item).take(release.order)
-        found["subspaces"][name] = release.upload.form
+        forms["raw"][name] = publish(item).take(release.order)
+        forms["subspaces"][name] = release.upload.form
         progress(done, len(features))
-    return found
+    return forms
 
 
 def released_in_words(
@@ -84,26 +84,26 @@ def released_in_words(
 ) -> dict[str, Form]:
     """Words of this epsilon of `WORDS_SENT` features of each image, by its name."""
     law = SubsetMechanism(dictionary_size=len(dictionary), epsilon=epsilon, m=SUBSET_SIZE)
-    found: dict[str, Form] = {}
+    forms: dict[str, Form] = {}
     for done, (name, item) in enumerate(features.items(), start=1):
         sent = privatize_words(
             item, mechanism=law, dictionary=dictionary, randomness=randomness, features_sent=WORDS_SENT
         ).upload
-        found[name] = sent.form
+        forms[name] = sent.form
         progress(done, len(features))
-    return found
+    return forms
 
 
 def overlapping(features: Mapping[str, Features], progress: Progress) -> set[frozenset[str]]:
     """Pairs of images of one scene whose raw features match: `OVERLAPPING` matches agree on a fundamental matrix."""
     names, forms = sorted(features), {name: publish(item) for name, item in features.items()}
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    found = set()
+    overlaps = set()
     for done, (a, b) in enumerate(pairs, start=1):
         if _agreeing(features[a], features[b], forms[a], forms[b]) >= OVERLAPPING:
-            found.add(frozenset((a, b)))
+            overlaps.add(frozenset((a, b)))
         progress(done, len(pairs))
-    return found
+    return overlaps
 
 
 def _agreeing(first: Features, second: Features, left: Points, right: Points) -> int:
@@ -116,8 +116,8 @@ def _agreeing(first: Features, second: Features, left: Points, right: Points) ->
     options = pycolmap.RANSACOptions()
     options.max_error, options.random_seed = WITHIN_PX, 0
     left_px, right_px = (side.keypoints[matched[:, place]].astype(np.float64) for place, side in enumerate((first, second)))
-    found = pycolmap.estimate_fundamental_matrix(left_px, right_px, options)
-    return 0 if found is None else int(found["num_inliers"])
+    geometry = pycolmap.estimate_fundamental_matrix(left_px, right_px, options)
+    return 0 if geometry is None else int(geometry["num_inliers"])
 
 
 def recall_rows(

@@ -50,10 +50,10 @@ def neighbor_rows(keypoints: Float64[np.ndarray, "features 2"], count: int) -> I
     count = min(count, len(keypoints) - 1)
     if count < 1:
         return np.empty((len(keypoints), 0), dtype=np.int64)
-    _, found = cKDTree(keypoints).query(keypoints, count + 1)
-    is_self = found == np.arange(len(keypoints))[:, None]
+    _, rows = cKDTree(keypoints).query(keypoints, count + 1)
+    is_self = rows == np.arange(len(keypoints))[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # of many keypoints at one place a feature itself may be missing
-    return found[~is_self].reshape(len(keypoints), count).astype(np.int64)
+    return rows[~is_self].reshape(len(keypoints), count).astype(np.int64)
 
 
 def context_beliefs(
@@ -78,8 +78,8 @@ def context_beliefs(
         base = np.log(alone)
     beliefs = alone
     for _ in range(options.rounds):
-        said = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
-        heard = np.log(options.mistaken + (1 - options.mistaken) * said).sum(axis=1)
+        messages = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
+        heard = np.log(options.mistaken + (1 - options.mistaken) * messages).sum(axis=1)
         logs = base + heard
         weights = np.exp(logs - logs.max(axis=1, keepdims=True))
         beliefs = (1 - options.damping) * beliefs + options.damping * weights / weights.sum(axis=1, keepdims=True)

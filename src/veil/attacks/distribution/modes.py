@@ -126,9 +126,9 @@ def _starts(
 ) -> Float32[np.ndarray, "features starts m"]:
     """Coordinates in each subspace from which the ascents begin; a subspace with fewer different ones repeats its best."""
     count = min(options.entries, len(database))
-    found = nearest((form.origin, form.basis), (database.vectors, None), count, threads=threads).index
+    entries = nearest((form.origin, form.basis), (database.vectors, None), count, threads=threads).index
     origin, basis = form.origin.astype(np.float32), form.basis.astype(np.float32)
-    inside = np.einsum("fmn,fen->fem", basis, database.vectors[found] - origin[:, None])
+    inside = np.einsum("fmn,fen->fem", basis, database.vectors[entries] - origin[:, None])
     values = network.log_ratio(_points(origin, basis, inside).reshape(-1, form.space.dim)).reshape(len(form), count)
     chosen = np.empty((len(form), options.starts), dtype=np.int64)
     for row in range(len(form)):

@@ -35,12 +35,12 @@ class Repeat:
 
 def repeat_attack(target: Target) -> Attempt:
     """Estimates of the descriptors from further releases of this photograph. Raises CannotRun if there is none."""
-    found, options = repeats(target), _options(target)
-    if not found:
+    releases, options = repeats(target), _options(target)
+    if not releases:
         raise CannotRun(NONE_GIVEN, remedy=Remedy("give", "Attacker.others"))
     with target.timer() as clock:
-        estimates = _surest(target.attacked_subspaces, list(found.values()), options)
-    seconds = clock.seconds + sum(item.seconds for item in found.values())
+        estimates = _surest(target.attacked_subspaces, list(releases.values()), options)
+    seconds = clock.seconds + sum(item.seconds for item in releases.values())
     return Attempt(label="repeat", rows=target.rows, claim=estimates, seconds=seconds)
 
 
@@ -80,10 +80,10 @@ def _options(target: Target) -> RepeatOptions:
     return RepeatOptions(meet=target.meeting_distance)
 
 
-def _surest(form: Subspaces, found: Sequence[Repeat], options: RepeatOptions) -> Estimates:
+def _surest(form: Subspaces, releases: Sequence[Repeat], options: RepeatOptions) -> Estimates:
     """Estimates of the attacked features, each from the other release that gives the highest confidence."""
     best = undecided(len(form), form.space.dim)
-    for item in found:
+    for item in releases:
         if len(item.pairs):
             estimates = repeat_descriptors([form.take(item.pairs[:, 0]), item.form.take(item.pairs[:, 1])], options=options)
             best = _more_confident(best, estimates, item.pairs[:, 0])

@@ -91,8 +91,8 @@ def told_segments(lines: Lines, camera: Camera) -> Segments:
     cut = (half >= 0) & (np.abs(slope) > 1e-6)
     high = np.where(cut & (inside == (half == 0)), border, where.high)
     low = np.where(cut & (inside != (half == 0)), border, where.low)
-    told = high - low > SHORTEST
-    return replace(where, low=np.where(told, low, where.low), high=np.where(told, high, where.high))
+    is_bounded = high - low > SHORTEST
+    return replace(where, low=np.where(is_bounded, low, where.low), high=np.where(is_bounded, high, where.high))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -39,7 +39,7 @@ def shortest(orthogonal, start, end, bound, best, nodes):
     n, mu, r = end - start, orthogonal.mu, orthogonal.r
     x, wide, center, rho = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1), np.zeros(n + 1)
     tree = _Tree(x, wide, center)
-    x[0], k, last, found = 1, 0, 0, False
+    x[0], k, last, improved = 1, 0, 0, False
     for _ in range(nodes):
         rho[k] = rho[k + 1] + (x[k] - center[k]) ** 2 * r[start + k, start + k]
         if rho[k] < bound and k > 0:
@@ -47,14 +47,14 @@ def shortest(orthogonal, start, end, bound, best, nodes):
             _enter(mu, start, k, last, tree)
             continue
         if rho[k] < bound:
-            bound, found = rho[k], True
+            bound, improved = rho[k], True
             best[:n] = x[:n]
         k += 1
         if k == n:
-            return found, True
+            return improved, True
         last = max(last, k)
         _next(k, last, tree)
-    return found, False
+    return improved, False
 
 
 @compiled
@@ -95,7 +95,7 @@ def all_below(orthogonal, bound, limit, nodes):
     n = len(mu)
     x, wide, center, rho = np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1, dtype=np.int64), np.zeros(n + 1), np.zeros(n + 1)
     tree = _Tree(x, wide, center)
-    found, count = np.zeros((limit, n), dtype=np.int64), 0
+    coefficients, count = np.zeros((limit, n), dtype=np.int64), 0
     x[0], k, last = 1, 0, 0
     for _ in range(nodes):
         rho[k] = rho[k + 1] + (x[k] - center[k]) ** 2 * r[k, k]
@@ -105,13 +105,13 @@ def all_below(orthogonal, bound, limit, nodes):
             continue
         if rho[k] <= bound:
             if count == limit:
-                return found, False
-            found[count] = x[:n]
+                return coefficients, False
+            coefficients[count] = x[:n]
             count += 1
         else:
             k += 1
             if k == n:
-                return found[:count], True
+                return coefficients[:count], True
             last = max(last, k)
         _next(k, last, tree)
-    return found[:count], False
+    return coefficients[:count], False

@@ -119,10 +119,10 @@ def lattice_attack(
     fit.
     """
     options = options or LatticeOptions.of(form.space)
-    found = _search(form, options, pca, decoys, threads, progress)
+    outcomes = _search(form, options, pca, decoys, threads, progress)
     points = np.full((len(form), form.space.dim), np.nan)
     confidence, certified = np.zeros(len(form)), np.zeros(len(form), dtype=bool)
-    for row, each in enumerate(found):
+    for row, each in enumerate(outcomes):
         likely = each.vectors[_of_length(each.vectors, options)]
         if len(likely):
             points[row] = _described(likely[:1], pca)[0]
@@ -146,11 +146,13 @@ def lattice_lists(
     independent and there are provably no others of the known length, or up to `reach` times the longest.
     """
     options = options or LatticeOptions.of(form.space)
-    found = _search(form, options, pca, decoys, threads, progress)
+    outcomes = _search(form, options, pca, decoys, threads, progress)
     certified = [
-        each.complete and 0 < len(each.vectors) == np.linalg.matrix_rank(each.vectors.astype(np.float64)) for each in found
+        each.complete and 0 < len(each.vectors) == np.linalg.matrix_rank(each.vectors.astype(np.float64)) for each in outcomes
     ]
-    return Lists(candidates=tuple(_described(each.vectors, pca) for each in found), certified=np.array(certified, dtype=bool))
+    return Lists(
+        candidates=tuple(_described(each.vectors, pca) for each in outcomes), certified=np.array(certified, dtype=bool)
+    )
 
 
 def _described(vectors: Int64[np.ndarray, "found dim"], pca: Pca | None) -> Float64[np.ndarray, "found out"]:
@@ -191,12 +193,12 @@ def _search(
     def work(rows: np.ndarray) -> list[_Found]:
         return _search_chunk(spans(form.take(rows), pca), noise, tours, options, decoys)
 
-    found: list[_Found] = []
+    outcomes: list[_Found] = []
     for part in shared(work, chunks, threads):
-        found += part
+        outcomes += part
         if progress is not None:
-            progress(len(found), len(form))
-    return found
+            progress(len(outcomes), len(form))
+    return outcomes
 
 
 def _search_chunk(
@@ -206,24 +208,24 @@ def _search_chunk(
     _, span, dim = chunk.axes.shape
     equations = math.ceil(options.equations_per_dimension * span)
     equations = max(options.min_equations, min(equations, options.max_equations))
-    found = _round(chunk, noise, min(dim, span + equations), options, tours=0)
+    outcomes = _round(chunk, noise, min(dim, span + equations), options, tours=0)
     for more in (2, 4) if tours else ():
         # Nothing is gained by more rows where a list was found that is only not proved to be all.
-        open_ = np.flatnonzero([not len(each.vectors) or (more == 2 and not each.complete) for each in found])
+        open_ = np.flatnonzero([not len(each.vectors) or (more == 2 and not each.complete) for each in outcomes])
         rest = Spans(chunk.axes[open_], chunk.height[open_])
         again = _round(rest, noise, min(dim, span + more * equations), options, tours=tours) if len(open_) else []
         for row, each in zip(open_.tolist(), again, strict=True):
-            if len(each.vectors) >= len(found[row].vectors):
-                found[row] = each
-    return [each if decoys is None else _without(each, decoys) for each in found]
+            if len(each.vectors) >= len(outcomes[row].vectors):
+                outcomes[row] = each
+    return [each if decoys is None else _without(each, decoys) for each in outcomes]
 
 
-def _without(found: _Found, decoys: Float[np.ndarray, "decoys dim"]) -> _Found:
+def _without(outcome: _Found, decoys: Float[np.ndarray, "decoys dim"]) -> _Found:
     """The integer vectors of a feature that are no known decoys."""
-    if not len(found.vectors):
-        return found
-    unit = found.vectors / np.linalg.norm(found.vectors, axis=1, keepdims=True)
-    return found._replace(vectors=found.vectors[(unit @ decoys.T.astype(np.float64)).max(axis=1) < 1 - 1e-6])
+    if not len(outcome.vectors):
+        return outcome
+    unit = outcome.vectors / np.linalg.norm(outcome.vectors, axis=1, keepdims=True)
+    return outcome._replace(vectors=outcome.vectors[(unit @ decoys.T.astype(np.float64)).max(axis=1) < 1 - 1e-6])
 
 
 def _round(chunk: Spans, noise: float, rows: int, options: LatticeOptions, *, tours: int) -> list[_Found]:

@@ -108,8 +108,8 @@ class _ReducedBasis(NamedTuple):
 def _none_beyond(basis, start, radius, nodes):
     """Whether no combination of the projected rows from `start` on is at most `radius` long, and this was proved."""
     best = np.zeros(len(basis) - start, dtype=np.int64)
-    found, complete = shortest(_orthogonal(basis), start, len(basis), radius * radius * (1 + 1e-9), best, nodes)
-    return complete and not found
+    exists, complete = shortest(_orthogonal(basis), start, len(basis), radius * radius * (1 + 1e-9), best, nodes)
+    return complete and not exists
 
 
 @compiled
@@ -153,10 +153,10 @@ def _gram(basis):
 @compiled
 def _largest(row):
     """The largest absolute value of an integer row (dim,)."""
-    found = np.int64(0)
+    largest = np.int64(0)
     for c in range(len(row)):
-        found = max(found, abs(row[c]))
-    return found
+        largest = max(largest, abs(row[c]))
+    return largest
 
 
 @compiled

@@ -63,12 +63,12 @@ def minimize(
     if limit < 1:
         raise RangeError(f"max_pivots must be at least 1, got {max_pivots!r}")
     plain = [np.ascontiguousarray(values, dtype=np.float64) for values in (origin, basis, objective)]
-    found = _Solutions(
+    solutions = _Solutions(
         np.empty((count, m)), np.empty(count, dtype=np.int8), np.empty(count, dtype=np.bool_), np.empty(count, dtype=np.int64)
     )
-    _minimize_all(_Programs(*plain), float(box), limit, found)
-    slacks = origin + np.matmul(found.coefficients[:, None], basis)[:, 0]
-    return Minima(slacks=slacks, **found._asdict())
+    _minimize_all(_Programs(*plain), float(box), limit, solutions)
+    slacks = origin + np.matmul(solutions.coefficients[:, None], basis)[:, 0]
+    return Minima(slacks=slacks, **solutions._asdict())
 
 
 class _Programs(NamedTuple):
@@ -106,17 +106,17 @@ class _Dictionary(NamedTuple):
 
 
 @compiled
-def _minimize_all(programs, box, limit, found):
-    """Solve all programs into `found`, each with at most `limit` pivots."""
+def _minimize_all(programs, box, limit, solutions):
+    """Solve all programs into `solutions`, each with at most `limit` pivots."""
     count, m, n = programs.basis.shape
     origin, basis, objective = programs.origin, programs.basis, programs.objective
     names, row_names = np.empty(m, dtype=np.int64), np.empty(n, dtype=np.int64)
     dictionary = _Dictionary(np.empty((m, n)), np.empty(n), np.empty(m), names, row_names, np.empty(n), np.empty(n))
     for k in range(count):
         _start(origin[k], basis[k], objective[k], box, dictionary)
-        found.status[k], found.pivots[k] = _improve(dictionary, limit)
-        found.boxed[k] = names.max() >= n
-        _coefficients(objective[k], box, dictionary, found.coefficients[k])
+        solutions.status[k], solutions.pivots[k] = _improve(dictionary, limit)
+        solutions.boxed[k] = names.max() >= n
+        _coefficients(objective[k], box, dictionary, solutions.coefficients[k])
 
 
 @compiled

@@ -130,13 +130,13 @@ def vertex_lists(
     Parameters and space are those of `vertex_attack`. A list has at most m + 1 entries, those with the most evidence first.
     Lists with entries are certified: each entry is one of the points that made the subspace, but it remains open which one.
     """
-    found: list[Float64[np.ndarray, "entries dim"]] = []
+    vertices: list[Float64[np.ndarray, "entries dim"]] = []
     for _, search in _searched(form, options or VertexOptions(), seed, pca, decoys, wanted=form.m + 1, progress=progress):
         for proved in search.proved:
             ranked = sorted(proved, key=lambda entry: -entry[0])[: form.m + 1]
             points = np.array([point for _, point in ranked]).reshape(-1, search.points.shape[1])
-            found.append(points if pca is None else pca.apply(points))
-    return Lists(candidates=tuple(found), certified=np.array([len(points) > 0 for points in found], dtype=bool))
+            vertices.append(points if pca is None else pca.apply(points))
+    return Lists(candidates=tuple(vertices), certified=np.array([len(points) > 0 for points in vertices], dtype=bool))
 
 
 def _searched(

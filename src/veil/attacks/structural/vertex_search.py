@@ -202,15 +202,15 @@ class FlatSearch:
                 objective = rng.standard_normal((len(active), part.m))
             self._turn_away(active, part, objective)
             # Rounding may have moved d out of the orthant.
-            found = minimize(part.origin + part.zero, part.basis, objective, box=BOX)
+            minimum = minimize(part.origin + part.zero, part.basis, objective, box=BOX)
             self.visited[active] += 1
-            vertices = part.at(found.coefficients)
-            self._absorb(active, part, vertices, found.status == OPTIMAL)
+            vertices = part.at(minimum.coefficients)
+            self._absorb(active, part, vertices, minimum.status == OPTIMAL)
             weights = np.exp(spread * rng.standard_normal(vertices.shape)) / (np.maximum(vertices, 0) + floor)
             objective = np.matmul(part.basis, weights[..., None])[..., 0]
             wanted = np.array([len(self.proved[row]) < self.wanted for row in active], dtype=bool)
             # No point at all is non-negative: this cannot change.
-            wanted &= found.status == OPTIMAL
+            wanted &= minimum.status == OPTIMAL
             if not wanted.all():
                 active, objective, part = active[wanted], objective[wanted], part.take(wanted)
             if len(active) == 0:

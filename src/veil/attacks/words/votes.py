@@ -119,13 +119,13 @@ def links(
     nearest feature, too.
     """
     mine = _points_seen(scene, image, pose)
-    found = []
+    linked_rows = []
     for other, other_pose in others:
         rows_of = np.full(len(scene.points) + 1, -1)
         theirs = _points_seen(scene, other, other_pose)
         rows_of[theirs[theirs >= 0]] = np.flatnonzero(theirs >= 0)
-        found.append(rows_of[mine])
-    return found
+        linked_rows.append(rows_of[mine])
+    return linked_rows
 
 
 def _points_seen(scene: Scene, image: ReleasedImage, pose: Rigid) -> Int64[np.ndarray, "features"]:
@@ -163,8 +163,8 @@ def _pose(target: Target, image: ReleasedImage, scene: Scene, dictionary: Codebo
         index, gravity = shared[index_key], image.gravity
         answer = localize_words(image.camera, image.keypoints, image.form, scene, index, gravity=gravity, options=options)
         shared[pose_key] = None if isinstance(answer, NoPose) else answer.cam_from_world
-    found: Rigid | None = shared[pose_key]
-    return found
+    pose: Rigid | None = shared[pose_key]
+    return pose
 
 
 def same_word_share(scene: Scene, dictionary: Codebook) -> float:

@@ -110,8 +110,8 @@ def _build(arguments: BuildCodebook) -> int:
     if arguments.eight_bits and book.stored.dtype == np.uint8:
         raise InputError(f"words of {book.descriptor} have 8 bits already; leave --eight-bits out")
     book = write_codebook(arguments.output, book, dither_seed=arguments.seed if arguments.eight_bits else None)
-    found = None if method is None else _measured(arguments, book, collection, sample)
-    _tell(arguments, book, collection, method, found)
+    quantization = None if method is None else _measured(arguments, book, collection, sample)
+    _tell(arguments, book, collection, method, quantization)
     return 0
 
 
@@ -189,9 +189,9 @@ def _tell(
     book: Codebook,
     collection: Collection,
     method: ClusteringMethod | None,
-    found: Quantization | None,
+    quantization: Quantization | None,
 ) -> None:
-    measured = None if found is None else found.as_json()
+    measured = None if quantization is None else quantization.as_json()
     record = {
         "kind": book.kind,
         "words": len(book),

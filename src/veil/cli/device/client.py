@@ -22,7 +22,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
-from veil.cli.device.client_connection import Connection, add_action, connected
+from veil.cli.device.client_connection import AskedServer, add_action, connected
 from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import Extractor, with_camera
 from veil.cli.records import Asked, Record, add_record, option, positional
@@ -70,31 +70,31 @@ class Given(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contribute(Given, Extractor, AskedProtection, Connection):
+class Contribute(Given, Extractor, AskedProtection, AskedServer):
     """Extract, protect and send photographs to a map."""
 
     wait: bool = option("wait until the messages are in the map or left out", default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalizeThere(Given, Extractor, AskedProtection, Connection):
+class LocalizeThere(Given, Extractor, AskedProtection, AskedServer):
     """Have photographs localized; exit code 3 if one has no pose."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Send(Connection):
+class Send(AskedServer):
     """Send what waited for the server."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status(Connection):
+class Status(AskedServer):
     """List the contributions of this token, or say how far a job is."""
 
     job: str | None = positional("id of a job (default: list contributions)", optional=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteContributions(Connection):
+class DeleteContributions(AskedServer):
     """Delete contributions, with verified receipts."""
 
     contributions: tuple[str, ...] = positional("ids, as `veil client status` shows them", metavar="CONTRIBUTION")
@@ -102,7 +102,7 @@ class DeleteContributions(Connection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VerifyReceipts(Connection):
+class VerifyReceipts(AskedServer):
     """Check receipts against the server's chain."""
 
     receipts: tuple[Path, ...] = positional("files of receipts (JSON)")
@@ -111,8 +111,8 @@ class VerifyReceipts(Connection):
 def register(commands: Commands) -> None:
     """Add `veil client` with all its actions to the parser's commands."""
     summary = "contribute, localize, delete on a server"
-    parser = add_command(commands, "client", summary, Connection.description, EXAMPLES)
-    add_record(parser, Connection)
+    parser = add_command(commands, "client", summary, AskedServer.description, EXAMPLES)
+    add_record(parser, AskedServer)
     share_options(parser)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     add_map_actions(actions)
@@ -166,25 +166,25 @@ def _localize(arguments: LocalizeThere) -> int:
     with connected(arguments) as client:
         where = _map_id(client, arguments.map)
         for name, features, protection in _protected(arguments, client.device):
-            found = client.localize(where, features, protection, name=name, allow_second=arguments.allow_second_release)
-            if isinstance(found, RemotePose):
-                pose = found.cam_from_world
+            answer = client.localize(where, features, protection, name=name, allow_second=arguments.allow_second_release)
+            if isinstance(answer, RemotePose):
+                pose = answer.cam_from_world
                 rows.append(
                     {
                         "name": name,
                         "status": "localized",
                         "cam_from_world": {"rotation": pose.rotation.tolist(), "translation": pose.translation.tolist()},
                         "camera_center": pose.center.tolist(),
-                        "covariance": None if found.covariance is None else found.covariance.tolist(),
-                        "inliers": found.inliers,
-                        "map_version": found.map_version,
+                        "covariance": None if answer.covariance is None else answer.covariance.tolist(),
+                        "inliers": answer.inliers,
+                        "map_version": answer.map_version,
                     }
                 )
                 center = " ".join(f"{value:.4f}" for value in pose.center)
-                say(arguments, f"{name}: camera center {center}, {found.inliers} inliers of {found.correspondences} matches")
+                say(arguments, f"{name}: camera center {center}, {answer.inliers} inliers of {answer.correspondences} matches")
             else:
-                rows.append({"name": name, "status": "no pose", "reason": advised(found.reason, found.remedy)})
-                say(arguments, f"{name}: no pose: {advised(found.reason, found.remedy)}")
+                rows.append({"name": name, "status": "no pose", "reason": advised(answer.reason, answer.remedy)})
+                say(arguments, f"{name}: no pose: {advised(answer.reason, answer.remedy)}")
     write_json(arguments.json, {"queries": rows}, private=True)
     return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
 
@@ -210,12 +210,12 @@ def _status(arguments: Status) -> int:
             )
             say(arguments, f"{job.id}: {job.state} {job.step} {job.done} of {job.total}")
             return EXIT_OK
-        found = client.contributions()
+        contributions = client.contributions()
         names = {item.contribution: item.name for item in client.outbox.sent()}
         waiting = sum(1 for _ in client.outbox.waiting())
     rows = [
         {"contribution": item.contribution, "name": names.get(item.contribution), "state": item.state, "reason": item.reason}
-        for item in found
+        for item in contributions
     ]
     write_json(arguments.json, {"contributions": rows, "waiting": waiting}, private=True)
     for row in rows:
@@ -261,12 +261,12 @@ def _waited(client: Client, job: str) -> JobStatus:
     """The end of a job, with a bar for each of its steps."""
     bars: dict[str, Bar] = {}
 
-    def told(status: JobStatus) -> None:
+    def show(status: JobStatus) -> None:
         if status.step and status.total:
             bars.setdefault(status.step, Bar(status.step))(status.done, status.total)
 
     try:
-        return client.wait(job, told=told)
+        return client.wait(job, on_status=show)
     finally:
         for bar in bars.values():
             bar.__exit__()

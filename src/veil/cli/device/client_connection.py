@@ -17,7 +17,7 @@ from veil.files.atomic import read_bytes
 
 
 @dataclass(frozen=True, kw_only=True)
-class Connection(Record):
+class AskedServer(Record):
     """Use a server. Photographs are extracted and privatized here, under the secret and the ledger in $VEIL_HOME; what
     is sent is a message, and the same bytes if it is sent again. Messages wait here while the server is away.
     VEIL_SERVER and VEIL_TOKEN name the server and the token; options of this group may stand before or after a command.
@@ -32,13 +32,13 @@ class Connection(Record):
 def add_action(
     actions: Commands, name: str, summary: str, examples: str, record: type[Asked], run: Callable[[Asked], int]
 ) -> None:
-    """Add an action of `veil client`, whose record inherits `Connection`."""
-    parser = add_record_command(actions, name, summary, examples, record, run, group=Connection)
+    """Add an action of `veil client`, whose record inherits `AskedServer`."""
+    parser = add_record_command(actions, name, summary, examples, record, run, group=AskedServer)
     parser.description = f"{record.description} The options of `veil client` go with it, too."
 
 
 @contextmanager
-def connected(arguments: Connection) -> Iterator[Client]:
+def connected(arguments: AskedServer) -> Iterator[Client]:
     """The client that the arguments name. Raises InputError without a server or a token."""
     server, token = arguments.server or os.environ.get("VEIL_SERVER"), os.environ.get("VEIL_TOKEN", "")
     if not server:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from veil.cli.common import EXIT_OK, Commands, add_command, say, write_json
-from veil.cli.device.client_connection import Connection, add_action, connected
+from veil.cli.device.client_connection import AskedServer, add_action, connected
 from veil.cli.records import option, positional
 from veil.client import RemoteMap
 from veil.errors import FileFormatError
@@ -28,7 +28,7 @@ EXAMPLES_OF = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class CreateMap(Connection):
+class CreateMap(AskedServer):
     """Make an empty map, for contributions."""
 
     name: str = positional("name of the map, which no other map of the server has")
@@ -39,12 +39,12 @@ class CreateMap(Connection):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListMaps(Connection):
+class ListMaps(AskedServer):
     """List the maps that the token may use."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeleteMap(Connection):
+class DeleteMap(AskedServer):
     """Delete a map with all contributions to it, with verified receipts."""
 
     map: str = positional("id of a map, or its name")
@@ -79,19 +79,19 @@ def _create(arguments: CreateMap) -> int:
 def _policy(path: Path) -> dict[str, Any]:
     """The policy in a file. Raises FileFormatError for a file that is no JSON object."""
     try:
-        found = json.loads(read_bytes(path))
+        policy = json.loads(read_bytes(path))
     except ValueError as error:
         raise FileFormatError(f"{path} is no JSON ({error})") from None
-    if not isinstance(found, dict):
+    if not isinstance(policy, dict):
         raise FileFormatError(f'{path} must hold an object, such as {{"keep_days": 30}}')
-    return found
+    return policy
 
 
 def _list(arguments: ListMaps) -> int:
     with connected(arguments) as client:
-        found = client.maps()
-    write_json(arguments.json, {"maps": [dict(item.facts) for item in found]}, private=True)
-    for item in found:
+        maps = client.maps()
+    write_json(arguments.json, {"maps": [dict(item.facts) for item in maps]}, private=True)
+    for item in maps:
         _say_map(arguments, item)
     return EXIT_OK
 
@@ -109,7 +109,7 @@ def _delete(arguments: DeleteMap) -> int:
     return EXIT_OK
 
 
-def _say_map(arguments: Connection, item: RemoteMap) -> None:
+def _say_map(arguments: AskedServer, item: RemoteMap) -> None:
     models = item.facts.get("models", [])
     images = ", ".join(f"{model['images']} images" for model in models) or "no images yet"
     say(arguments, f"{item.id}  {item.name}: {images}")

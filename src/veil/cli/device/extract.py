@@ -102,8 +102,8 @@ def _extract(arguments: Extract) -> int:
 def _gather(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
     if len(arguments.input) == 1 and first.suffix == ".db":
-        said = arguments.normalization
-        space = None if said is None else known_space("sift", normalization=said)
+        normalization = arguments.normalization
+        space = None if normalization is None else known_space("sift", normalization=normalization)
         yield from progress(read_colmap_database(first, space=space), "importing", count_colmap_images(first))
     elif len(arguments.input) == 1 and holds_features(first):
         yield from progress(read_features(first, space=_imported_space(arguments)), "importing", count_images(first))
@@ -122,13 +122,13 @@ def _from_photographs(arguments: Extract, skipped: dict[str, str]) -> Iterator[t
     for name, path in progress(pictures, "extracting"):
         try:
             picture = with_camera(read_picture(path), arguments.camera, path)
-            found = extract(picture, arguments.descriptor, options, network)
+            features = extract(picture, arguments.descriptor, options, network)
         except VeilError as error:
             if arguments.strict or len(pictures) == 1:
                 raise error.at(path) from None
             skipped[name] = advised(error)
             continue
-        yield name, found
+        yield name, features
 
 
 def _asked_options(arguments: Extract) -> SiftOptions | DetectorOptions:

@@ -74,7 +74,7 @@ def register(commands: Commands) -> None:
 def _gravity(arguments: AskedGravity) -> int:
     quiet_colmap()
     answers = list(_from_database(arguments) if arguments.source == "colmap" else _from_photographs(arguments))
-    readings = {answer.name: answer.found for answer in answers if isinstance(answer.found, Gravity)}
+    readings = {answer.name: answer.gravity for answer in answers if isinstance(answer.gravity, Gravity)}
     if readings:
         write_gravity(arguments.output, readings)
     write_json(
@@ -92,8 +92,8 @@ def _from_database(arguments: AskedGravity) -> Iterator[GravityAnswer]:
     """Answers for all images of a COLMAP database."""
     if len(arguments.input) != 1 or arguments.camera or arguments.figure:
         raise InputError("--from colmap takes one database, and neither --camera nor --figure")
-    for name, found in read_colmap_gravity(arguments.input[0]).items():
-        yield GravityAnswer(name=name, source="colmap", found=found)
+    for name, gravity in read_colmap_gravity(arguments.input[0]).items():
+        yield GravityAnswer(name=name, source="colmap", gravity=gravity)
 
 
 def _from_photographs(arguments: AskedGravity) -> Iterator[GravityAnswer]:
@@ -107,7 +107,7 @@ def _from_photographs(arguments: AskedGravity) -> Iterator[GravityAnswer]:
         raise InputError("give the accelerometer's table with --readings")
     if arguments.camera:
         require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
-    found = measure_gravity(
+    answers = measure_gravity(
         arguments.input,
         source=arguments.source,
         camera=arguments.camera,
@@ -116,7 +116,7 @@ def _from_photographs(arguments: AskedGravity) -> Iterator[GravityAnswer]:
         tell=lambda sentence: say(arguments, sentence),
         steps=Bar,
     )
-    for name, answer in found.items():
+    for name, answer in answers.items():
         if arguments.figure and not arguments.readings:
             _draw(arguments.figure, arguments.camera, pictures[name], answer)
         yield answer
@@ -133,20 +133,20 @@ def _draw(figure: Path, camera: str | None, path: Path, answer: GravityAnswer) -
 
 
 def _told(answer: GravityAnswer) -> str:
-    if isinstance(answer.found, NoGravity):
+    if isinstance(answer.gravity, NoGravity):
         earlier = f"exif: {answer.note}; {answer.source}: " if answer.note else ""
-        return f"no gravity: {earlier}{advised(answer.found.reason, answer.found.remedy)}"
-    x, y, z = answer.found.direction
-    sigma = "" if answer.found.sigma_deg is None else f" +- {answer.found.sigma_deg:.1f} deg"
+        return f"no gravity: {earlier}{advised(answer.gravity.reason, answer.gravity.remedy)}"
+    x, y, z = answer.gravity.direction
+    sigma = "" if answer.gravity.sigma_deg is None else f" +- {answer.gravity.sigma_deg:.1f} deg"
     note = f" ({answer.note})" if answer.note else ""
     return f"({x:+.3f}, {y:+.3f}, {z:+.3f}){sigma}, from {answer.source}{note}"
 
 
 def _row(answer: GravityAnswer) -> dict:
     row: dict = {"name": answer.name, "source": answer.source, "note": answer.note}
-    if isinstance(answer.found, NoGravity):
-        return row | {"status": "no gravity", "reason": advised(answer.found.reason, answer.found.remedy)}
-    row |= {"status": "found", "down": answer.found.direction.tolist(), "sigma_deg": answer.found.sigma_deg}
+    if isinstance(answer.gravity, NoGravity):
+        return row | {"status": "no gravity", "reason": advised(answer.gravity.reason, answer.gravity.remedy)}
+    row |= {"status": "found", "down": answer.gravity.direction.tolist(), "sigma_deg": answer.gravity.sigma_deg}
     if answer.vertical is not None:
         row |= {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}
     return row | {"check": None if answer.check is None else answer.check.as_json()}

@@ -125,21 +125,21 @@ def law_cells(plan: ReleasePlan) -> tuple[str, str, str, str]:
 def _advice(plans: list[ReleasePlan]) -> list[str]:
     """Sentences for people: what the table means, and what it does not take into account."""
     best = plans[0]
-    said = [
+    advice = [
         "true words: expected features whose true word is sent, the most inliers to hope for; needed: inliers of a pose that "
         "chance does not explain; samples: of three candidates until all are true",
         "not known here: how often two views of a point fall on one word, and what the map shows; both make inliers fewer than "
         "true words. Try the dictionary before trusting a plan",
     ]
     if not best.possible:
-        said.append(
+        advice.append(
             f"no plan here is enough for a pose: the first has {best.true_words:.1f} true words and needs {best.needed}, and "
             f"{best.samples:.0e} samples. A larger epsilon of the image is needed"
         )
     elif best.mechanism.posterior > MAX_POSTERIOR:
         posterior = outward(best.mechanism.posterior, 3)
-        said.append(f"warning: in the first plan a word that is sent is the true one with probability {posterior}")
-    return said
+        advice.append(f"warning: in the first plan a word that is sent is the true one with probability {posterior}")
+    return advice
 
 
 def _plan_facts(plan: ReleasePlan) -> dict:

@@ -66,8 +66,8 @@ def localize_in_fetched(arguments: Arguments) -> int:
     for name, features in _features(arguments, fetcher.manifest.coding.raw_space, skipped):
         start = time.perf_counter()
         answer = _answer(arguments, features, fetcher)
-        rows.append(pose_row(name, answer.found, time.perf_counter() - start))
-        say(arguments, pose_line(name, answer.found))
+        rows.append(pose_row(name, answer.pose, time.perf_counter() - start))
+        say(arguments, pose_line(name, answer.pose))
         for index, why in answer.refused.items():
             tell(f"veil: {name}: tile {index} was not used: {why}")
             refused.setdefault(name, {})[str(index)] = why

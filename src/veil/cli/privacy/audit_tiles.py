@@ -39,7 +39,7 @@ def audited_tiles(arguments: Arguments) -> int:
         originals = read_place_photographs(arguments.images, space, skipped, strict=arguments.strict)
         tell_skipped(skipped)
     with Bar("looking at tiles") as bar:
-        found = audit_tiles(
+        audit = audit_tiles(
             arguments.release,
             photographs=None if originals is None else originals.features,
             network=_network(arguments),
@@ -47,9 +47,9 @@ def audited_tiles(arguments: Arguments) -> int:
             pictured=arguments.pictures,
             progress=bar,
         )
-    write_text(arguments.output, page(found, seconds=time.perf_counter() - start, say=phrase))
-    write_json(arguments.json, found.as_json() | {"skipped": skipped})
-    for line in described(found):
+    write_text(arguments.output, page(audit, seconds=time.perf_counter() - start, say=phrase))
+    write_json(arguments.json, audit.as_json() | {"skipped": skipped})
+    for line in described(audit):
         say(arguments, line)
     report(arguments, arguments.output, "the report")
     return EXIT_OK
@@ -68,28 +68,28 @@ def _network(arguments: Arguments) -> Inverts | None:
     return PlainInverter(given[-1] if given else bundled_inverter())
 
 
-def described(found: TileAudit) -> Iterator[str]:
+def described(audit: TileAudit) -> Iterator[str]:
     """Numbers of the tiles, as lines for people."""
-    manifest, coding = found.manifest, found.manifest.coding
+    manifest, coding = audit.manifest, audit.manifest.coding
     yield (
-        f"{len(manifest)} tiles, {len(manifest) * manifest.record_bytes} bytes and {found.manifest_bytes} of the manifest: "
-        f"{found.points} points with {found.aspects} descriptors of {coding.axes} axes with {coding.bits} bits"
+        f"{len(manifest)} tiles, {len(manifest) * manifest.record_bytes} bytes and {audit.manifest_bytes} of the manifest: "
+        f"{audit.points} points with {audit.aspects} descriptors of {coding.axes} axes with {coding.bits} bits"
     )
     yield (
         f"places are known within {coding.max_position_error:.3g} units of the map; rounding moves a descriptor by "
-        f"{found.rounding:.3f} (two random ones are about 1 apart)"
+        f"{audit.rounding:.3f} (two random ones are about 1 apart)"
     )
-    for shown in found.views:
+    for shown in audit.views:
         yield from _described_view(shown)
-    yield from _medians(found)
-    for name, why in found.no_pose.items():
+    yield from _medians(audit)
+    for name, why in audit.no_pose.items():
         yield f"{name}: no pose in the tiles: {why}"
     yield STATEMENT
 
 
-def _medians(found: TileAudit) -> Iterator[str]:
+def _medians(audit: TileAudit) -> Iterator[str]:
     """The medians of several photographs."""
-    errors = [shown.view.errors for shown in found.views if shown.view.errors is not None]
+    errors = [shown.view.errors for shown in audit.views if shown.view.errors is not None]
     if len(errors) > 1:
         distances = [item.median for item in errors if item.median is not None]
         yield (
@@ -97,7 +97,7 @@ def _medians(found: TileAudit) -> Iterator[str]:
             f"{np.median([item.compression for item in errors]):.3f}, the tiles' lie at {np.median(distances):.3f}"
         )
     for source in ("tiles", "raw features"):
-        drawn = [item.quality for shown in found.views for item in shown.pictures if item.source == source]
+        drawn = [item.quality for shown in audit.views for item in shown.pictures if item.source == source]
         measured = [item for item in drawn if item is not None]
         if len(measured) > 1:
             yield f"median of {len(measured)} pictures from {source}: ssim {np.median([item.ssim for item in measured]):.3f}"
@@ -115,8 +115,8 @@ def _described_view(shown: ShownView) -> Iterator[str]:
             f"tiles, these hold {near:.1f} % within 0.1, {close:.1f} % within 0.4, and the median at {errors.median or 0.0:.3f}"
         )
     for picture in shown.pictures:
-        told = f"  picture from {picture.source}, {picture.features} features"
+        text = f"  picture from {picture.source}, {picture.features} features"
         if picture.quality is not None:
             measured = picture.quality
-            told += f": ssim {measured.ssim:.3f}, psnr {measured.psnr:.1f} dB, mae {measured.mae:.3f}"
-        yield told
+            text += f": ssim {measured.ssim:.3f}, psnr {measured.psnr:.1f} dB, mae {measured.mae:.3f}"
+        yield text

@@ -96,16 +96,16 @@ def _inspect(arguments: Inspect) -> int:
         write_json(arguments.json, facts)
         _print(arguments, facts)
         return EXIT_OK
-    found: dict[str, dict] = {}
+    facts_of: dict[str, dict] = {}
     skipped: dict[str, str] = {}
     for path in arguments.files:
         try:
-            found[str(path)] = _facts(path)
+            facts_of[str(path)] = _facts(path)
         except VeilError as error:
             skipped[str(path)] = advised(error)
     tell_skipped(skipped)
-    write_json(arguments.json, {"files": found, "skipped": skipped})
-    for name, facts in found.items():
+    write_json(arguments.json, {"files": facts_of, "skipped": skipped})
+    for name, facts in facts_of.items():
         _print(arguments, {"file": name, **facts})
     return EXIT_ERROR if skipped else EXIT_OK
 

@@ -55,8 +55,8 @@ def _invert(arguments: Invert) -> int:
     for name, record in inverted(arguments):
         row = {"name": name, **record}
         rows.append(row)
-        told = f"  ssim {row['ssim']:.3f}  psnr {row['psnr']:.2f} dB  mae {row['mae']:.3f}" if "ssim" in row else ""
-        say(arguments, f"{name}: {row['features']} features{told}")
+        quality = f"  ssim {row['ssim']:.3f}  psnr {row['psnr']:.2f} dB  mae {row['mae']:.3f}" if "ssim" in row else ""
+        say(arguments, f"{name}: {row['features']} features{quality}")
     write_json(arguments.json, {"pictures": rows})
     report(arguments, arguments.output, f"{len(rows)} pictures")
     return 0
@@ -104,7 +104,7 @@ def _inputs(arguments: Invert) -> Iterator[tuple[str, SparseMap, np.ndarray | No
 def _files(root: Path) -> list[Path]:
     """The photographs, files of features and messages below `root`, or the one file. Raises InputError if there are none."""
     known = {*SUFFIXES, *HDF5_SUFFIXES, ".veil"}
-    found = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.suffix.lower() in known)
-    if not found:
+    paths = [root] if root.is_file() else sorted(path for path in root.rglob("*") if path.suffix.lower() in known)
+    if not paths:
         raise InputError(f"there are no photographs, features or messages in {root}")
-    return found
+    return paths

@@ -79,17 +79,17 @@ def read_attackers(paths: Sequence[Path], space: Space, *, option: str = "--atta
     InputError if veil does not extract such descriptors, or no photograph has features.
     """
     files, folders = _separated(paths)
-    found = [item for file in files for _, item in read_features(file)]
+    features = [item for file in files for _, item in read_features(file)]
     if folders:
         extracted = _extractor(space, f"give a features.h5 with {option}")
         for _, path in progress(named_pictures(folders), "extracting the attacker's photographs"):
             try:
-                found.append(extracted(read_picture(path)))
+                features.append(extracted(read_picture(path)))
             except InputError:  # a blank one teaches nothing
                 continue
-    if not found:
+    if not features:
         raise InputError(f"no features were found in the attacker's photographs; give others with {option}")
-    return found
+    return features
 
 
 def _separated(paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -114,11 +114,11 @@ def _extracted(pictures: dict[str, Path], releases: Sequence[Message]) -> dict[s
     """Features by name of those photographs that have the size of a released one."""
     extracted = _extractor(releases[0].form.space, "give the features.h5 that was released with --images")
     sizes = {(message.camera.width_px, message.camera.height_px) for message in releases}
-    found = {}
+    features = {}
     for name, path in progress(pictures.items(), "extracting", len(pictures)):
         picture = read_picture(path)
         if (picture.camera.width_px, picture.camera.height_px) in sizes:
-            found[name] = extracted(picture)
-    if not found:
+            features[name] = extracted(picture)
+    if not features:
         raise InputError("none of the photographs has the size of a released one; give those that were released")
-    return found
+    return features

@@ -41,17 +41,17 @@ def _align(arguments: Align) -> int:
     if not names:
         known = ", ".join(sorted(where.scene.images)[:3])
         raise InputError(f"{arguments.positions} names none of the map's images, which are {known}; check it")
-    found = align_map(where, given)
-    facts = place_facts(found)
-    left_out = [name for name, agrees in zip(names, found.agreeing.tolist(), strict=True) if not agrees]
-    write_place(arguments.output, found)
+    place = align_map(where, given)
+    facts = place_facts(place)
+    left_out = [name for name, agrees in zip(names, place.agreeing.tolist(), strict=True) if not agrees]
+    write_place(arguments.output, place)
     write_json(arguments.json, {**facts, "left_out": left_out})
     say(
         arguments,
         f"{facts['agreeing']} of {facts['positions']} positions agree: {facts['median_error_m']:.2f} m at the median, "
-        f"{facts['largest_error_m']:.2f} m at most; a unit of the map is {found.enu_from_map.scale:.4g} m",
+        f"{facts['largest_error_m']:.2f} m at most; a unit of the map is {place.enu_from_map.scale:.4g} m",
     )
-    if facts["agreeing"] == (2 if found.uses_gravity else 3):
+    if facts["agreeing"] == (2 if place.uses_gravity else 3):
         say(arguments, "note: any map fits so few positions, so nothing checks them; give the positions of more images")
     say_left_out(arguments, dict.fromkeys(left_out, "its position disagrees with the others"))
     report(arguments, arguments.output, "the map's place")

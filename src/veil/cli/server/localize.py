@@ -103,14 +103,14 @@ def _localize(arguments: Localize) -> int:
             try:
                 if asked:
                     network = _matcher(arguments, query, where, network)
-                found = _answer(arguments, query, where, network)
+                answer = _answer(arguments, query, where, network)
             except InputError as error:  # of another space or dictionary, or lines without gravity
                 if arguments.strict or len(arguments.queries) == 1:
                     raise
                 skipped[name] = advised(error)
                 continue
-            rows.append(pose_row(name, found, time.perf_counter() - start))
-            say(arguments, pose_line(name, found))
+            rows.append(pose_row(name, answer, time.perf_counter() - start))
+            say(arguments, pose_line(name, answer))
     finally:  # a query that cannot be read takes nothing from the others
         tell_skipped(skipped)
         write_json(arguments.json, {"queries": rows, "skipped": skipped})

@@ -65,8 +65,8 @@ def _map(arguments: MakeMap) -> int:
     asked = asks_for_network(arguments)
     output = map_output(arguments)
     budget = round(arguments.memory * GIB)
-    found = load_on_demand(arguments.input, budget_bytes=budget, strict=arguments.strict)
-    uploads = comparable(found, strict=arguments.strict)
+    all_uploads = load_on_demand(arguments.input, budget_bytes=budget, strict=arguments.strict)
+    uploads = comparable(all_uploads, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
     if asked:
@@ -156,10 +156,10 @@ def _gravity_of(arguments: MakeMap, names: list[str]) -> dict[str, np.ndarray] |
     """The readings of --gravity; None without it. Raises InputError, before any long work, if they are of other images."""
     if not arguments.gravity:
         return None
-    found = read_gravity(arguments.gravity)
-    if not set(found) & set(names):
+    readings = read_gravity(arguments.gravity)
+    if not set(readings) & set(names):
         raise InputError(f"{arguments.gravity} names none of the images, which are {', '.join(names[:3])}; check its names")
-    return found
+    return readings
 
 
 def _map_ratio(arguments: MakeMap) -> float | None:

@@ -175,13 +175,13 @@ def _is_setting(name: str, value: object) -> bool:
 
 def _maps_asked(arguments: Serve) -> list[tuple[str, Path]]:
     """Names and folders of --add-map. Raises InputError for what is no NAME=FOLDER."""
-    found = []
+    maps = []
     for text in arguments.add_map:
         name, _, folder = text.partition("=")
         if not name or not folder:
             raise InputError(f"--add-map takes NAME=FOLDER, got {text!r}")
-        found.append((name, Path(folder)))
-    return found
+        maps.append((name, Path(folder)))
+    return maps
 
 
 def _take_in(arguments: Serve, service: Any, asked: Sequence[tuple[str, Path]]) -> None:
@@ -266,12 +266,12 @@ def _place(arguments: ServePlace) -> int:
     from veil.files.maps.places import read_place
     from veil.geometry.georeference import place_facts
 
-    found = read_place(arguments.place)
+    place = read_place(arguments.place)
     service = service_of(arguments)
     try:
         record = chosen(service.records.all(), arguments.map)
-        service.set_place(record.id, place_facts(found))
-        say(arguments, f"map {record.name!r} is at {found.frame.latitude_deg:.6f}, {found.frame.longitude_deg:.6f}")
+        service.set_place(record.id, place_facts(place))
+        say(arguments, f"map {record.name!r} is at {place.frame.latitude_deg:.6f}, {place.frame.longitude_deg:.6f}")
         return 0
     finally:
         service.close()
@@ -285,9 +285,9 @@ def _token(arguments: ServeToken) -> int:
     service = service_of(arguments)
     try:
         if arguments.list:
-            found = service.tokens.all()
-            write_json(arguments.json, {"tokens": [item.as_json() for item in found]})
-            rows = [(t.id, t.name, "revoked" if t.revoked is not None else ", ".join(t.scopes)) for t in found]
+            tokens = service.tokens.all()
+            write_json(arguments.json, {"tokens": [item.as_json() for item in tokens]})
+            rows = [(t.id, t.name, "revoked" if t.revoked is not None else ", ".join(t.scopes)) for t in tokens]
             say_table(arguments, token_table(rows))
             return 0
         if arguments.revoke is not None:

@@ -65,9 +65,9 @@ def _tiles(arguments: ServeTiles) -> int:
         localizations = arguments.localizations or None  # none: devices do not fetch from one server alone
         version = add_served(root, arguments.name, arguments.tiles, localizations=localizations, threads=arguments.threads)
         say(arguments, f"served in version {version[:16]}; devices fetch from ADDRESS/v1/tiles/{arguments.name}")
-    found = [{"name": name, "versions": versions_of(root, name)} for name in served_names(root)]
-    write_json(arguments.json, {"tiles": found})
+    served = [{"name": name, "versions": versions_of(root, name)} for name in served_names(root)]
+    write_json(arguments.json, {"tiles": served})
     if arguments.list:
-        for item in found:
+        for item in served:
             say(arguments, f"{item['name']}  {', '.join(version[:16] for version in item['versions'])}")
     return 0

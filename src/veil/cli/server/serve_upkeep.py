@@ -126,8 +126,8 @@ def _restore(arguments: ServeRestore) -> int:
     settings = settings_of(arguments)
     from veil.server.restoring import restore
 
-    found = restore(arguments.backup, arguments.folder, settings, newer=arguments.newer)
-    say(arguments, ", ".join(f"{number} {name}" for name, number in found.items()) + f" in {arguments.folder}")
+    counts = restore(arguments.backup, arguments.folder, settings, newer=arguments.newer)
+    say(arguments, ", ".join(f"{number} {name}" for name, number in counts.items()) + f" in {arguments.folder}")
     return 0
 
 
@@ -140,32 +140,38 @@ def _adopt(arguments: ServeAdopt) -> int:
 
     parts = open_parts(arguments.folder, settings, anew=arguments.write)
     try:
-        found = adopt(parts, write=arguments.write)
+        adoption = adopt(parts, write=arguments.write)
     finally:
         parts.database.close()
-    write_json(arguments.json, _adoption(found))
-    say(arguments, f"the database names {found.named} blobs; {found.missing} of them are missing")
-    owner = "no store" if found.owner is None else "this store" if found.owner == found.store else f"the store {found.owner}"
-    say(arguments, f"the blobs say {owner}; {len(found.unnamed)} of them the database does not know")
-    for name in found.unnamed[:SHOWN]:
+    write_json(arguments.json, _adoption(adoption))
+    say(arguments, f"the database names {adoption.named} blobs; {adoption.missing} of them are missing")
+    owner = (
+        "no store"
+        if adoption.owner is None
+        else "this store"
+        if adoption.owner == adoption.store
+        else f"the store {adoption.owner}"
+    )
+    say(arguments, f"the blobs say {owner}; {len(adoption.unnamed)} of them the database does not know")
+    for name in adoption.unnamed[:SHOWN]:
         say(arguments, f"  {name}")
-    if len(found.unnamed) > SHOWN:
-        say(arguments, f"  and {len(found.unnamed) - SHOWN} more")
+    if len(adoption.unnamed) > SHOWN:
+        say(arguments, f"  and {len(adoption.unnamed) - SHOWN} more")
     if arguments.write:
-        say(arguments, f"they are one store from now on, {found.store}; what nothing names is deleted in a day")
+        say(arguments, f"they are one store from now on, {adoption.store}; what nothing names is deleted in a day")
     else:
         say(arguments, "nothing was changed; --write makes them one store")
     return 0
 
 
-def _adoption(found: Any) -> dict[str, Any]:
+def _adoption(adoption: Any) -> dict[str, Any]:
     """The stable record of docs/reference/json.md."""
     return {
-        "store": found.store or None,
-        "blobs_store": found.owner,
-        "named": found.named,
-        "missing": found.missing,
-        "unknown": list(found.unnamed),
+        "store": adoption.store or None,
+        "blobs_store": adoption.owner,
+        "named": adoption.named,
+        "missing": adoption.missing,
+        "unknown": list(adoption.unnamed),
     }
 
 

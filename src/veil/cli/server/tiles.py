@@ -80,7 +80,7 @@ def _cut(arguments: CutTiles) -> int:
     return 0
 
 
-def cut_record(manifest: Manifest, told: CutReport) -> dict:
+def cut_record(manifest: Manifest, report: CutReport) -> dict:
     """The JSON record of the command."""
     return {
         "version": manifest.version,
@@ -91,26 +91,26 @@ def cut_record(manifest: Manifest, told: CutReport) -> dict:
         "axes": manifest.coding.axes,
         "bits": manifest.coding.bits,
         "max_position_error": manifest.coding.max_position_error,
-        **told.as_json(),
+        **report.as_json(),
     }
 
 
-def described(manifest: Manifest, told: CutReport) -> list[str]:
+def described(manifest: Manifest, report: CutReport) -> list[str]:
     """Result of cutting, as lines for people."""
     lines = [
-        f"{told.kept_points} of {told.map_points} points are in the tiles, each in {told.placed / told.kept_points:.2f} of "
-        f"them and with {told.aspects:.2f} descriptors on average",
+        f"{report.kept_points} of {report.map_points} points are in the tiles, each in "
+        f"{report.placed / report.kept_points:.2f} of them and with {report.aspects:.2f} descriptors on average",
         f"places are kept within {manifest.coding.max_position_error:.3g} units of the map, descriptors with "
-        f"{100 * told.variance_kept:.1f} % of their variance; {100 * told.filled:.1f} % of the bytes are filled",
+        f"{100 * report.variance_kept:.1f} % of their variance; {100 * report.filled:.1f} % of the bytes are filled",
         f"every localization asks for {manifest.asked} tiles, {manifest.asked * manifest.record_bytes} bytes",
     ]
-    if told.crowded_out:
+    if report.crowded_out:
         lines.append(
-            f"left out: {told.crowded_out} times a point, those that fewest cameras see, as {told.crowded_tiles} tiles were "
-            "full; --bytes makes room"
+            f"left out: {report.crowded_out} times a point, those that fewest cameras see, as {report.crowded_tiles} tiles "
+            "were full; --bytes makes room"
         )
-    if told.too_far:
-        lines.append(f"left out: {told.too_far} times a point that is too far from its cell")
+    if report.too_far:
+        lines.append(f"left out: {report.too_far} times a point that is too far from its cell")
     return lines
 
 

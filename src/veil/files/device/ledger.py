@@ -344,7 +344,7 @@ def _fingerprints(connection: sqlite3.Connection) -> list[str | None]:
     entries = _entries(connection)
     if not entries:
         return []
-    named = [found.group(1) for entry in entries if (found := _NOTED_SECRET.search(entry.parameters))]
+    named = [match.group(1) for entry in entries if (match := _NOTED_SECRET.search(entry.parameters))]
     named += [str(row[0]) for row in connection.execute("SELECT fingerprint FROM secrets ORDER BY since, rowid")]
     return [*dict.fromkeys(named)] or [None]
 
@@ -392,14 +392,14 @@ def _difference(entry: Entry, other: Entry) -> str:
     )
     digests = ("draws", "choices")  # of all that the draws depend on
     changed = [name for name in now if name in then and now[name] != then[name] and name not in digests]
-    told = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
+    differences = [f"{name} {now[name]} and not {then[name]}" for name in changed if name not in ("keypoints", "secret")]
     if "keypoints" in changed:
-        told.append("keypoints of another extraction")
+        differences.append("keypoints of another extraction")
     if "secret" in changed:
-        told.append("another client secret")
-    if not told and any(now.get(name) != then.get(name) for name in digests):
-        told.append("drawn otherwise by this version of veil")
-    return f": now {', '.join(told)}" if told else ""
+        differences.append("another client secret")
+    if not differences and any(now.get(name) != then.get(name) for name in digests):
+        differences.append("drawn otherwise by this version of veil")
+    return f": now {', '.join(differences)}" if differences else ""
 
 
 def _changes(connection: sqlite3.Connection) -> list[BudgetChange]:

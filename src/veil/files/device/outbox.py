@@ -109,16 +109,16 @@ class Outbox:
 
     def _read(self, state: str) -> list[Sending]:
         names = set(_NAMES)
-        found = []
+        messages = []
         for path in sorted((self._folder / state).glob("*.json")):
             try:
                 value = json.loads(read_bytes(path))
                 if not isinstance(value, dict) or set(value) != names or not all(isinstance(v, str) for v in value.values()):
                     raise ValueError("it does not hold what it should")
-                found.append(Sending(**value))
+                messages.append(Sending(**value))
             except ValueError as error:
                 raise FileFormatError(f"{path} is damaged ({error}); delete it, and contribute the image again") from None
-        return found
+        return messages
 
     def _path(self, state: str, sending: Sending) -> Path:
         place = hashlib.sha256(f"{sending.server} {sending.map_id} {sending.message_sha256}".encode()).hexdigest()

@@ -49,7 +49,11 @@ def load_secret(
     """
     path, ledger = folder / SECRET, folder / LEDGER
     lost = not os.path.lexists(path) and ledger.exists()
-    known = [MadeUnder(what=f"what {ledger} lists", fingerprint=found) for found in released_under(ledger)] if lost else []
+    known = (
+        [MadeUnder(what=f"what {ledger} lists", fingerprint=fingerprint) for fingerprint in released_under(ledger)]
+        if lost
+        else []
+    )
     return read_or_make(path, needed_by=[*known, *needed_by], on_new=on_new, replace_lost=replace_lost)
 
 

@@ -101,18 +101,18 @@ def _arrays_of_positions(answer: Scene | NoMap, images: Mapping[str, MapImage]) 
     if isinstance(answer, NoMap):
         facts = {"version": VERSION, "reason": answer.reason, "left_out": dict(answer.left_out), "check": check}
         return {"header": np.array(json.dumps(facts))}
-    listed, found = [], {"points": answer.points}
+    listed, arrays = [], {"points": answer.points}
     for number, (name, image) in enumerate(answer.images.items()):
         camera = image.camera
         listed.append([name, camera.model, camera.width_px, camera.height_px, list(camera.params), camera.focal_is_known])
-        found[f"rotation{number}"] = image.cam_from_world.rotation
-        found[f"translation{number}"] = image.cam_from_world.translation
-        found[f"features{number}"] = feature_rows(image, images[name])
-        found[f"points{number}"] = image.point_rows
+        arrays[f"rotation{number}"] = image.cam_from_world.rotation
+        arrays[f"translation{number}"] = image.cam_from_world.translation
+        arrays[f"features{number}"] = feature_rows(image, images[name])
+        arrays[f"points{number}"] = image.point_rows
     if answer.measured_down is not None:
-        found["down"] = answer.measured_down
+        arrays["down"] = answer.measured_down
     facts = {"version": VERSION, "images": listed, "error_px": answer.mean_reprojection_error_px, "check": check}
-    return {"header": np.array(json.dumps(facts)), **found}
+    return {"header": np.array(json.dumps(facts)), **arrays}
 
 
 def _answer_in_positions(arrays: Mapping[str, np.ndarray], images: Mapping[str, MapImage]) -> Scene | NoMap | None:
@@ -122,11 +122,11 @@ def _answer_in_positions(arrays: Mapping[str, np.ndarray], images: Mapping[str, 
     check = None if facts["check"] is None else MapCheck.from_json(facts["check"])
     if "reason" in facts:
         return NoMap(facts["reason"], facts["left_out"], check)
-    found = {}
+    mapped = {}
     for number, (name, model, width, height, params, is_known) in enumerate(facts["images"]):
         rows = arrays[f"features{number}"]
         camera = Camera(model=model, width_px=width, height_px=height, params=tuple(params), focal_is_known=is_known)
-        found[name] = MappedImage(
+        mapped[name] = MappedImage(
             name=name,
             camera=camera,
             cam_from_world=Rigid(rotation=arrays[f"rotation{number}"], translation=arrays[f"translation{number}"]),
@@ -135,7 +135,7 @@ def _answer_in_positions(arrays: Mapping[str, np.ndarray], images: Mapping[str, 
             form=images[name].form.take(rows),
         )
     return Scene(
-        images=found,
+        images=mapped,
         points=arrays["points"],
         mean_reprojection_error_px=facts["error_px"],
         measured_down=arrays.get("down"),

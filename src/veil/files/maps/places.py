@@ -34,7 +34,7 @@ def read_positions(path: Path | str) -> dict[str, np.ndarray]:
     if missing := [name for name in COLUMNS if name not in header]:
         raise FileFormatError(f"{path} has no column {', '.join(missing)}; its first line must name {','.join(COLUMNS)}")
     places = [header.index(name) for name in COLUMNS]
-    found: dict[str, np.ndarray] = {}
+    positions: dict[str, np.ndarray] = {}
     for number, row in enumerate(rows[1:], start=2):
         if not any(cell.strip() for cell in row):
             continue
@@ -45,12 +45,12 @@ def read_positions(path: Path | str) -> dict[str, np.ndarray]:
             raise FileFormatError(f"{path}, line {number}: {error}; it must hold {','.join(COLUMNS)}") from None
         if not np.isfinite(values).all():
             raise FileFormatError(f"{path}, line {number}: a position must hold finite numbers, got {row}")
-        if name in found:
+        if name in positions:
             raise FileFormatError(f"{path}, line {number}: {name} is there twice")
-        found[name] = values
-    if not found:
+        positions[name] = values
+    if not positions:
         raise FileFormatError(f"{path} holds no position")
-    return found
+    return positions
 
 
 def write_place(path: Path | str, place: Georeference) -> None:

@@ -15,7 +15,7 @@ from veil.geometry.rigid import Rigid
 
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by their id, from cameras.txt. Raises FileFormatError with the line at fault."""
-    found = {}
+    cameras = {}
     for number, line in _lines(path):
         if not line.strip():
             continue
@@ -24,12 +24,12 @@ def read_cameras(path: Path) -> dict[int, Camera]:
             camera = Camera(
                 model=model, width_px=int(width), height_px=int(height), params=tuple(float(value) for value in params)
             )
-            found[int(camera_id)] = checked_camera(camera)
+            cameras[int(camera_id)] = checked_camera(camera)
         except (ValueError, InputError) as error:
             raise FileFormatError(f"{path}, line {number}: not a camera of COLMAP's text format ({error})") from None
-    if not found:
+    if not cameras:
         raise FileFormatError(f"{path} holds no camera")
-    return found
+    return cameras
 
 
 def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
@@ -38,7 +38,7 @@ def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
     The line of 2D points after each image is skipped, even if it is empty.
     Raises FileFormatError with the line at fault, also where a line cannot be 2D points because those lines were left out.
     """
-    found = {}
+    images = {}
     lines = _lines(path)
     while lines and not lines[0][1].strip():
         lines = lines[1:]
@@ -56,10 +56,10 @@ def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
             raise FileFormatError(f"{path}, line {number}: not an image of COLMAP's text format ({error})") from None
         if not (np.isfinite(pose.rotation).all() and np.isfinite(pose.translation).all()):
             raise FileFormatError(f"{path}, line {number}: the pose is not finite")
-        found[name] = camera_id, pose
-    if not found:
+        images[name] = camera_id, pose
+    if not images:
         raise FileFormatError(f"{path} holds no image")
-    return found
+    return images
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

@@ -59,23 +59,23 @@ def read_gravity_readings(path: Path | str) -> dict[str, Gravity]:
     # Words in place of the first numbers are a header, whatever they are.
     titled = bool(header[1:4]) and not any(character.isdigit() for cell in header[1:4] for character in cell)
     expected = ",".join(_NAMED) if named else _COLUMNS
-    found = {}
+    readings = {}
     for number, row in enumerate(rows, start=1):
         if not row or (number == 1 and (named or titled)):
             continue
         try:
             name, x, y, z, *rest = [row[column] for column in named] if named else row
             (sigma,) = rest or [""]
-            found[name.strip()] = Gravity(
+            readings[name.strip()] = Gravity(
                 direction=np.array([float(x), float(y), float(z)]), sigma_deg=float(sigma) if sigma.strip() else None
             )
         except InputError as error:
             raise FileFormatError(f"{path}, line {number}: {error}") from None
         except (ValueError, IndexError):
             raise FileFormatError(f"{path}, line {number}: expected {expected}, got {','.join(row)!r}") from None
-    if not found:
+    if not readings:
         raise FileFormatError(f"{path} holds no readings; expected lines {expected}")
-    return found
+    return readings
 
 
 def require_names(names: Iterable[str]) -> None:
@@ -127,10 +127,10 @@ def read_accelerometer(path: Path) -> dict[str, np.ndarray]:
         text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise FileFormatError(f"{path} is not a text table ({error})") from None
-    found = _records(path, text) if text.lstrip()[:1] in ("[", "{") else _table(path, text)
-    if not found:
+    readings = _records(path, text) if text.lstrip()[:1] in ("[", "{") else _table(path, text)
+    if not readings:
         raise FileFormatError(f"{path} holds no readings; expected {_EXPECTED}")
-    return found
+    return readings
 
 
 def _table(path: Path, text: str) -> dict[str, np.ndarray]:
@@ -144,34 +144,36 @@ def _table(path: Path, text: str) -> dict[str, np.ndarray]:
     axes = {match[1]: column for column, cell in enumerate(header) if (match := _AXIS.match(cell))}
     if not names or set(axes) != set("xyz"):
         raise FileFormatError(f"{path} has the columns {', '.join(header)[:200]!r}; expected {_EXPECTED}")
-    found = {}
+    vectors = {}
     for number, row in enumerate(rows[1:], start=2):
         if not row:
             continue
         try:
-            found[row[names[0]].strip()] = _vector([row[axes[axis]] for axis in "xyz"])
+            vectors[row[names[0]].strip()] = _vector([row[axes[axis]] for axis in "xyz"])
         except (ValueError, IndexError):
             raise FileFormatError(f"{path}, line {number}: expected {_EXPECTED}, got {','.join(row)!r}") from None
-    return found
+    return vectors
 
 
 def _records(path: Path, text: str) -> dict[str, np.ndarray]:
     """Vectors by image name from JSON as Mapillary's tools write it: a list of records, or records by file name."""
     try:
-        data = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise FileFormatError(f"{path} is damaged JSON ({error})") from None
-    named = data.items() if isinstance(data, dict) else ()
-    items = data if isinstance(data, list) else [{"filename": name} | item for name, item in named if isinstance(item, dict)]
-    found = {}
+    named = content.items() if isinstance(content, dict) else ()
+    items = (
+        content if isinstance(content, list) else [{"filename": name} | item for name, item in named if isinstance(item, dict)]
+    )
+    readings = {}
     for number, item in enumerate(items, start=1):
         if not isinstance(item, dict) or _VECTOR not in item:
             continue
         try:
-            found[Path(str(item["filename"])).name] = _vector([item[_VECTOR][axis] for axis in "xyz"])
+            readings[Path(str(item["filename"])).name] = _vector([item[_VECTOR][axis] for axis in "xyz"])
         except (KeyError, TypeError, ValueError):
             raise FileFormatError(f"{path}, record {number}: expected filename and {_VECTOR} with x, y, z") from None
-    return found
+    return readings
 
 
 def _vector(values: list) -> np.ndarray:

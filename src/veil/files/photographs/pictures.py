@@ -26,10 +26,10 @@ def find_pictures(folder: Path) -> list[Path]:
         return [folder]
     if not folder.is_dir():
         raise InputError(f"there is no file or folder {folder}")
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
-    if not found:
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not paths:
         raise InputError(f"no photographs in {folder}; looked for {', '.join(sorted(SUFFIXES))}")
-    return found
+    return paths
 
 
 def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
@@ -37,7 +37,7 @@ def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
 
     Raises InputError if a root holds no photographs, two photographs get one name, or a name is not UTF-8.
     """
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for root in roots:
         for path in find_pictures(root):
             name = path.name if root.is_file() else path.relative_to(root).as_posix()
@@ -45,10 +45,10 @@ def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
                 raise InputError(
                     f"the name of {str(path)!r} is not UTF-8, and files of features cannot hold it; rename the file"
                 )
-            if name in found:
+            if name in paths:
                 raise InputError(f"two photographs are called {name!r}; treat them in two runs, or give a folder above both")
-            found[name] = path
-    return list(found.items())
+            paths[name] = path
+    return list(paths.items())
 
 
 def _can_be_written(name: str) -> bool:

@@ -50,12 +50,12 @@ class BackupFile:
             raise FileFormatError(f"cannot read {path}: there is no such file")
         with _told(path):
             uri = f"{path.resolve().as_uri()}?mode=rw"
-            found = cls(path, sqlite3.connect(uri, timeout=PATIENCE_S, isolation_level=None, uri=True))
-            held = [found.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+            backup = cls(path, sqlite3.connect(uri, timeout=PATIENCE_S, isolation_level=None, uri=True))
+            held = [backup.connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
             if held != [APPLICATION, FORMAT]:
-                found.close()
+                backup.close()
                 raise FileFormatError(f"{path} is no backup of a veil server of format {FORMAT}")
-        return found
+        return backup
 
     def close(self) -> None:
         """Give the file back."""
@@ -142,7 +142,7 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        told = trouble(error) if isinstance(error, sqlite3.OperationalError) else "other"
-        if told != "other":
-            raise InputError(f"{path} is {told}; free it, or make room, and try again") from None
+        kind = trouble(error) if isinstance(error, sqlite3.OperationalError) else "other"
+        if kind != "other":
+            raise InputError(f"{path} is {kind}; free it, or make room, and try again") from None
         raise FileFormatError(f"{path} is no backup of a veil server, or damaged ({error})") from None

@@ -59,9 +59,9 @@ def owner_note(store: str) -> bytes:
 def noted_owner(data: bytes, place: object) -> str:
     """The store that a note names. Raises FileFormatError for a damaged one."""
     try:
-        found = json.loads(data)["store"]
-        if isinstance(found, str) and found:
-            return found
+        owner = json.loads(data)["store"]
+        if isinstance(owner, str) and owner:
+            return owner
     except (ValueError, KeyError, TypeError):
         pass
     raise FileFormatError(

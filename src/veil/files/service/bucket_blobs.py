@@ -74,13 +74,13 @@ class S3Blobs:
 
     def place(self, name: str, path: Path) -> None:
         """Write the bytes of a name into a file, as `Blobs` says; they are not in memory at once."""
-        found = hashlib.sha256()
+        hasher = hashlib.sha256()
         with replacing(path, private=True) as temporary:
             with self._asking(name), temporary.open("wb") as stream:
                 for part in obstore.get(self._store, _key(name)).stream(min_chunk_size=_CHUNK):
-                    found.update(part)
+                    hasher.update(part)
                     stream.write(part)
-            if found.hexdigest() != name:
+            if hasher.hexdigest() != name:
                 raise FileFormatError(f"{self.place_name}/{_key(name)} is damaged: it does not hold what its name says")
 
     def delete(self, name: str) -> None:
@@ -91,8 +91,8 @@ class S3Blobs:
     def names(self) -> Iterator[str]:
         """Names of all that is kept, as `Blobs` says; another store below a longer prefix is not seen."""
         with self._asking():
-            for found in obstore.list(self._store):
-                for item in found:
+            for batch in obstore.list(self._store):
+                for item in batch:
                     name = item["path"].rpartition("/")[2]
                     if is_name(name) and item["path"] == _key(name):
                         yield name
@@ -119,8 +119,8 @@ class S3Blobs:
         """Delete what killed starts left, as `Blobs` says: bytes themselves come in one request, or not."""
         latest = datetime.now(timezone.utc) - timedelta(seconds=older_than_s)
         with self._asking():
-            for found in obstore.list(self._store, prefix=PROBES):
-                for item in found:
+            for batch in obstore.list(self._store, prefix=PROBES):
+                for item in batch:
                     if item["last_modified"] <= latest:
                         self._drop(item["path"])
 
@@ -156,8 +156,8 @@ class S3Blobs:
                 raise StorageTrouble(f"{self.place_name} is not there, or may not be used with these credentials") from None
             raise FileFormatError(f"{self.place_name}/{_key(name)} is missing; restore it from a backup") from None
         except (BaseError, PermissionError, TimeoutError) as error:
-            told = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-            raise StorageTrouble(f"{self.place_name} cannot be used now: {told}") from None
+            reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+            raise StorageTrouble(f"{self.place_name} cannot be used now: {reason}") from None
 
 
 def _key(name: str) -> str:

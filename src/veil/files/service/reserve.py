@@ -23,8 +23,8 @@ class Disk:
 
 def disk_of(folder: Path) -> Disk:
     """The file system of a folder, as it is now."""
-    found = os.statvfs(folder)
-    return Disk(free=found.f_bavail * found.f_frsize, total=found.f_blocks * found.f_frsize)
+    stats = os.statvfs(folder)
+    return Disk(free=stats.f_bavail * stats.f_frsize, total=stats.f_blocks * stats.f_frsize)
 
 
 def hold(path: Path, size: int) -> None:

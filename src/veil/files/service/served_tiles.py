@@ -148,8 +148,8 @@ def versions_of(root: Path, name: str) -> list[str]:
     if not NAME.fullmatch(name) or not path.is_file():
         return []
     try:
-        found = json.loads(read_bytes(path))
-        return [item for item in found if VERSION.fullmatch(item)]
+        versions = json.loads(read_bytes(path))
+        return [item for item in versions if VERSION.fullmatch(item)]
     except (TypeError, ValueError):
         raise FileFormatError(f"{path} is damaged; remove {name!r} and add its tiles again") from None
 

@@ -12,8 +12,8 @@ from typing import Any
 def service_schemas() -> dict[str, dict[str, Any]]:
     """All schemas by name. They refer to each other as `FILE.json#/$defs/NAME`, or `#/$defs/NAME` within a file."""
     with as_file(files("veil") / "server" / "schemas") as folder:
-        found = [json.loads(path.read_text("utf-8"))["$defs"] for path in sorted(folder.glob("*.json"))]
-    return {name: schema for each in found for name, schema in each.items()}
+        definitions = [json.loads(path.read_text("utf-8"))["$defs"] for path in sorted(folder.glob("*.json"))]
+    return {name: schema for each in definitions for name, schema in each.items()}
 
 
 def page_files() -> dict[str, bytes]:

@@ -152,10 +152,10 @@ def resect_grouped(
     best: GroupedConsensus | None = None
     first_gain, done, enough, used = 0.0, 0, options.max_iterations, 0.0
     while done < enough:
-        found, seconds = _round(threads, groups, limit, options.seed, done, best.gain if best else 0.0, first_gain)
+        candidate, seconds = _round(threads, groups, limit, options.seed, done, best.gain if best else 0.0, first_gain)
         done, used, started = done + STREAMS * BATCH, used + seconds, time.thread_time()
-        if found is not None:
-            pose, first_gain = found
+        if candidate is not None:
+            pose, first_gain = candidate
             better = optimized(groups, pose, limit, refine, done)
             best = better if best is None or better.gain > best.gain else best
             if convinced(best):
@@ -180,13 +180,13 @@ def _round(
     def batch(stream: int) -> tuple[tuple[np.ndarray, np.ndarray, float, float], float]:
         start = (seed << 40) + done + stream + 1
         most, begun = BATCH * COMPARISONS, time.thread_time()
-        found = search(
+        candidate = search(
             groups, limit=limit, iterations=BATCH, seed=start, floor=floor, first_floor=first_floor, max_comparisons=most
         )
-        return found, time.thread_time() - begun
+        return candidate, time.thread_time() - begun
 
     searched = list(shared(batch, range(STREAMS), threads))
-    rotation, translation, gain, first_gain = max((found for found, _ in searched), key=lambda found: found[2])
+    rotation, translation, gain, first_gain = max((candidate for candidate, _ in searched), key=lambda candidate: candidate[2])
     seconds = sum(each for _, each in searched)
     return (Rigid(rotation=rotation, translation=translation), first_gain) if gain > floor else None, seconds
 
@@ -225,10 +225,10 @@ def _clean_share(groups: Groups, inliers: Int64[np.ndarray, "inliers"]) -> float
     right[inliers] = 1
     shares = []
     for start, end in zip(groups.list_starts[:-1], groups.list_starts[1:], strict=True):
-        found = np.cumsum(right[groups.lists[start:end]])
+        counts = np.cumsum(right[groups.lists[start:end]])
         pools = 1
         while SMALLEST_POOL << pools < end - start:
             pools += 1
         sizes = np.minimum(SMALLEST_POOL << np.arange(pools + 1), end - start)
-        shares.append(float(((found[sizes - 1] / sizes) ** groups.sample_size).mean()))
+        shares.append(float(((counts[sizes - 1] / sizes) ** groups.sample_size).mean()))
     return float(np.mean(shares))

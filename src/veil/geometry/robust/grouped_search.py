@@ -265,17 +265,17 @@ def _search(scored, sampled, limits):
             for j in range(3):
                 shown[i, j], world[i, j] = seen[j, rows[i]], points[j, rows[i]]
         if as_lines:
-            found = upright_line_poses(shown, world, sampled.down_cam, sampled.down_world, rotations, translations)
+            pose_count = upright_line_poses(shown, world, sampled.down_cam, sampled.down_world, rotations, translations)
         else:
             for i in range(size):
                 length = (shown[i, 0] ** 2 + shown[i, 1] ** 2 + shown[i, 2] ** 2) ** 0.5
                 for j in range(3):
                     shown[i, j] /= length
-            found = three_point_poses(shown, world, rotations, translations)
+            pose_count = three_point_poses(shown, world, rotations, translations)
         own = 0
         for i in range(size):
             own += rows[i] < starts[first]
-        for k in range(found):
+        for k in range(pose_count):
             compared += starts[first]
             head = _gain(scored, rotations[k], translations[k], limit, 0, first, squared)
             # The pose's own sample agrees with it always; a pose with which nothing else agrees there is not worth the rest.

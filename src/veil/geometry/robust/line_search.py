@@ -80,8 +80,8 @@ def search_lines(
     `limits.batches` of them is below `limits.least`. No sample is drawn after `COMPARISONS` of a candidate with a pose for each
     of the samples.
     """
-    found = kept.turns, kept.images, kept.scores
-    plausible, passed = _search(sampled, tested, limits, guides_of(sampled), *found, samples, np.uint64(seed))
+    buffers = kept.turns, kept.images, kept.scores
+    plausible, passed = _search(sampled, tested, limits, guides_of(sampled), *buffers, samples, np.uint64(seed))
     return int(plausible), int(passed)
 
 
@@ -160,7 +160,7 @@ def _search(sampled, tested, limits, guides, turns, images, scores, samples, see
     """Numbers of plausible poses and of poses that passed; the best are entered into `turns`, `images` and `scores`."""
     state, rows = np.array([seed], dtype=np.uint64), np.empty(SAMPLE, dtype=np.int64)
     lines, points, design = np.empty((SAMPLE, 3)), np.empty((SAMPLE, 3)), np.empty((SAMPLE, 6))
-    found, rotation, shift = np.empty((MAX_POSES, 5)), np.empty((3, 3)), np.empty(3)
+    solutions, rotation, shift = np.empty((MAX_POSES, 5)), np.empty((3, 3)), np.empty(3)
     plausible, passed, left = 0, 0, samples * COMPARISONS
     of_images, of_candidates = guides
     for _ in range(samples):
@@ -173,8 +173,8 @@ def _search(sampled, tested, limits, guides, turns, images, scores, samples, see
             for j in range(3):
                 lines[i, j] = sampled.lines[sampled.line_rows[rows[i]], j]
                 points[i, j] = sampled.points[sampled.point_rows[rows[i]], j]
-        for k in range(upright_line_turns(lines, points, design, found)):
-            turn = found[k]
+        for k in range(upright_line_turns(lines, points, design, solutions)):
+            turn = solutions[k]
             to_camera(turn, tested.cam_from_up, rotation, shift)
             if not _plausible(points, sampled.centers[v], turn, rotation, shift, tested.half_extent, limits):
                 continue

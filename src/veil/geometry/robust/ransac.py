@@ -96,11 +96,11 @@ def ransac(
     while iteration < min(needed, options.max_iterations) or iteration < options.min_iterations:
         iteration += 1
         for model in estimator.models(estimator.sample(random)):
-            found = _scored(estimator, model, options.max_error, iteration)
-            if best is not None and found.score >= best.score:
+            hypothesis = _scored(estimator, model, options.max_error, iteration)
+            if best is not None and hypothesis.score >= best.score:
                 continue
             best = locally_optimized(
-                found, refined=lambda each: _refined(estimator, each, options.max_error), cost=_cost, rounds=ROUNDS
+                hypothesis, refined=lambda each: _refined(estimator, each, options.max_error), cost=_cost, rounds=ROUNDS
             )
             clean = best.inliers.mean() ** sample_size if clean_share is None else clean_share(best.inliers)
             needed = samples_needed(clean, options.confidence)
@@ -123,10 +123,10 @@ def locally_optimized(
     """
     best = start
     for _ in range(rounds):
-        found = refined(best)
-        if found is None or cost(found) >= cost(best):
+        hypothesis = refined(best)
+        if hypothesis is None or cost(hypothesis) >= cost(best):
             break
-        best = found
+        best = hypothesis
     return best
 
 

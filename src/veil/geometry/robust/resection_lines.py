@@ -57,8 +57,8 @@ class LineResection:
 
     def clean_share(self, inliers: Bool[np.ndarray, "pairs"]) -> float:
         """Share of samples that hold inliers only, its mean over the pools (docs/theory/lines.md, Eq. 24)."""
-        found = np.cumsum(inliers)[self._pools - 1]
-        return float(((found / self._pools) ** MINIMAL_LINES).mean())
+        counts = np.cumsum(inliers)[self._pools - 1]
+        return float(((counts / self._pools) ** MINIMAL_LINES).mean())
 
     @cached_property
     def _pools(self) -> Int64[np.ndarray, "pools"]:
@@ -71,10 +71,10 @@ class LineResection:
     @cached_property
     def pencils(self) -> list[Bool[np.ndarray, "pairs"]]:
         """Masks of the lines through one point each: those along gravity, and those through each public one, if any."""
-        found = [self.aligned]
+        masks = [self.aligned]
         if self.pencil is not None:
-            found += [self.pencil == number for number in np.unique(self.pencil[self.pencil >= 0])]
-        return found
+            masks += [self.pencil == number for number in np.unique(self.pencil[self.pencil >= 0])]
+        return masks
 
     @cached_property
     def _others(self) -> list[Int64[np.ndarray, "_"]]:
@@ -116,12 +116,12 @@ class LineResection:
             camera_of=np.zeros(len(rows), dtype=np.int64),
             point_of=np.arange(len(rows)),
         )
-        found = adjust(
+        adjusted = adjust(
             problem,
             constant=np.zeros(1, dtype=bool),
             options=AdjustOptions(loss_px=loss_px, max_iterations=20, tol=1e-6, adjust_points=False),
         ).problem
-        return Rigid(rotation=found.rotations[0], translation=found.translations[0])
+        return Rigid(rotation=adjusted.rotations[0], translation=adjusted.translations[0])
 
 
 def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consensus[Rigid] | None:
@@ -133,8 +133,12 @@ def resect_from_lines(problem: LineResection, options: RansacOptions) -> Consens
     """
     if not problem.determines(np.ones(len(problem.lines), dtype=bool)):
         return None
-    found = ransac(problem, MINIMAL_LINES, options, clean_share=problem.clean_share)
-    return None if found is None else _polished(problem, _not_flipped(problem, found, options.max_error), options.max_error)
+    consensus = ransac(problem, MINIMAL_LINES, options, clean_share=problem.clean_share)
+    return (
+        None
+        if consensus is None
+        else _polished(problem, _not_flipped(problem, consensus, options.max_error), options.max_error)
+    )
 
 
 def weighed(problem: LineResection, pose: Rigid, inliers: Bool[np.ndarray, "pairs"], max_error: float) -> tuple[int, float]:
@@ -154,44 +158,44 @@ def weighed(problem: LineResection, pose: Rigid, inliers: Bool[np.ndarray, "pair
     return int(different.sum()), agreement
 
 
-def _polished(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
+def _polished(problem: LineResection, consensus: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
     """The consensus refined with a loss at the scale of its residuals: a wide loss weighs lines of moved keypoints too much."""
-    pose = found.model
+    pose = consensus.model
     for _ in range(POLISHES):
         residuals = problem.residuals(pose)
         inlier = residuals < max_error
         scale = LOSS_MEDIANS * float(np.median(residuals[inlier])) if inlier.any() else 0.0
         refined = problem.refine(pose, inlier, max(scale, SMALLEST_LOSS_PX))
         if refined is None:
-            return found
+            return consensus
         pose = refined
     residuals = problem.residuals(pose)
     score = float((np.minimum(residuals, max_error) ** 2).sum())
-    return Consensus(model=pose, inliers=residuals < max_error, score=score, iterations=found.iterations)
+    return Consensus(model=pose, inliers=residuals < max_error, score=score, iterations=consensus.iterations)
 
 
-def _not_flipped(problem: LineResection, found: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
+def _not_flipped(problem: LineResection, consensus: Consensus[Rigid], max_error: float) -> Consensus[Rigid]:
     """The better of a pose and its mirror image about the points' plane.
 
     Nearly planar points leave two minima, tilted to either side of the line of sight (Schweighofer and Pinz 2006); samples
     find one of them, and which one is better shows only with a loss at the scale of the residuals.
     """
-    other = mirrored(found.model, problem.points[found.inliers])
+    other = mirrored(consensus.model, problem.points[consensus.inliers])
     for _ in range(3):
         other = None if other is None else problem.refine(other, problem.residuals(other) < 2 * max_error)
     if other is None:
-        return found
+        return consensus
     residuals = problem.residuals(other)
-    scale = max(float(np.median(problem.residuals(found.model)[found.inliers])), 1e-9)
+    scale = max(float(np.median(problem.residuals(consensus.model)[consensus.inliers])), 1e-9)
 
     def cost(values: np.ndarray) -> float:
         """Cauchy cost of truncated residuals in units of `scale`."""
         return float(np.log1p((np.minimum(values, max_error) / scale) ** 2).sum())
 
-    if cost(residuals) >= cost(problem.residuals(found.model)):
-        return found
+    if cost(residuals) >= cost(problem.residuals(consensus.model)):
+        return consensus
     score = float((np.minimum(residuals, max_error) ** 2).sum())
-    return Consensus(model=other, inliers=residuals < max_error, score=score, iterations=found.iterations)
+    return Consensus(model=other, inliers=residuals < max_error, score=score, iterations=consensus.iterations)
 
 
 def relief(pose: Rigid, points: Float64[np.ndarray, "points 3"]) -> float:

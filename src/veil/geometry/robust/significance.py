@@ -63,17 +63,17 @@ class PointBackground:
 
         It is 0 for a projection that is NaN.
         """
-        found = np.zeros(len(projected))
+        share = np.zeros(len(projected))
         rows = np.flatnonzero(np.isfinite(projected).all(axis=1))
         places, tree, place_of = self._places
         if len(places) < 2:
-            found[rows] = 1.0
-            return found
+            share[rows] = 1.0
+            return share
         counts = tree.query_ball_point(projected[rows], part * self.limit, return_length=True)
         mine = places[place_of[own[rows]]]
         itself = np.linalg.norm(mine - projected[rows], axis=1) <= part * self.limit
-        found[rows] = (np.asarray(counts) - itself) / (len(places) - 1)
-        return found
+        share[rows] = (np.asarray(counts) - itself) / (len(places) - 1)
+        return share
 
     @cached_property
     def _places(self) -> tuple[Float64[np.ndarray, "places 2"], Any, Int64[np.ndarray, "features"]]:
@@ -103,10 +103,10 @@ class LineBackground:
         It is 0 for a projection that is NaN.
         """
         rows = np.flatnonzero(np.isfinite(projected).all(axis=1))
-        found = np.zeros(len(projected))
+        share = np.zeros(len(projected))
         if len(self.lines) < 2:
-            found[rows] = 1.0
-            return found
+            share[rows] = 1.0
+            return share
         step = -(-len(self.lines) // MOST_LINES)
         chosen = self.lines[::step]
         distance = projected[rows] @ chosen[:, :2].T
@@ -115,8 +115,8 @@ class LineBackground:
         among = own[rows] % step == 0
         mine = self.lines[own[rows]]
         itself = among & (np.abs((mine[:, :2] * projected[rows]).sum(axis=1) + mine[:, 2]) <= part * self.limit)
-        found[rows] = (near - itself) / (len(chosen) - among)
-        return found
+        share[rows] = (near - itself) / (len(chosen) - among)
+        return share
 
 
 Background = PointBackground | LineBackground

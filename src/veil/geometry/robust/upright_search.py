@@ -115,8 +115,8 @@ def search_pairs(
 
     A pose's score is the sum of the table over all points of its mapped image, and of the words of its candidates.
     """
-    found = kept.turns, kept.images, kept.scores
-    plausible, passed = _search(sampled, tested, limits, guides_of(sampled), *found, samples, np.uint64(seed))
+    buffers = kept.turns, kept.images, kept.scores
+    plausible, passed = _search(sampled, tested, limits, guides_of(sampled), *buffers, samples, np.uint64(seed))
     return int(plausible), int(passed)
 
 
@@ -138,15 +138,15 @@ def guide(cumulative, starts):
 
     The j-th of them is the first of these rows whose entry of `cumulative` is above j / n, or the last one.
     """
-    found = np.empty(len(cumulative), dtype=np.int64)
+    entries = np.empty(len(cumulative), dtype=np.int64)
     for v in range(len(starts) - 1):
         start, end = starts[v], starts[v + 1]
         row = start
         for j in range(end - start):
             while row < end - 1 and cumulative[row] <= j / (end - start):
                 row += 1
-            found[start + j] = row
-    return found
+            entries[start + j] = row
+    return entries
 
 
 @compiled

@@ -31,7 +31,7 @@ def quartic_roots(c, roots):
     if z <= 0:
         z = 0.0
     w = math.sqrt(z)
-    found = 0
+    count = 0
     if w < 1e-12:
         # Biquadratic: y^2 = (-p +- sqrt(p^2 - 4 r)) / 2.
         inner = p * p - 4 * r
@@ -41,23 +41,23 @@ def quartic_roots(c, roots):
             square = (-p + sign * math.sqrt(inner)) / 2
             if square >= 0:
                 for other in (-1.0, 1.0):
-                    roots[found] = other * math.sqrt(square) - b3 / 4
-                    found += 1
+                    roots[count] = other * math.sqrt(square) - b3 / 4
+                    count += 1
     else:
         for sign in (-1.0, 1.0):
             # y^2 - sign w y + (p + z + sign q / w) / 2
             inner = z - 2 * (p + z + sign * q / w)
             if inner >= 0:
                 for other in (-1.0, 1.0):
-                    roots[found] = (sign * w + other * math.sqrt(inner)) / 2 - b3 / 4
-                    found += 1
-    for k in range(found):
+                    roots[count] = (sign * w + other * math.sqrt(inner)) / 2 - b3 / 4
+                    count += 1
+    for k in range(count):
         for _ in range(2):
             x = roots[k]
             slope = ((4 * x + 3 * b3) * x + 2 * b2) * x + b1
             if abs(slope) > 1e-300:
                 roots[k] = x - ((((x + b3) * x + b2) * x + b1) * x + b0) / slope
-    return found
+    return count
 
 
 @compiled
@@ -111,7 +111,7 @@ def three_point_poses(rays, points, rotations, translations):
     quartic[1] = 4 * (-p * (1 + p) * cos_b + 2 * a2 / b2 * cos_c**2 * cos_b - (1 - q) * cos_a * cos_c)
     quartic[0] = (1 + p) ** 2 - 4 * a2 / b2 * cos_c**2
     roots = np.empty(4)
-    found = 0
+    count = 0
     for k in range(quartic_roots(quartic, roots)):
         v = roots[k]
         below = 2 * (cos_c - v * cos_a)
@@ -127,9 +127,9 @@ def three_point_poses(rays, points, rotations, translations):
         misfit = _polish_depths(depths, a2, b2, c2, cos_a, cos_b, cos_c)
         # Equal rays make any depths a double root of the quartic; its triangle is another one, or NaN.
         if depths.min() > 0 and misfit < 1e-6 * (a2 + b2 + c2):
-            _rigid_from_triangles(points, rays, depths, rotations[found], translations[found])
-            found += 1
-    return found
+            _rigid_from_triangles(points, rays, depths, rotations[count], translations[count])
+            count += 1
+    return count
 
 
 @compiled

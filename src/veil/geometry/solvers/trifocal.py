@@ -81,12 +81,12 @@ def three_planar_views(
     *two* (the mirror pair), which only a fourth view tells apart (lines.md#planar-views). Raises InputError for fewer than five
     points.
     """
-    found = factor_tensor(estimate_tensor(x))
-    moved = np.isfinite(found.translation).all(axis=(-1, -2))
-    whole = PlanarViews(angle=found.angle, translation=np.where(moved[..., None, None], found.translation, 0.0))
+    views = factor_tensor(estimate_tensor(x))
+    moved = np.isfinite(views.translation).all(axis=(-1, -2))
+    whole = PlanarViews(angle=views.angle, translation=np.where(moved[..., None, None], views.translation, 0.0))
     points = triangulate_planar(whole, np.broadcast_to(x[:, None], (len(x), SOLUTIONS, *x.shape[1:])))
     share = np.where(moved, in_front(whole, points).mean(axis=-1), 0.0)
     problem, solution = np.nonzero(share >= max(min_in_front, 1e-9))
     order = np.lexsort((-share[problem, solution], problem))
     problem, solution = problem[order], solution[order]
-    return PlanarViews(angle=found.angle[problem, solution], translation=found.translation[problem, solution]), problem
+    return PlanarViews(angle=views.angle[problem, solution], translation=views.translation[problem, solution]), problem

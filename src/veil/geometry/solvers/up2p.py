@@ -43,16 +43,16 @@ def upright_point_distances(first, second, x, y, distances):
     inside = half * half - square * rest
     if not square > LEAST_SINE * LEAST_SINE * sines or not inside >= 0:
         return 0
-    found, root = 0, math.sqrt(inside)
+    count, root = 0, math.sqrt(inside)
     for sign in (-1.0, 1.0):
         k = (sign * root - half) / square
         s_1, s_2 = start_1 + k * second[1], start_2 + k * first[1]
         if s_1 > 0 and s_2 > 0:
-            distances[found, 0], distances[found, 1] = s_1, s_2
-            found += 1
+            distances[count, 0], distances[count, 1] = s_1, s_2
+            count += 1
             if root == 0.0:
                 break
-    return found
+    return count
 
 
 @compiled
@@ -84,10 +84,10 @@ def upright_point_poses(rays, points, down_cam, down_world, rotations, translati
     turn_to_y(down_cam, b)
     first, second, x, y = b @ rays[0], b @ rays[1], a @ points[0], a @ points[1]
     distances, turn = np.empty((MAX_POSES, 2)), np.empty(5)
-    found = upright_point_distances(first, second, x, y, distances)
-    for k in range(found):
+    count = upright_point_distances(first, second, x, y, distances)
+    for k in range(count):
         upright_turn(first, second, x, y, distances[k, 0], distances[k, 1], turn)
         heading = np.array([[turn[0], 0.0, turn[1]], [0.0, 1.0, 0.0], [-turn[1], 0.0, turn[0]]])
         rotations[k] = b.T @ heading @ a
         translations[k] = b.T @ turn[2:]
-    return found
+    return count

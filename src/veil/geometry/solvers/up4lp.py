@@ -33,7 +33,7 @@ def upright_line_poses(lines, points, down_cam, down_world, rotations, translati
     for i in range(4):
         upright_lines[i] = b @ lines[i]
         upright_points[i] = a @ points[i]
-    turns, found = np.empty((MAX_POSES, 5)), 0
+    turns, count = np.empty((MAX_POSES, 5)), 0
     for k in range(upright_line_turns(upright_lines, upright_points, np.empty((4, 6)), turns)):
         cos, sin = turns[k, 0], turns[k, 1]
         y = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
@@ -43,10 +43,10 @@ def upright_line_poses(lines, points, down_cam, down_world, rotations, translati
         for i in range(4):
             ahead = ahead and dot(rotation[2], points[i]) + shift[2] > 0
         if ahead:
-            rotations[found] = rotation
-            translations[found] = shift
-            found += 1
-    return found
+            rotations[count] = rotation
+            translations[count] = shift
+            count += 1
+    return count
 
 
 @compiled

@@ -36,7 +36,7 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
     feature (mapping.md#the-check).
     """
     views = {name: _view(scene, name, images[name].keypoints) for name in scene.images}
-    found = {}
+    shares = {}
     for (a, b), pair in pairs.items():
         if a not in views or b not in views:
             continue
@@ -45,8 +45,8 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
         good = explained(left.rays, right.rays, b_from_a, left.limit, right.limit)
         # A point that one of the two features has must be seen where the other one is: parts of different scale differ here.
         good &= _sees(right, left.points) & _sees(left, right.points)
-        found[a, b] = float(good.mean())
-    return found
+        shares[a, b] = float(good.mean())
+    return shares
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

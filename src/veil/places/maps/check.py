@@ -278,15 +278,15 @@ def checked_readings(cam_from_world: Mapping[str, Rigid], down_in_cam: Mapping[s
     names = sorted(set(cam_from_world) & set(down_in_cam))
     downs = np.array([down_in_cam[name] for name in names], dtype=np.float64).reshape(-1, 3)
     rotations = np.array([cam_from_world[name].rotation for name in names], dtype=np.float64).reshape(-1, 3, 3)
-    found = agree_on_down(downs, rotations)
-    if not isinstance(found, GravityConsensus):
-        return ReadingsCheck(readings=found.readings, agreeing=found.agreeing, reason=found.reason)
-    wrong = {names[row]: float(found.residual_deg[row]) for row in found.wrong}
+    consensus = agree_on_down(downs, rotations)
+    if not isinstance(consensus, GravityConsensus):
+        return ReadingsCheck(readings=consensus.readings, agreeing=consensus.agreeing, reason=consensus.reason)
+    wrong = {names[row]: float(consensus.residual_deg[row]) for row in consensus.wrong}
     return ReadingsCheck(
-        down=found.down,
-        sigma_deg=found.sigma_deg,
+        down=consensus.down,
+        sigma_deg=consensus.sigma_deg,
         readings=len(names),
-        agreeing=len(found.agreeing),
+        agreeing=len(consensus.agreeing),
         wrong_deg=wrong,
     )
 

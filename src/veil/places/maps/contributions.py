@@ -56,7 +56,7 @@ def sightings(scenes: Sequence[Scene], owners: Mapping[str, str]) -> dict[str, S
     """
     of = [{name: owners.get(name, "") for name in scene.images} for scene in scenes]
     everybody = {owner for model in of for owner in model.values()}
-    found: dict[str, Sighting] = {}
+    sighting_of: dict[str, Sighting] = {}
     for number, (scene, own) in enumerate(zip(scenes, of, strict=True), start=1):
         present = sorted(set(own.values()))
         names = sorted(scene.images)
@@ -69,7 +69,7 @@ def sightings(scenes: Sequence[Scene], owners: Mapping[str, str]) -> dict[str, S
             points = sees.indices[sees.indptr[row] : sees.indptr[row + 1]]
             start, end = common.indptr[row], common.indptr[row + 1]
             near = [names[i] for i, n in zip(common.indices[start:end], common.data[start:end], strict=True) if n >= COMMON]
-            found[name] = Sighting(
+            sighting_of[name] = Sighting(
                 model=number,
                 observed=len(points),
                 confirmed=int((owners_seeing[points] > 1).sum()),
@@ -77,7 +77,7 @@ def sightings(scenes: Sequence[Scene], owners: Mapping[str, str]) -> dict[str, S
                 own=sum(own[other] == own[name] for other in near if other != name),
                 alone=len(present) == 1 and len(everybody) > 1,
             )
-    return found
+    return sighting_of
 
 
 def common_points(scenes: Sequence[Scene], a: str, b: str) -> int:
@@ -108,24 +108,24 @@ def degenerate(form: Form, positions: np.ndarray | Lines, camera: Camera) -> lis
     count = len(form)
     if count < LEAST_FEATURES:
         return []
-    found = []
+    reasons = []
     different = len(np.unique(_rows(form), axis=0))
     # Features of one repeated pattern may have the same words, while no two lifted descriptors are ever the same.
     if 2 * different < count and not (isinstance(form, Subsets) and 10 * different >= count):
-        found.append(f"only {different} of its {count} descriptors are different")
+        reasons.append(f"only {different} of its {count} descriptors are different")
     if isinstance(positions, Lines):
         places = len(np.unique(positions.coefficients, axis=0))
         if 2 * places < count:
-            found.append(f"its {count} lines are {places} different ones")
-        return found
+            reasons.append(f"its {count} lines are {places} different ones")
+        return reasons
     places = len(np.unique(np.floor(positions), axis=0))
     if 2 * places < count:
-        found.append(f"its {count} keypoints lie on {places} pixels")
+        reasons.append(f"its {count} keypoints lie on {places} pixels")
     centered = positions.astype(np.float64) - positions.mean(axis=0, dtype=np.float64)
     spread = np.linalg.svd(centered, compute_uv=False) / np.sqrt(count)
     if spread[1] < THIN * _diagonal(camera):
-        found.append(f"its keypoints lie along a line: they spread by {spread[1]:.1f} px across it")
-    return found
+        reasons.append(f"its keypoints lie along a line: they spread by {spread[1]:.1f} px across it")
+    return reasons
 
 
 def copied_share(new: Form, old: Form) -> float:

@@ -34,9 +34,9 @@ def write_database(
                     cameras[image.camera] = _write_camera(database, image.camera)
                 image_ids[name] = _write_image(database, name, cameras[image.camera])
                 database.write_keypoints(image_ids[name], image.keypoints)
-            for (a, b), found in matches.items():
-                if len(found):
-                    database.write_matches(image_ids[a], image_ids[b], found.indices.astype(np.uint32))
+            for (a, b), matched in matches.items():
+                if len(matched):
+                    database.write_matches(image_ids[a], image_ids[b], matched.indices.astype(np.uint32))
     finally:
         database.close()
     return image_ids, {number for camera, number in cameras.items() if camera.focal_is_known}
@@ -76,12 +76,12 @@ def read_geometries(path: Path, image_ids: Mapping[str, int]) -> dict[tuple[str,
         pair_ids, geometries = database.read_two_view_geometries()
     finally:
         database.close()
-    found = {}
+    geometry_of = {}
     for pair_id, geometry in zip(pair_ids, geometries, strict=True):
         first, second = pycolmap.pair_id_to_image_pair(pair_id)
         if len(geometry.inlier_matches):
-            found[name_of[first], name_of[second]] = geometry
-    return found
+            geometry_of[name_of[first], name_of[second]] = geometry
+    return geometry_of
 
 
 def keep_geometries(path: Path, image_ids: Mapping[str, int], kept: Mapping[tuple[str, str], Any]) -> None:
@@ -116,11 +116,11 @@ def add_matches(path: Path, image_ids: Mapping[str, int], matches: Mapping[tuple
     database = pycolmap.Database.open(path)
     try:
         with pycolmap.DatabaseTransaction(database):
-            for (a, b), found in matches.items():
+            for (a, b), indices in matches.items():
                 if not database.exists_two_view_geometry(image_ids[a], image_ids[b]):
                     geometry = pycolmap.TwoViewGeometry()
                     geometry.config = pycolmap.TwoViewGeometryConfiguration.CALIBRATED
-                    geometry.inlier_matches = found.astype(np.uint32)
+                    geometry.inlier_matches = indices.astype(np.uint32)
                     database.write_two_view_geometry(image_ids[a], image_ids[b], geometry)
     finally:
         database.close()

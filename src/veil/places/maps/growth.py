@@ -57,7 +57,7 @@ def grow_map(
     require_addable(base, images)
     left_out = impossible(images)
     images = {name: image for name, image in images.items() if name not in left_out}
-    matches = {pair: found for pair, found in matches.items() if not {*pair} & set(left_out)}
+    matches = {pair: matched for pair, matched in matches.items() if not {*pair} & set(left_out)}
     with Colmap(options.limits) as colmap:
         verification = Verification({**images_of(base), **images}, options, workdir, colmap)
         stopped = verification.run(matches) if matches else None
@@ -152,12 +152,12 @@ class _Growth:
         """Map that the mapper makes of the base and the new images that are not left out, if it adds any."""
         if attempt == ATTEMPTS or not self.names:
             return Ended(self._none_added())
-        found = self.mapper.proposed(self.names, attempt, self.left_out)
-        if isinstance(found, Stuck):
-            return found
-        if not isinstance(found, Scene):
-            return Ended(found.answer if isinstance(found, Ended) else found)
-        return self.mapper.compared(found) if set(found.images) & self.names else Ended(self._none_added())
+        outcome = self.mapper.proposed(self.names, attempt, self.left_out)
+        if isinstance(outcome, Stuck):
+            return outcome
+        if not isinstance(outcome, Scene):
+            return Ended(outcome.answer if isinstance(outcome, Ended) else outcome)
+        return self.mapper.compared(outcome) if set(outcome.images) & self.names else Ended(self._none_added())
 
     def contradicting(self, model: Proposal) -> dict[str, str]:
         """New images outside the group that most of the map's are in, or else those that few points hold to the map.
@@ -185,15 +185,15 @@ class _Growth:
         )
         if check.doubts:
             return NoMap(f"what was added cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
-        found = self.mapper.completed(model.scene)
-        return replace(found, check=_together(self.base.check, check, found.images), measured_down=self.base.measured_down)
+        scene = self.mapper.completed(model.scene)
+        return replace(scene, check=_together(self.base.check, check, scene.images), measured_down=self.base.measured_down)
 
     def _none_added(self) -> NoMap:
         return _none_added({**dict.fromkeys(sorted(self.new), TOO_WEAK), **self.left_out})
 
     def _hangers_on(self, scene: Scene) -> dict[str, str]:
         """Reasons of the new images that fewer points than `MIN_NECK` hold to the map, by name."""
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         names = frozenset(scene.images)
         while (smaller := restricted(scene, names)) is not None:
             cut = thinnest_cut(smaller)
@@ -202,9 +202,9 @@ class _Growth:
             loose = min(cut.sides, key=lambda side: len(side & set(self.base.images))) - set(self.base.images)
             if not loose:
                 break
-            found |= dict.fromkeys(sorted(loose), f"only {cut.points} points hold it to the map")
+            reasons |= dict.fromkeys(sorted(loose), f"only {cut.points} points hold it to the map")
             names -= loose
-        return found
+        return reasons
 
 
 def _common_features(base: Scene) -> dict[Pair, np.ndarray]:
@@ -224,11 +224,11 @@ def _common_features(base: Scene) -> dict[Pair, np.ndarray]:
     pairs = {(min(i, j), max(i, j)) for i, j in zip(tree.row.tolist(), tree.col.tolist(), strict=True)}
     alone = set(range(len(names))) - {row for pair in pairs for row in pair}
     pairs |= {(min(row, other), max(row, other)) for row in alone for other in [int(row == 0)] if len(names) > 1}
-    found: dict[Pair, np.ndarray] = {}
+    common: dict[Pair, np.ndarray] = {}
     for left, right in sorted(pairs):
         _, own, theirs = np.intersect1d(rows[left], rows[right], return_indices=True)
-        found[names[left], names[right]] = np.stack([own, theirs], axis=1)
-    return found
+        common[names[left], names[right]] = np.stack([own, theirs], axis=1)
+    return common
 
 
 def _together(old: MapCheck | None, new: MapCheck, names: Collection[str]) -> MapCheck:

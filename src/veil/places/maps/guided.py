@@ -60,8 +60,8 @@ def along_geometry(
     chosen, ratio = _mutual(rows, columns, distance, len(left.positions), len(right.positions))
     limit = np.quantile(exact(as_set(left.form), as_set(right.form), inliers[:, 0], inliers[:, 1]), NEAR_ENOUGH)
     near = exact(as_set(left.form), as_set(right.form), chosen[:, 0], chosen[:, 1]) <= limit
-    found = chosen[(ratio <= max_ratio) & near]
-    return np.concatenate([inliers, found]).astype(np.int64)
+    further = chosen[(ratio <= max_ratio) & near]
+    return np.concatenate([inliers, further]).astype(np.int64)
 
 
 def _band(left: np.ndarray, right: np.ndarray, geometry: TwoView) -> np.ndarray | None:

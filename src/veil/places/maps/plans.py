@@ -139,9 +139,9 @@ def planned_map(size: MapSize, costs: UnitCosts, *, machines: int = 1, cores: in
     mapping = n * costs.map_s * scale
     form = features * (size.m + 1) * size.dim * _NUMBER
     upload = math.ceil(features * size.message_bytes)
-    found = math.ceil(pairs * features * MUTUAL * _MATCH)
+    match_bytes = math.ceil(pairs * features * MUTUAL * _MATCH)
     # Uploads are held once, and once more by retrieval, with its matrix of votes in three copies.
-    memory = n * form * (1 if size.paired is None else 2) + found + (0 if size.paired is None else 3 * 8 * n * n)
+    memory = n * form * (1 if size.paired is None else 2) + match_bytes + (0 if size.paired is None else 3 * 8 * n * n)
     blocks = math.ceil(pairs / 1024)
     seconds = (retrieval + mapping) / cores + matching / (machines * cores)
     return MapPlan(
@@ -151,7 +151,7 @@ def planned_map(size: MapSize, costs: UnitCosts, *, machines: int = 1, cores: in
         mapping_s=mapping,
         memory_bytes=memory,
         worker_bytes=64 * form,
-        disk_bytes=n * upload + found,
+        disk_bytes=n * upload + match_bytes,
         network_bytes=blocks * 64 * upload,
         days=seconds / 86_400,
     )

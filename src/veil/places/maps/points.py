@@ -78,7 +78,7 @@ def build_map(
     images = {name: image for name, image in images.items() if name not in left_out}
     if len(images) < 2:
         return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
-    matches = {pair: found for pair, found in matches.items() if pair[0] in images and pair[1] in images}
+    matches = {pair: matched for pair, matched in matches.items() if pair[0] in images and pair[1] in images}
     with Colmap(options.limits) as colmap:
         verification = Verification(images, options, workdir, colmap)
         stopped = verification.run(matches)
@@ -204,8 +204,12 @@ class Mapper:
             return scene
         from veil.colmap import pycolmap
 
-        found = scene_of(pycolmap.Reconstruction(output), self.images)
-        return (restricted(found, frozenset(scene.images)) or scene) if set(found.images) != set(scene.images) else found
+        completed_scene = scene_of(pycolmap.Reconstruction(output), self.images)
+        return (
+            (restricted(completed_scene, frozenset(scene.images)) or scene)
+            if set(completed_scene.images) != set(scene.images)
+            else completed_scene
+        )
 
     def _run(self, names: Set[str], attempt: int) -> Scene | NoMap | Stopped:
         """The mapper's model, which runs once more with looser matches of the images that it left out.
@@ -246,10 +250,10 @@ class Mapper:
         )
         if isinstance(answer, Stopped):
             return answer
-        found = self.beginning.read(output)
-        if isinstance(found, NoMap):
-            return found
-        self.model, scene = found
+        modeled = self.beginning.read(output)
+        if isinstance(modeled, NoMap):
+            return modeled
+        self.model, scene = modeled
         return scene
 
     def _culprit(self, stopped: Stopped, names: Set[str]) -> str:
@@ -273,12 +277,12 @@ class _NewMap:
         """Model of most images of the mapper's run."""
         if attempt == ATTEMPTS or len(self.names) < 2:
             return Ended(self.refused or NoMap("the mapper was stopped again and again", self.left_out))
-        found = self.mapper.proposed(self.names, attempt, self.left_out)
-        if isinstance(found, Scene):
-            return self.mapper.compared(found)
-        if isinstance(found, Stuck):
-            return found
-        return Ended(found.answer if isinstance(found, Ended) else self.refused or replace(found, left_out=self.left_out))
+        outcome = self.mapper.proposed(self.names, attempt, self.left_out)
+        if isinstance(outcome, Scene):
+            return self.mapper.compared(outcome)
+        if isinstance(outcome, Stuck):
+            return outcome
+        return Ended(outcome.answer if isinstance(outcome, Ended) else self.refused or replace(outcome, left_out=self.left_out))
 
     def contradicting(self, model: Proposal) -> dict[str, str]:
         """Images outside the largest group of those that stay together, if it is large enough for a map."""
@@ -310,12 +314,12 @@ class _NewMap:
     def _without_hangers_on(self, scene: Scene) -> Scene:
         """Scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""
         least = self.mapper.least_images
-        while len(scene.images) > least and (found := thinnest_cut(scene)) is not None and found.points < MIN_NECK:
-            kept = max(found.sides, key=len)
+        while len(scene.images) > least and (cut := thinnest_cut(scene)) is not None and cut.points < MIN_NECK:
+            kept = max(cut.sides, key=len)
             if len(kept) < least or (smaller := restricted(scene, kept)) is None:
                 break
             for name in sorted(set(scene.images) - kept):
-                self.left_out[name] = f"only {found.points} points hold it to the rest of the map"
+                self.left_out[name] = f"only {cut.points} points hold it to the rest of the map"
             scene = smaller
         return scene
 

@@ -159,21 +159,23 @@ def _adjusted(
         answer = colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
     if isinstance(answer, Stopped):
         return scene, None, answer.reason
-    found = pycolmap.Reconstruction(output)
-    return (scene_of(found, images_of(scene)) if found.num_points3D() else scene), None, None
+    reconstruction = pycolmap.Reconstruction(output)
+    return (scene_of(reconstruction, images_of(scene)) if reconstruction.num_points3D() else scene), None, None
 
 
 def _in_frame_of(before: Scene, after: Scene) -> Scene:
     """The scene `after` in the frame and scale of `before`, as its cameras tell: adjustment leaves both to drift."""
     names = sorted(after.images)
     try:
-        found = align_poses(
+        similarity = align_poses(
             [after.images[name].cam_from_world for name in names], [before.images[name].cam_from_world for name in names]
         )
     except InputError:  # one center: nothing to align by
         return after
-    images = {name: replace(image, cam_from_world=_moved(image.cam_from_world, found)) for name, image in after.images.items()}
-    return replace(after, images=images, points=found.apply(after.points))
+    images = {
+        name: replace(image, cam_from_world=_moved(image.cam_from_world, similarity)) for name, image in after.images.items()
+    }
+    return replace(after, images=images, points=similarity.apply(after.points))
 
 
 def _moved(cam_from_a: Rigid, b_from_a: Similarity) -> Rigid:

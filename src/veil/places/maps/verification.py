@@ -73,7 +73,7 @@ class Verification:
             if (stopped := self._verify(tried)) is not None:
                 return stopped
         if self._ratios:
-            self._dropped = {pair: found.take(found.ratios > self._ratios[0]) for pair, found in matches.items()}
+            self._dropped = {pair: matched.take(matched.ratios > self._ratios[0]) for pair, matched in matches.items()}
             match_again(self._images, self.pairs, self._geometries, self._ratios[-1])
         self._keep()
         return None
@@ -89,8 +89,8 @@ class Verification:
         loose, before = self._within(self._ratios[-1]), len(self.pairs)
         known = {frozenset(pair) for pair in self.pairs}
         tried = {
-            pair: found
-            for pair, found in loose.items()
+            pair: matched
+            for pair, matched in loose.items()
             if {*pair} <= names and {*pair} & missing and frozenset(pair) not in known
         }
         if len(self._ratios) > 1 and tried and self._verify(tried) is None:
@@ -103,8 +103,8 @@ class Verification:
     def forget(self, pairs: Set[Pair]) -> None:
         """Take verified pairs back, also from the database, because something else speaks against them."""
         if pairs:
-            self.pairs = {pair: found for pair, found in self.pairs.items() if pair not in pairs}
-            self._geometries = {pair: found for pair, found in self._geometries.items() if pair not in pairs}
+            self.pairs = {pair: entry for pair, entry in self.pairs.items() if pair not in pairs}
+            self._geometries = {pair: entry for pair, entry in self._geometries.items() if pair not in pairs}
             self._keep()
 
     def restore_dropped(self) -> bool:
@@ -120,8 +120,8 @@ class Verification:
 
     def _within(self, ratio: float) -> dict[Pair, Matches]:
         """Matches that pass a ratio, of the pairs with `LEAST_INLIERS` of them or more."""
-        kept = {pair: found.take(found.ratios <= ratio) for pair, found in self._matches.items()}
-        return {pair: found for pair, found in kept.items() if len(found) >= LEAST_INLIERS}
+        kept = {pair: matched.take(matched.ratios <= ratio) for pair, matched in self._matches.items()}
+        return {pair: matched for pair, matched in kept.items() if len(matched) >= LEAST_INLIERS}
 
     def _verify(self, tried: Mapping[Pair, Matches]) -> Stopped | None:
         """Verify the pairs `tried` in a new database, and keep those that chance does not explain, with COLMAP's geometries."""
@@ -136,9 +136,9 @@ class Verification:
         if isinstance(answer, Stopped):
             return answer
         geometries = read_geometries(path, self.image_ids)
-        found = verified_pairs(self._images, tried, geometries, tests=self._tests)
-        self.pairs |= found
-        self._geometries |= {pair: geometries[pair] for pair in found}
+        verified = verified_pairs(self._images, tried, geometries, tests=self._tests)
+        self.pairs |= verified
+        self._geometries |= {pair: geometries[pair] for pair in verified}
         return None
 
     def _keep(self) -> None:
@@ -171,7 +171,7 @@ def verified_pairs(
     """
     positions = _positions(images, geometries)
     limit = math.log10(WRONG_PAIRS) - math.log10(max(1, tests))
-    found: dict[tuple[str, str], VerifiedPair] = {}
+    verified: dict[tuple[str, str], VerifiedPair] = {}
     for (a, b), geometry in geometries.items():
         tried = _matches_of(matches, (a, b))
         chance = log10_chance(positions[a][tried[:, 0]], positions[b][tried[:, 1]], _two_view(geometry, images[a], images[b]))
@@ -179,8 +179,8 @@ def verified_pairs(
             pose = geometry.cam2_from_cam1
             rotation = None if pose is None else np.asarray(pose.rotation.matrix(), dtype=np.float64)
             inliers = np.asarray(geometry.inlier_matches, dtype=np.int64)
-            found[a, b] = VerifiedPair(inliers=inliers, log10_chance=chance, rotation=rotation)
-    return found
+            verified[a, b] = VerifiedPair(inliers=inliers, log10_chance=chance, rotation=rotation)
+    return verified
 
 
 def match_again(
@@ -208,14 +208,14 @@ def with_dropped(
     The restored matches are for more points, not for poses: what a geometry picked is no evidence for it.
     """
     positions = _positions(images, geometries)
-    found = {}
+    restored = {}
     for (a, b), geometry in geometries.items():
         kept = np.asarray(geometry.inlier_matches, dtype=np.int64)
         two_view = _two_view(geometry, images[a], images[b])
         more = _restored(positions, (a, b), two_view, kept, _matches_of(dropped, (a, b)))
         if len(more) > len(kept):
-            found[a, b] = more
-    return found
+            restored[a, b] = more
+    return restored
 
 
 def unsupported(pairs: Mapping[tuple[str, str], VerifiedPair], candidates: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -112,7 +112,7 @@ def localize_words(
     else:
         answer = localize_candidates(camera, observations, candidates_here, scene, names, options=options, progress=progress)
     if isinstance(answer, Localization) and near is None and options.compared:
-        matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, found=list(names))
+        matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, examined=list(names))
         answer = compared_in_words(camera, observations, answer, matched, ranked, options, progress)
     limits = _limits_met(candidates_here)
     return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
@@ -133,13 +133,13 @@ def _limits_met(candidates: Candidates) -> str:
 
     The limits keep any message from occupying a server for minutes.
     """
-    said = []
+    limits = []
     if candidates.unread:
-        said.append(f"{candidates.unread} features were not looked up, as their words are too common in the map")
+        limits.append(f"{candidates.unread} features were not looked up, as their words are too common in the map")
     searched = candidates_searched(candidates.keypoint_rows)
     if 2 * searched > COMPARISONS:
-        said.append(f"fewer samples were drawn than asked for, as the best features have {searched} candidates")
-    return "; ".join([*said, "release fewer words a feature"]) if said else ""
+        limits.append(f"fewer samples were drawn than asked for, as the best features have {searched} candidates")
+    return "; ".join([*limits, "release fewer words a feature"]) if limits else ""
 
 
 def localize_candidates(
@@ -285,7 +285,7 @@ def _searched(
 
     Without a pose these are None, no rows, and infinity.
     """
-    consensus = problem.found(search, progress)
+    consensus = problem.searched(search, progress)
     if consensus is None:
         return None, np.empty(0, dtype=np.int64), math.inf
     rows = problem.counted(consensus)
@@ -311,24 +311,24 @@ class CandidatesOfImages(ImageMatches):
     """Candidates of a query in words among the points of more and more images of a map, as `MatchedImages` holds matches.
 
     - `candidates_in`: the candidates whose points some images observe, the most trusted first.
-    - `found`: names of the images that were asked for.
+    - `examined`: names of the images that were asked for.
     """
 
     scene: Scene
     candidates_in: Callable[[Sequence[str]], Candidates]
-    found: list[str] = field(default_factory=list)
+    examined: list[str] = field(default_factory=list)
     _known: dict[int, Candidates] = field(default_factory=dict, init=False)  # by the number of images, the last alone
 
     def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
         """Ask for more images; nothing is left to do for `progress`."""
-        self.found += [name for name in names if name not in self.found]
+        self.examined += [name for name in names if name not in self.examined]
 
     @property
     def candidates(self) -> Candidates:
         """The candidates in all images that were asked for."""
-        count = len(self.found)
+        count = len(self.examined)
         if count not in self._known:
-            self._known = {count: self.candidates_in(self.found)}
+            self._known = {count: self.candidates_in(self.examined)}
         return self._known[count]
 
     def pairs(self, names: Sequence[str] | None = None) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
@@ -382,7 +382,7 @@ def candidate_pairs(
     def searched(rows: Int64[np.ndarray, "rows"]) -> Estimate | None:
         before()
         problem = word_problem(camera, observations, candidates.take(rows), scene, names, brief)
-        pose = problem.found(brief)
+        pose = problem.searched(brief)
         return None if pose is None else Estimate(pose=pose.pose, camera=camera)
 
     pairs: dict[str, Any] = {"keypoint_rows": candidates.keypoint_rows, "point_rows": candidates.point_rows}
@@ -395,7 +395,7 @@ def candidate_pairs(
 def compared_in_words(
     camera: Camera,
     observations: Float32[np.ndarray, "features 2"] | Lines,
-    found: Localization,
+    localization: Localization,
     matched: CandidatesOfImages,
     ranked: Sequence[str],
     options: WordOptions,
@@ -412,7 +412,7 @@ def compared_in_words(
     thresholds: dict[str, Any] = {own.name: getattr(options, own.name) for own in fields(Acceptance)}
     limits = LocalizeOptions(retrieved=(options.retrieved,), compared=options.compared, seed=options.seed, **thresholds)
     begun, allowed = time.process_time(), options.max_seconds
-    estimate = _estimate(found, camera, observations, matched.scene)
+    estimate = _estimate(localization, camera, observations, matched.scene)
     camera = replace(estimate.camera, focal_is_known=True)
 
     def in_time() -> None:
@@ -420,7 +420,9 @@ def compared_in_words(
             raise _LateError
 
     def features() -> Matched:
-        return candidate_pairs(camera, observations, matched.candidates, matched.scene, matched.found, options, before=in_time)
+        return candidate_pairs(
+            camera, observations, matched.candidates, matched.scene, matched.examined, options, before=in_time
+        )
 
     search = RankedSearch(
         camera=camera,
@@ -432,24 +434,24 @@ def compared_in_words(
         empty=EMPTY,
     )
     try:
-        answer = search.compared(found, estimate, progress)
+        answer = search.compared(localization, estimate, progress)
     except _LateError:
-        count = found.correspondences
-        return NoPose(reason=LATE, correspondences=count, inliers=found.inliers, log10_nfa=found.log10_nfa)
-    if isinstance(answer, Localization) and 2 * np.isin(answer.point_rows, found.point_rows).sum() > answer.inliers:
-        return found  # the same pose, from its own search
+        count = localization.correspondences
+        return NoPose(reason=LATE, correspondences=count, inliers=localization.inliers, log10_nfa=localization.log10_nfa)
+    if isinstance(answer, Localization) and 2 * np.isin(answer.point_rows, localization.point_rows).sum() > answer.inliers:
+        return localization  # the same pose, from its own search
     return answer
 
 
 def _estimate(
-    found: Localization, camera: Camera, observations: Float32[np.ndarray, "features 2"] | Lines, scene: Scene
+    localization: Localization, camera: Camera, observations: Float32[np.ndarray, "features 2"] | Lines, scene: Scene
 ) -> Estimate:
     """A pose with its camera: a guessed focal length is the one that fits the inliers best."""
-    pose = found.cam_from_world
+    pose = localization.cam_from_world
     if isinstance(observations, Lines) or camera.focal_is_known:
         return Estimate(pose=pose, camera=camera)
-    seen = np.asarray(as_colmap(camera).cam_from_img(observations[found.keypoint_rows].astype(np.float64)))
-    in_camera = pose.apply(scene.points[found.point_rows])
+    seen = np.asarray(as_colmap(camera).cam_from_img(observations[localization.keypoint_rows].astype(np.float64)))
+    in_camera = pose.apply(scene.points[localization.point_rows])
     shown = in_camera[:, :2] / in_camera[:, 2:]
     factor = float((seen * shown).sum() / (seen**2).sum())
     count = camera.focal_count

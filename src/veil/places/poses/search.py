@@ -36,15 +36,15 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 class ImageMatches(ABC):
-    """Pairs of a query's features and points of the map `scene`, from more and more of its images, which `found` names."""
+    """Pairs of a query's features and points of the map `scene`, from more and more of its images, which `examined` names."""
 
     scene: Scene
-    found: Collection[str]
+    examined: Collection[str]
 
     @property
     def observed(self) -> list[Int64[np.ndarray, "observed"]]:
         """Rows of the points that each of the matched images observes."""
-        return [self.scene.images[name].point_rows for name in self.found]
+        return [self.scene.images[name].point_rows for name in self.examined]
 
     @abstractmethod
     def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
@@ -60,7 +60,7 @@ class MatchedImages(ImageMatches):
     """Matches of a query with more and more images of a map.
 
     `form` is the query's, `codebook` brings the descriptors of a public map into its space (None: they are in it), `workers`
-    images are matched at a time. `found` holds the matches by name of the image.
+    images are matched at a time. `examined` holds the matches by name of the image.
 
     With a `network` and the query as it reads it (`query`), LightGlue matches in place of nearest neighbors.
     """
@@ -72,23 +72,23 @@ class MatchedImages(ImageMatches):
     workers: int
     network: LightGlue | None = None
     query: PlacedPoints | None = None
-    found: dict[str, Matches] = field(default_factory=dict)
+    examined: dict[str, Matches] = field(default_factory=dict)
 
     def match(self, names: Sequence[str], progress: Progress | None = None) -> None:
         """Match the images that are not matched yet; `progress` is called with the number of them and of all.
 
         Raises what `veil.matching.match` raises.
         """
-        new = [name for name in names if name not in self.found]
+        new = [name for name in names if name not in self.examined]
         if self.network is not None and self.query is not None:
-            self.found |= self._matched_by_network(self.network, self.query, new, progress)
+            self.examined |= self._matched_by_network(self.network, self.query, new, progress)
             return
         forms: dict[str, Form] = {"": self.form}
         for name in new:
             forms[name] = _comparable(self.scene.images[name].form, self.form, self.codebook)
         pairs = [("", name) for name in new]
         matched = match_pairs(forms, pairs, options=self.options, workers=self.workers, progress=progress)
-        self.found |= {name: matches for (_, name), matches in matched.items()}
+        self.examined |= {name: matches for (_, name), matches in matched.items()}
 
     def _matched_by_network(
         self, network: LightGlue, query: PlacedPoints, names: Sequence[str], progress: Progress | None
@@ -111,15 +111,15 @@ class MatchedImages(ImageMatches):
         sure of it, in the map image where it is most so. Right matches gather at the front; which matches there are does not
         depend on the order.
         """
-        found = {name: self.found[name] for name in (self.found if names is None else names) if name in self.found}
-        if not found:
+        chosen = {name: self.examined[name] for name in (self.examined if names is None else names) if name in self.examined}
+        if not chosen:
             return _NONE, _NONE
         images, points = self.scene.images, len(self.scene.points)
-        rows = np.concatenate([matches.indices[:, 0] for matches in found.values()])
-        seen = np.concatenate([images[name].point_rows[matches.indices[:, 1]] for name, matches in found.items()])
+        rows = np.concatenate([matches.indices[:, 0] for matches in chosen.values()])
+        seen = np.concatenate([images[name].point_rows[matches.indices[:, 1]] for name, matches in chosen.items()])
         # One integer for each pair sorts faster than two columns.
         keys = rows * points + seen
-        ratios = np.concatenate([matches.ratios for matches in found.values()])
+        ratios = np.concatenate([matches.ratios for matches in chosen.values()])
         keys = keys[np.argsort(ratios, kind="stable")]
         _, first = np.unique(keys, return_index=True)
         keypoint_rows, point_rows = np.divmod(keys[np.sort(first)], points)
@@ -171,15 +171,15 @@ class RankedSearch:
         refusals = []
         for count in self._rounds:
             self.matched.match(self._names[:count], progress)
-            found, estimate = self._judged(progress)
-            if isinstance(found, Localization) and estimate is not None:
-                found = self.compared(found, estimate, progress)
-            if isinstance(found, Localization):
-                return found
-            refusals.append(found)
+            outcome, estimate = self._judged(progress)
+            if isinstance(outcome, Localization) and estimate is not None:
+                outcome = self.compared(outcome, estimate, progress)
+            if isinstance(outcome, Localization):
+                return outcome
+            refusals.append(outcome)
             if self._is_spent:
                 break
-        count = len(self.matched.found)
+        count = len(self.matched.examined)
         looked_at = f"it was matched with the {count} of {len(self.matched.scene.images)} images that it looks most like"
         best = min(refusals, key=lambda refused: refused.log10_nfa)
         return replace(best, reason=f"{best.reason}; {looked_at}")
@@ -226,18 +226,18 @@ class RankedSearch:
                 return answer, None
             best = WeighedPose(estimate=refined, evidence=weigh(matched, refined, views))
 
-    def compared(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
+    def compared(self, localization: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
         """A pose after its comparison with places that look like the query, too (localization.md#a-place-and-its-copies).
 
         If another one explains clearly more, it is the answer; if nothing tells which is right, there is none.
         """
-        other = self._rival(found, estimate, progress)
+        other = self._rival(localization, estimate, progress)
         if other is None:
-            return found
+            return localization
         best, estimate_of_best = self._judged(progress)
         if isinstance(best, NoPose) or estimate_of_best is None:
             return best
-        if 2 * np.isin(best.point_rows, found.point_rows).sum() <= best.inliers:  # it is another pose
+        if 2 * np.isin(best.point_rows, localization.point_rows).sum() <= best.inliers:  # it is another pose
             other = self._rival(best, estimate_of_best, progress)
         if other is None:
             return best
@@ -261,7 +261,7 @@ class RankedSearch:
         self.matched.match(names, progress)
         self._compared_with += len(names)
 
-    def _rival(self, found: Localization, estimate: Estimate, progress: Progress | None) -> Rival | None:
+    def _rival(self, localization: Localization, estimate: Estimate, progress: Progress | None) -> Rival | None:
         """A pose elsewhere that rivals the one that was found, from the images that look like the query there.
 
         Where they show the like, more images are asked for what looks like the query elsewhere again, until these show no more:
@@ -273,8 +273,8 @@ class RankedSearch:
         while self.options.compared:
             if self._is_spent:
                 return self._others[-1]
-            matched = {*compared, *self.matched.found}
-            new = (name for name in self._elsewhere(found, estimate) if name not in matched)
+            matched = {*compared, *self.matched.examined}
+            new = (name for name in self._elsewhere(localization, estimate) if name not in matched)
             names = list(islice(new, self.options.compared))
             self._compare_with(names, progress)
             compared += names
@@ -325,7 +325,7 @@ class RankedSearch:
         )
         left = np.zeros(len(matched.points), dtype=bool)
         left[shown.point_rows] = True
-        for name in self.matched.found:
+        for name in self.matched.examined:
             left[images[name].point_rows] = False
         chosen: list[str] = []
         while len(chosen) < self.options.compared and left.any():
@@ -342,14 +342,14 @@ class RankedSearch:
         """Rows of the points that each image of the map observes."""
         return [image.point_rows for image in self.matched.scene.images.values()]
 
-    def _elsewhere(self, found: Localization, estimate: Estimate) -> Iterable[str]:
+    def _elsewhere(self, localization: Localization, estimate: Estimate) -> Iterable[str]:
         """Names of the images that the query looks like for other reasons than what the poses show, the most similar first.
 
         Of images that are ranked by name alone, these are the ones that observe no inlier.
         """
         ranked, scene, matched = self.ranked, self.matched.scene, self._pairs
         shown = [matched.point_rows[weigh(matched, other.estimate, scene.views).rows] for other in self._others]
-        point_rows = np.unique(np.concatenate([found.point_rows, *shown]))
+        point_rows = np.unique(np.concatenate([localization.point_rows, *shown]))
         poses = [estimate, *(other.estimate for other in self._others)]
         if not isinstance(ranked, RankedImages):
             inlier = np.zeros(len(scene.points), dtype=bool)
@@ -367,7 +367,7 @@ class RankedSearch:
     @property
     def _pairs(self) -> Matched:
         """The pairs with all images that are matched so far."""
-        count = len(self.matched.found)
+        count = len(self.matched.examined)
         if count not in self._paired:
             self._paired = {count: self.features() if self.features else self._features(*self.matched.pairs())}
         return self._paired[count]

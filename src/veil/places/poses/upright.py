@@ -143,10 +143,10 @@ class UprightWeighing:
         match_px = self.problem.options.match_px
         for index in range(ROUNDS):
             keypoint_rows, point_rows = self.pairs(pose, match_px * (WIDE if index < WIDE_ROUNDS else 1.0))
-            found = self.least_squares(pose, keypoint_rows, point_rows)
-            if found is None:
+            solution = self.least_squares(pose, keypoint_rows, point_rows)
+            if solution is None:
                 break
-            pose = rigid_from_colmap(found["cam_from_world"])
+            pose = rigid_from_colmap(solution["cam_from_world"])
         return pose
 
     def pairs(self, pose: Rigid, limit_px: float) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:

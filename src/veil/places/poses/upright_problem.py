@@ -190,7 +190,7 @@ class UprightProblem:
         All six degrees of freedom are refined: gravity, which the samples trusted, is off by some tenths of a degree.
         """
         sampled = self.sampled
-        found: list[tuple[float, Rigid, float]] = []
+        scored: list[tuple[float, Rigid, float]] = []
         for k in kept.best()[: self.options.refined]:
             cos, sin, *shift = kept.turns[k]
             heading = np.array([[cos, 0.0, sin], [0.0, 1.0, 0.0], [-sin, 0.0, cos]])
@@ -204,17 +204,17 @@ class UprightProblem:
                 size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(int(k) + 1)
                 score = refine_by_steps(tested, sampled, first, last, shown, middle, rotation, translation, size, STEPS, seed)
             pose = Rigid(rotation=rotation @ self._up_from_world, translation=translation)
-            found.append((score, pose, float(np.linalg.norm(sampled.centers[v] - middle))))
-        found.sort(key=lambda item: -item[0])
+            scored.append((score, pose, float(np.linalg.norm(sampled.centers[v] - middle))))
+        scored.sort(key=lambda item: -item[0])
         distinct: list[Rigid] = []
-        for _, pose, distance in found:
+        for _, pose, distance in scored:
             if not any(_same(pose, other, SAME_PLACE * distance) for other in distinct):
                 distinct.append(pose)
         return distinct
 
     def retried(self, pose: Rigid, rows: Int64[np.ndarray, "visible"]) -> list[Rigid]:
         """Poses that steps from `pose` lead to by all points `rows` that it shows: the table has more than one maximum."""
-        sampled, found = self.sampled, []
+        sampled, poses = self.sampled, []
         middle = sampled.points[rows].mean(axis=0)
         for attempt in range(RETRIES):
             rotation = np.ascontiguousarray(pose.rotation @ self._up_from_world.T)
@@ -222,8 +222,8 @@ class UprightProblem:
             for width, tested in zip(self.options.refine_px, self._tables, strict=True):
                 size, seed = STEP_SHARE * width / self.camera.focal_px, np.uint64(attempt + 1)
                 refine_by_steps(tested, sampled, 0, 0, rows, middle, rotation, translation, size, STEPS, seed)
-            found.append(Rigid(rotation=rotation @ self._up_from_world, translation=translation))
-        return found
+            poses.append(Rigid(rotation=rotation @ self._up_from_world, translation=translation))
+        return poses
 
 
 def guesses(problem: UprightProblem, name: str) -> Draws:
@@ -242,8 +242,8 @@ def guesses(problem: UprightProblem, name: str) -> Draws:
     ahead = _some(ahead, max(1, PAIRS_A_GUESS * most // len(problem.seen)), random)
     rows, places = rows[ahead], in_camera[ahead, :2] / in_camera[ahead, 2:]
     near = cKDTree(problem.seen).query_ball_point(places, problem.options.reach, return_sorted=True)
-    counts = np.array([len(found) for found in near], dtype=np.int64)
-    keypoints = np.concatenate([_NOTHING, *(np.asarray(found, dtype=np.int64) for found in near)])
+    counts = np.array([len(keypoint_rows) for keypoint_rows in near], dtype=np.int64)
+    keypoints = np.concatenate([_NOTHING, *(np.asarray(keypoint_rows, dtype=np.int64) for keypoint_rows in near)])
     kept = _some(np.arange(len(keypoints)), most, random)
     return Draws(keypoints[kept], np.repeat(rows, counts)[kept].astype(np.int64), np.zeros(len(kept)))
 

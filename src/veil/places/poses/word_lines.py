@@ -108,9 +108,9 @@ class LineSearch:
                     refined.append(self._refined(kept, int(row)))
             refined.sort(key=lambda one: -one[0])
             if refined and refined[0][0] > before:
-                found = self._consensus(refined[0][1], done)
-                if self._chance(found) <= problem.options.max_log10_nfa:
-                    enough = min(most, samples_needed(self._clean_share(found.rows), search.confidence))
+                consensus = self._consensus(refined[0][1], done)
+                if self._chance(consensus) <= problem.options.max_log10_nfa:
+                    enough = min(most, samples_needed(self._clean_share(consensus.rows), search.confidence))
             used = 0.0 if done == portion else used + time.thread_time() - started  # the first round may compile code
             if progress is not None:
                 progress(min(done, enough), enough)
@@ -137,10 +137,10 @@ class LineSearch:
                 near = self._near(pose, float(sigma_px))
                 weights = near / (1 - self.belief + near)
                 used = weights > LEAST_WEIGHT
-                found = self.fit(pose, self.rows[used], weights[used], LOSS_SIGMAS * float(sigma_px))
-                if found is None:
+                fitted = self.fit(pose, self.rows[used], weights[used], LOSS_SIGMAS * float(sigma_px))
+                if fitted is None:
                     break
-                pose = found
+                pose = fitted
         return float(np.log(1 - self.belief + self._near(pose, problem.limit_px / 2)).sum()), pose
 
     def _near(self, pose: Rigid, sigma_px: float) -> Float64[np.ndarray, "candidates"]:
@@ -154,9 +154,9 @@ class LineSearch:
         problem = self.problem
         return problem.polished(consensus_of(problem.groups, pose, problem.limit_px / problem.camera.focal_px, done))
 
-    def _chance(self, found: GroupedConsensus) -> float:
+    def _chance(self, consensus: GroupedConsensus) -> float:
         """log10 of the number of poses as good that chance gives."""
-        return self.problem.weighed(self.problem.counted(found), found.pose)
+        return self.problem.weighed(self.problem.counted(consensus), consensus.pose)
 
     def _clean_share(self, inliers: Int64[np.ndarray, "inliers"]) -> float:
         """Probability that a sample holds inliers only (docs/theory/words.md, Eq. 23)."""
@@ -283,11 +283,11 @@ class LineWords(WordProblem):
             down_world=scene.down,
         )
 
-    def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+    def searched(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
         """The best pose of samples of one mapped image each; where words tell no candidate from another, of uniform ones."""
         assert isinstance(self.observations, Lines) and self.observations.gravity is not None and self.scene.down is not None
         lines = line_search(self, self.candidates, self.names, self.observations.gravity, self.scene.down, self.weighted)
-        return super().found(search, progress) if lines is None else lines.best(search, progress)
+        return super().searched(search, progress) if lines is None else lines.best(search, progress)
 
     def agreement(self, limit_px: float) -> float:
         """Probability that a point at random in the picture lies within `limit_px` of a line."""

@@ -110,7 +110,7 @@ class WordProblem(ABC):
     def background(self) -> Background:
         """The query's own features, as the background of wrong matches."""
 
-    def found(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
+    def searched(self, search: GroupedOptions, progress: Progress | None = None) -> GroupedConsensus | None:
         """The best pose of the search, with inliers within the threshold of the result; None if no sample gives a pose."""
         consensus = resect_grouped(
             self.groups,
@@ -123,15 +123,15 @@ class WordProblem(ABC):
         )
         return None if consensus is None else self.polished(consensus)
 
-    def polished(self, found: GroupedConsensus) -> GroupedConsensus:
+    def polished(self, consensus: GroupedConsensus) -> GroupedConsensus:
         """With the threshold of the result in place of that of the search, where that was wider."""
         if self.search_px <= self.limit_px:
-            return found
+            return consensus
         limit = self.limit_px / self.camera.focal_px
-        best = found
+        best = consensus
         for _ in range(3):
             refined = self.refine(best.pose, best.rows)
-            best = consensus_of(self.groups, refined or best.pose, limit, found.iterations)
+            best = consensus_of(self.groups, refined or best.pose, limit, consensus.iterations)
         return best
 
     def projected(
@@ -163,9 +163,9 @@ class WordProblem(ABC):
     def _apart(self) -> Bool[np.ndarray, "groups"]:
         return self.distinct(self.groups.seen)
 
-    def counted(self, found: GroupedConsensus) -> Int64[np.ndarray, "inliers"]:
+    def counted(self, consensus: GroupedConsensus) -> Int64[np.ndarray, "inliers"]:
         """Inliers that the camera could have seen, each with a point and a place of its own."""
-        return self.apart(found.rows[self.possible(found.pose)[found.rows]])
+        return self.apart(consensus.rows[self.possible(consensus.pose)[consensus.rows]])
 
     def possible(self, pose: Rigid) -> Bool[np.ndarray, "candidates"]:
         """Whether the camera could have seen each candidate's point (`veil.geometry.views`)."""
@@ -175,13 +175,13 @@ class WordProblem(ABC):
             self._possible = pose, mask
         return self._possible[1]
 
-    def convinced(self, found: GroupedConsensus) -> bool:
+    def convinced(self, consensus: GroupedConsensus) -> bool:
         """Whether chance does not give this pose within the search's threshold; most are told without their background."""
-        rows = self.counted(found)
+        rows = self.counted(consensus)
         most = self.options.max_log10_nfa
         # Where features may agree less than evenly spread ones, their bound tells nothing before.
         sure = self.floor < 1 or self.log10_nfa(rows, self.search_px) <= most
-        return len(rows) >= self.options.min_inliers and sure and self.log10_nfa(rows, self.search_px, found.pose) <= most
+        return len(rows) >= self.options.min_inliers and sure and self.log10_nfa(rows, self.search_px, consensus.pose) <= most
 
     def log10_nfa(
         self, rows: Int64[np.ndarray, "inliers"], limit_px: float, pose: Rigid | None = None, *, anyhow: bool = False

@@ -67,7 +67,7 @@ def page(view: View, limits: ViewLimits | None = None, *, say: Say = str) -> Pag
         true_positions=sum(
             image.name in view.known and view.known[image.name].keypoints is not None for image in images.images
         ),
-        recovered=sum(len(found) for found in pictures.recovered.values()),
+        recovered=sum(len(recovered) for recovered in pictures.recovered.values()),
     )
 
 

@@ -52,7 +52,7 @@ class Pictures:
         for row in evenly(len(drawn), limits.pictures) if drawn else ():
             name, item = drawn[row]
             self.recovered.setdefault(name, []).append((item.title, self._add(item.rgb, limits.picture_px)))
-        self.left_out += len(drawn) - sum(len(found) for found in self.recovered.values())
+        self.left_out += len(drawn) - sum(len(recovered) for recovered in self.recovered.values())
 
     def _add(self, rgb: np.ndarray, most_px: int) -> int:
         """The number of a new picture, made smaller where its longer side is longer than `most_px`."""
@@ -110,8 +110,8 @@ def record(
 
 def _sentence(cause: str, remedy: Remedy, say: Say) -> str:
     """The cause and the remedy as a sentence with its capital and its period."""
-    told = sentence(cause, (remedy,), say)
-    return f"{told[0].upper()}{told[1:]}."
+    text = sentence(cause, (remedy,), say)
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def _known(view: View, images: Sequence[ShownImage]) -> tuple[np.ndarray, list[int], list[int]]:

@@ -16,13 +16,13 @@ NOWHERE = "nowhere"
 
 def networks_of(text: str) -> tuple[Network, ...]:
     """Addresses and networks from a text with blanks between. Raises InputError for what is none."""
-    found = []
+    networks = []
     for word in text.split():
         try:
-            found.append(ipaddress.ip_network(word))
+            networks.append(ipaddress.ip_network(word))
         except ValueError:
             raise InputError(f"proxies takes addresses and networks such as 127.0.0.1 10.0.0.0/8, got {word!r}") from None
-    return tuple(found)
+    return tuple(networks)
 
 
 class Addresses:
@@ -45,21 +45,21 @@ class Addresses:
         Each proxy appends whom it heard; so the last address that is no proxy's counts, and what stands before it was said by
         that client itself. A text that is no address ends the search at the proxy that wrote it.
         """
-        found = _read(peer)
-        if found is None:
+        client = _read(peer)
+        if client is None:
             return NOWHERE
-        if self._trusts(found):
-            said = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
-            for text in reversed(said.split(",")):
+        if self._trusts(client):
+            forwarded = b",".join(value for name, value in headers if name == b"x-forwarded-for").decode("latin-1")
+            for text in reversed(forwarded.split(",")):
                 address = _read(text.strip())
                 if address is None:
                     break
-                found = address
+                client = address
                 if not self._trusts(address):
                     break
-        if found.version == 6:
-            return str(ipaddress.ip_network((found, _CUSTOMER_BITS), strict=False))
-        return str(found)
+        if client.version == 6:
+            return str(ipaddress.ip_network((client, _CUSTOMER_BITS), strict=False))
+        return str(client)
 
     def _trusts(self, address: Address) -> bool:
         return any(address in network for network in self._proxies)

@@ -55,10 +55,10 @@ class Shares:
             return self._held[holder]
 
     @contextmanager
-    def taken(self, holder: str, amount: int, told: str) -> Iterator[None]:
+    def taken(self, holder: str, amount: int, refusal: str) -> Iterator[None]:
         """An amount for the time of a block. Raises Busy, with what is told, if the holder may not have it."""
         if not self.take(holder, amount):
-            raise Busy(told)
+            raise Busy(refusal)
         try:
             yield
         finally:

@@ -55,21 +55,21 @@ class Uncounted:
         """A transaction that begins with counting all that is held, which is held again if the transaction fails."""
         taken: dict[tuple[str, str], tuple[int, int]] = {}
         try:
-            with database.transaction() as found:
+            with database.transaction() as statements:
                 with self._lock:
                     taken, self._used = self._used, {}
                 for key, used in taken.items():
-                    add_usage(found, *key, *used)
-                yield found
+                    add_usage(statements, *key, *used)
+                yield statements
         except BaseException:
             for key, used in taken.items():
                 self.add(*key, *used)
             raise
 
 
-def add_usage(found: Statements, token: str, period: str, requests: int, size_bytes: int) -> None:
+def add_usage(statements: Statements, token: str, period: str, requests: int, size_bytes: int) -> None:
     """Add to what a token used in a period."""
-    found.run(
+    statements.run(
         "INSERT INTO usage (token, period, requests, bytes) VALUES (:token, :period, :requests, :bytes) "
         "ON CONFLICT (token, period) DO UPDATE SET requests = usage.requests + excluded.requests, "
         "bytes = usage.bytes + excluded.bytes",
@@ -166,27 +166,27 @@ class Tokens:
             raise InputError("a token needs a printable name of 1 to 200 characters, such as whom it is for")
         secret = PREFIX + secrets.token_urlsafe(32)
         token = _made(name, scopes, maps=maps, quota=quota)
-        with self._database.transaction(durable=True) as found:
-            _insert(found, token, _digest(secret))
+        with self._database.transaction(durable=True) as statements:
+            _insert(statements, token, _digest(secret))
         return token, secret
 
     def all(self) -> list[Token]:
         """All tokens, oldest first, revoked ones too."""
-        with self._database.transaction() as found:
-            return [_token(row) for row in found.all("SELECT * FROM tokens ORDER BY created, id")]
+        with self._database.transaction() as statements:
+            return [_token(row) for row in statements.all("SELECT * FROM tokens ORDER BY created, id")]
 
     def revoke(self, token_id: str) -> Token | None:
         """Have a token allow nothing from now on; None for one that does not exist."""
-        with self._database.transaction(durable=True) as found:
+        with self._database.transaction(durable=True) as statements:
             now = time.time()
-            found.run("UPDATE tokens SET revoked = :now WHERE id = :id AND revoked IS NULL", now=now, id=token_id)
-            row = found.one("SELECT * FROM tokens WHERE id = :id", id=token_id)
+            statements.run("UPDATE tokens SET revoked = :now WHERE id = :id AND revoked IS NULL", now=now, id=token_id)
+            row = statements.one("SELECT * FROM tokens WHERE id = :id", id=token_id)
         return None if row is None else _token(row)
 
     def id_of(self, secret: str) -> str | None:
         """Id of the token of a secret, which is charged with nothing; None for an unknown or revoked one."""
-        with self._database.transaction() as found:
-            row = found.one("SELECT id, revoked FROM tokens WHERE digest = :digest", digest=_digest(secret))
+        with self._database.transaction() as statements:
+            row = statements.one("SELECT id, revoked FROM tokens WHERE digest = :digest", digest=_digest(secret))
         return None if row is None or row["revoked"] is not None else str(row["id"])
 
     def admit(self, secret: str | None, scope: Scope | None, *, body_bytes: int = 0) -> Token:
@@ -198,8 +198,8 @@ class Tokens:
             raise Unauthorized("the request has no token; send it as `Authorization: Bearer veil_...`")
         digest = _digest(secret)
 
-        def known(found: Statements) -> Token:
-            row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=digest)
+        def known(statements: Statements) -> Token:
+            row = statements.one("SELECT * FROM tokens WHERE digest = :digest", digest=digest)
             if row is None or row["revoked"] is not None:
                 raise Unauthorized("the token is unknown or revoked; ask the server's administrator for another")
             token = _token(row)
@@ -228,19 +228,19 @@ class Tokens:
             raise Forbidden("the access token gives none of this server's scopes; the issuer's administrator can grant some")
         key = "oidc:" + _digest(f"{len(issuer)} {issuer} {subject}")  # no digest of a secret has a colon
 
-        def known(found: Statements) -> Token:
-            row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=key)
+        def known(statements: Statements) -> Token:
+            row = statements.one("SELECT * FROM tokens WHERE digest = :digest", digest=key)
             if row is None:
                 name = "".join(char if char.isprintable() else "?" for char in f"{subject} of {issuer}")[:200]
                 made = _made(name, scopes, maps=None, quota=quota)
-                _insert(found, made, key)
-                row = found.one("SELECT * FROM tokens WHERE digest = :digest", digest=key)
+                _insert(statements, made, key)
+                row = statements.one("SELECT * FROM tokens WHERE digest = :digest", digest=key)
                 assert row is not None
             if row["revoked"] is not None:
                 raise Unauthorized("this server's administrator has revoked the access of the token's subject")
             token = replace(_token(row), scopes=tuple(name for name in SCOPES if name in scopes))
             if token.scopes != _token(row).scopes:
-                found.run("UPDATE tokens SET scopes = :scopes WHERE id = :id", scopes=",".join(token.scopes), id=token.id)
+                statements.run("UPDATE tokens SET scopes = :scopes WHERE id = :id", scopes=",".join(token.scopes), id=token.id)
             if scope is not None and not token.allows(scope):
                 raise Forbidden(f"the access token does not give the scope {scope!r}; it gives {', '.join(token.scopes)}")
             return token
@@ -251,16 +251,16 @@ class Tokens:
         """The token that `known` finds, charged in the database, or in memory where that has no room."""
         if not self._database.is_full():
             try:
-                with self._uncounted.counted(self._database) as found:
-                    token = known(found)
-                    for period in _allowed(found, token, body_bytes, self._uncounted):
-                        add_usage(found, token.id, period, 1, body_bytes)
+                with self._uncounted.counted(self._database) as statements:
+                    token = known(statements)
+                    for period in _allowed(statements, token, body_bytes, self._uncounted):
+                        add_usage(statements, token.id, period, 1, body_bytes)
                 return token
             except NoRoom:
                 pass
-        with self._database.transaction() as found:
-            token = known(found)
-            for period in _allowed(found, token, body_bytes, self._uncounted):
+        with self._database.transaction() as statements:
+            token = known(statements)
+            for period in _allowed(statements, token, body_bytes, self._uncounted):
                 self._uncounted.add(token.id, period, 1, body_bytes)
         return token
 
@@ -273,10 +273,10 @@ class Tokens:
     def usage(self, token: Token) -> dict[str, int]:
         """Requests of this minute and of today, and bytes of today."""
         minute, day = _periods(time.time())
-        with self._database.transaction() as found:
+        with self._database.transaction() as statements:
             rows = {
                 row["period"]: row
-                for row in found.all(
+                for row in statements.all(
                     "SELECT period, requests, bytes FROM usage WHERE token = :token AND period IN (:minute, :day)",
                     token=token.id,
                     minute=minute,
@@ -294,9 +294,9 @@ class Tokens:
     def forget_usage(self, before_s: float) -> None:
         """Delete what was counted in periods that ended before a moment (seconds since 1970)."""
         minute, day = _periods(before_s)
-        with self._database.transaction() as found:
-            found.run("DELETE FROM usage WHERE period LIKE 'm%' AND period < :minute", minute=minute)
-            found.run("DELETE FROM usage WHERE period LIKE 'd%' AND period < :day", day=day)
+        with self._database.transaction() as statements:
+            statements.run("DELETE FROM usage WHERE period LIKE 'm%' AND period < :minute", minute=minute)
+            statements.run("DELETE FROM usage WHERE period LIKE 'd%' AND period < :day", day=day)
 
 
 def _made(name: str, scopes: Sequence[Scope], *, maps: Sequence[str] | None, quota: Quota | None) -> Token:
@@ -311,9 +311,9 @@ def _made(name: str, scopes: Sequence[Scope], *, maps: Sequence[str] | None, quo
     )
 
 
-def _insert(found: Statements, token: Token, digest: str) -> None:
+def _insert(statements: Statements, token: Token, digest: str) -> None:
     """Enter a token, which is found by a digest."""
-    found.run(
+    statements.run(
         "INSERT INTO tokens (id, digest, name, scopes, maps, requests_per_minute, bytes_per_day, created, revoked) "
         "VALUES (:id, :digest, :name, :scopes, :maps, :requests, :bytes, :created, NULL)",
         id=token.id,
@@ -327,7 +327,7 @@ def _insert(found: Statements, token: Token, digest: str) -> None:
     )
 
 
-def _allowed(found: Statements, token: Token, body_bytes: int, uncounted: Uncounted) -> tuple[str, str]:
+def _allowed(statements: Statements, token: Token, body_bytes: int, uncounted: Uncounted) -> tuple[str, str]:
     """The periods in which a request is to be counted. Raises QuotaExceeded."""
     now = time.time()
     minute, day = _periods(now)
@@ -335,7 +335,7 @@ def _allowed(found: Statements, token: Token, body_bytes: int, uncounted: Uncoun
         (minute, (token.quota.requests_per_minute, None), _MINUTE),
         (day, (None, token.quota.bytes_per_day), _DAY),
     ):
-        row = found.one(
+        row = statements.one(
             "SELECT requests, bytes FROM usage WHERE token = :token AND period = :period", token=token.id, period=period
         )
         requests, total = uncounted.of(token.id, period)
@@ -343,8 +343,8 @@ def _allowed(found: Statements, token: Token, body_bytes: int, uncounted: Uncoun
             requests, total = requests + int(row["requests"]), total + int(row["bytes"])
         wait = length - now % length
         if allowed[0] is not None and requests + 1 > allowed[0]:
-            told = f"the token has used its {allowed[0]} requests of this minute; wait {math.ceil(wait)} s"
-            raise QuotaExceeded(told, wait)
+            reason = f"the token has used its {allowed[0]} requests of this minute; wait {math.ceil(wait)} s"
+            raise QuotaExceeded(reason, wait)
         if allowed[1] is not None and body_bytes and total + body_bytes > allowed[1]:
             raise QuotaExceeded(
                 f"the token has used {total} of its {allowed[1]} bytes of today; wait {math.ceil(wait)} s", wait

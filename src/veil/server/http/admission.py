@@ -16,15 +16,15 @@ from veil.server.service import Service
 
 async def service_of(request: Request) -> Service:
     """The service that answers a request."""
-    found = request.app.state.service
-    assert isinstance(found, Service)
-    return found
+    service = request.app.state.service
+    assert isinstance(service, Service)
+    return service
 
 
 def admitted(scope: Scope | None) -> Callable[[Request], Token]:
     """A dependency: the token of a request, which must have a scope (None: any)."""
 
-    def found(request: Request) -> Token:
+    def token_of(request: Request) -> Token:
         given = secret_of(request.headers.get("authorization", ""))
         service, length = request.app.state.service, said_length(request)
         identities: IdentityProvider | None = request.app.state.identities
@@ -35,7 +35,7 @@ def admitted(scope: Scope | None) -> Callable[[Request], Token]:
         who = identities.subject(given)
         return service.tokens.admit_subject(who.issuer, who.subject, who.scopes, scope, quota=quota, body_bytes=length)
 
-    return found
+    return token_of
 
 
 def identified(service: Service, identities: IdentityProvider | None, given: str) -> str | None:

@@ -83,14 +83,14 @@ class BoundedBodies:
             complete = not message.get("more_body", False)
             return message
 
-        async def told(message: Message) -> None:
+        async def passed_on(message: Message) -> None:
             nonlocal begun
             if late is None:
                 begun = True
                 await send(message)
 
         try:
-            await self._app(scope, bounded, told)
+            await self._app(scope, bounded, passed_on)
         except Exception as error:
             answer = answer_to(late or error)
             if not begun:

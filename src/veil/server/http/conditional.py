@@ -31,8 +31,8 @@ def add_heads(app: FastAPI) -> None:
 
 def methods_of(request: Request) -> list[str]:
     """All methods that the path of a request is answered with."""
-    found = set[str]()
+    methods = set[str]()
     for route in request.app.routes:
         if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            found |= route.methods or set()
-    return sorted(found)
+            methods |= route.methods or set()
+    return sorted(methods)

@@ -88,10 +88,10 @@ class ConnectionPool:
 
     def _loser(self, now: float) -> Loser:
         """The connection that goes: of whoever has most (the longest), the oldest that waits for its client, if one does."""
-        most = max(len(found) for found in self._of.values())
-        holders = [found for found in self._of.values() if len(found) == most]
-        loses = min(holders, key=lambda found: min(connection.since for connection in found))
-        return min(loses, key=lambda found: (now - found.since < GRACE_S, found.is_asked, found.since))
+        most = max(len(each) for each in self._of.values())
+        holders = [each for each in self._of.values() if len(each) == most]
+        loses = min(holders, key=lambda each: min(connection.since for connection in each))
+        return min(loses, key=lambda each: (now - each.since < GRACE_S, each.is_asked, each.since))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -127,56 +127,56 @@ def _link(paths: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _operation(route: APIRoute) -> dict[str, Any]:
     """Contract of a route."""
-    told = route.openapi_extra
-    assert told is not None, f"{route.name} does not say what it answers"
+    description = route.openapi_extra
+    assert description is not None, f"{route.name} does not say what it answers"
     asked = [ASKED[each.call] for each in route.dependant.dependencies if each.call in ASKED]
     names = [("path", each.name) for each in route.dependant.path_params]
     names += [("query", each.name) for each in route.dependant.query_params]
     first, _, rest = route.description.partition("\n")
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "tags": route.tags,
         "operationId": route.name,
         "summary": first,
         **({"description": rest.strip()} if rest.strip() else {}),
         "parameters": [_parameter(place, name) for place, name in names],
         "security": [{"token": [scope] if scope else []} for scope in asked],
-        "responses": {str(status): _answer(status, content) for status, content in told["answers"].items()},
+        "responses": {str(status): _answer(status, content) for status, content in description["answers"].items()},
     }
-    kinds = [*ANYWHERE, *told["problems"], *(OF_TOKENS if asked else ())]
+    kinds = [*ANYWHERE, *description["problems"], *(OF_TOKENS if asked else ())]
     kinds += ["not-found"] if route.dependant.path_params else []
     kinds += ["invalid"] if is_strict(route.path) else []  # a query that it does not know
-    if 304 in told["answers"]:
-        found["responses"]["200"]["headers"] = found["responses"]["304"]["headers"] = _ETAG
-    if told["body"] is not None:
-        found["requestBody"] = {"required": True, "content": _content(told["body"])}
-        kinds += OF_JSON if isinstance(told["body"], str) else OF_BYTES
+    if 304 in description["answers"]:
+        operation["responses"]["200"]["headers"] = operation["responses"]["304"]["headers"] = _ETAG
+    if description["body"] is not None:
+        operation["requestBody"] = {"required": True, "content": _content(description["body"])}
+        kinds += OF_JSON if isinstance(description["body"], str) else OF_BYTES
     for status in sorted({STATUSES[kind] for kind in kinds}):
-        refusal = _refusal(status) if status in told["answers"] else {"$ref": f"#/components/responses/{status}"}
-        also = found["responses"].setdefault(str(status), refusal)
+        refusal = _refusal(status) if status in description["answers"] else {"$ref": f"#/components/responses/{status}"}
+        also = operation["responses"].setdefault(str(status), refusal)
         if "content" in refusal:
             also["content"] |= refusal["content"]
-    return found
+    return operation
 
 
-def _answer(status: int, said: str | Mapping[str, str | None] | None) -> dict[str, Any]:
+def _answer(status: int, content: str | Mapping[str, str | None] | None) -> dict[str, Any]:
     """An answer that is no problem."""
-    return {"description": _PHRASES[status], **({} if said is None else {"content": _content(said)})}
+    return {"description": _PHRASES[status], **({} if content is None else {"content": _content(content)})}
 
 
-def _content(said: str | Mapping[str, str | None]) -> dict[str, Any]:
+def _content(content: str | Mapping[str, str | None]) -> dict[str, Any]:
     """Media types with their schemas."""
-    if isinstance(said, str):
-        said = {JSON: said}
-    named = {kind: BINARY if name is None else {"$ref": f"{SCHEMAS}/{name}"} for kind, name in said.items()}
+    if isinstance(content, str):
+        content = {JSON: content}
+    named = {kind: BINARY if name is None else {"$ref": f"{SCHEMAS}/{name}"} for kind, name in content.items()}
     return {kind: {"schema": schema} for kind, schema in named.items()}
 
 
 def _parameter(place: str, name: str) -> dict[str, Any]:
     """A parameter of a path or of a query."""
     schema = components()[name]
-    told = {key: value for key, value in schema.items() if key not in ("description", "examples")}
-    found = {"name": name, "in": place, "required": place == "path", "description": schema["description"], "schema": told}
-    return {**found, **({"example": schema["examples"][0]} if "examples" in schema else {})}
+    rest = {key: value for key, value in schema.items() if key not in ("description", "examples")}
+    parameter = {"name": name, "in": place, "required": place == "path", "description": schema["description"], "schema": rest}
+    return {**parameter, **({"example": schema["examples"][0]} if "examples" in schema else {})}
 
 
 def _problem() -> dict[str, Any]:
@@ -202,8 +202,8 @@ def _problem() -> dict[str, Any]:
 def _refusal(status: int) -> dict[str, Any]:
     """The answer to what is refused with a status, whatever kinds of problems have it."""
     kinds = [kind for kind, each in STATUSES.items() if each == status]
-    found = {
+    refusal = {
         "description": "; ".join(f"{TITLES[kind]} (`urn:veil:{kind}`)" for kind in kinds),
         "content": {MEDIA_TYPE: {"schema": {"$ref": f"{SCHEMAS}/Problem"}}},
     }
-    return {**found, **({"headers": _HEADERS[status]} if status in _HEADERS else {})}
+    return {**refusal, **({"headers": _HEADERS[status]} if status in _HEADERS else {})}

@@ -163,14 +163,14 @@ class Entrance:
             give()
             return await receive()
 
-        async def told(message: Message) -> None:
+        async def passed_on(message: Message) -> None:
             give()
             if message["type"] == "http.response.start" and message["status"] == 401:
                 self._known.pop(digest, None)
             await send(message)
 
         try:
-            await self._app(scope, asked, told)
+            await self._app(scope, asked, passed_on)
         finally:
             give()
 
@@ -227,8 +227,8 @@ class Entrance:
 
 def holder_of(scope: Scope) -> Holder:
     """Who a request counts for."""
-    found = scope.get(HOLDER)
-    return found if isinstance(found, Holder) else Holder(name=NOWHERE, is_token=False)
+    holder = scope.get(HOLDER)
+    return holder if isinstance(holder, Holder) else Holder(name=NOWHERE, is_token=False)
 
 
 def secret_of(authorization: str) -> str:

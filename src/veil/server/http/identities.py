@@ -115,9 +115,9 @@ class IdentityProvider:
             raise Unauthorized("the access token names no subject")
         return Subject(issuer=self.issuer, subject=subject, scopes=self._granted(claims))
 
-    def _kind(self, said: object) -> str:
+    def _kind(self, claim: object) -> str:
         """Algorithm and key of a token's header. Raises Unauthorized where the settings do not accept them."""
-        text = said.lower().removeprefix("application/") if isinstance(said, str) else "jwt"
+        text = claim.lower().removeprefix("application/") if isinstance(claim, str) else "jwt"
         kind = next((kind for kind in self._types if kind.lower() == text), None)
         if kind is None:
             raise Unauthorized(
@@ -167,10 +167,10 @@ class _Keys:
             self._refresh()
         if self._clock() - self._fetched > KEPT_S:
             raise IssuerAway("the issuer of access tokens does not answer; try again later, or use a token of this server")
-        found = self._found(kid)
-        if found is None:
+        known = self._found(kid)
+        if known is None:
             raise Unauthorized("the access token is signed with a key that the issuer does not have (any more)")
-        return found
+        return known
 
     def _found(self, kid: object) -> dict[str, Any] | None:
         if kid is None:
@@ -193,12 +193,12 @@ class _Keys:
             self._lock.release()
 
     def _read(self) -> dict[str | None, dict[str, Any]]:
-        found = json.loads(self._fetch(self._issuer.rstrip("/") + DISCOVERY))
-        if found["issuer"] != self._issuer:
+        configuration = json.loads(self._fetch(self._issuer.rstrip("/") + DISCOVERY))
+        if configuration["issuer"] != self._issuer:
             raise ValueError("the discovery document is of another issuer")
-        if not is_safe_address(found["jwks_uri"]):
+        if not is_safe_address(configuration["jwks_uri"]):
             raise ValueError("the issuer's keys are not at an https address")
-        keys = json.loads(self._fetch(found["jwks_uri"]))["keys"]
+        keys = json.loads(self._fetch(configuration["jwks_uri"]))["keys"]
         return {key.get("kid"): key for key in keys if key.get("use", "sig") == "sig" and key.get("kty") != "oct"}
 
 
@@ -208,10 +208,10 @@ def _verifying_key(key: Mapping[str, Any], algorithm: str) -> Any:
 
     if key.get("alg", algorithm) != algorithm:
         raise Unauthorized("the access token is signed with an algorithm that its key is not for")
-    found = jwt.PyJWK(dict(key), algorithm).key
-    if getattr(found, "key_size", LEAST_RSA_BITS) < LEAST_RSA_BITS and key.get("kty") == "RSA":
+    verifying = jwt.PyJWK(dict(key), algorithm).key
+    if getattr(verifying, "key_size", LEAST_RSA_BITS) < LEAST_RSA_BITS and key.get("kty") == "RSA":
         raise Unauthorized(f"the issuer's key is shorter than {LEAST_RSA_BITS} bits")
-    return found
+    return verifying
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

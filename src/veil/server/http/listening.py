@@ -33,7 +33,7 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
     Raises InputError if another program listens there, or if this one may not.
     """
     with ExitStack() as stack:
-        found: list[socket.socket] = []
+        sockets: list[socket.socket] = []
         skipped: OSError | None = None
         for family, place in _places(host, port):
             try:
@@ -41,25 +41,25 @@ def bound(host: str, port: int) -> Iterator[list[socket.socket]]:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 if family == socket.AF_INET6:
                     one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                one.bind((place[0], found[0].getsockname()[1] if found else port, *place[2:]))
+                one.bind((place[0], sockets[0].getsockname()[1] if sockets else port, *place[2:]))
             except OSError as error:
                 if error.errno not in _NOT_HERE:
                     raise InputError(_refusal(host, port, error)) from None
                 skipped = error
                 continue
-            found.append(one)
-        if not found:
+            sockets.append(one)
+        if not sockets:
             raise InputError(_refusal(host, port, skipped or OSError(errno.EADDRNOTAVAIL, "no address")))
-        yield found
+        yield sockets
 
 
 def _places(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
     """Families and addresses of a host, each once. Raises InputError for one that does not exist."""
     try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise InputError(f"host is {host!r}, which is no address of this machine ({error.strerror}); use 127.0.0.1") from None
-    return list(dict.fromkeys((int(family), place) for family, _, _, _, place in found if len(place) >= 2))
+    return list(dict.fromkeys((int(family), place) for family, _, _, _, place in addresses if len(place) >= 2))
 
 
 def _refusal(host: str, port: int, error: OSError) -> str:

@@ -31,12 +31,12 @@ class Strict(BaseModel):
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, for `json.loads`. Raises ValueError for a key that stands twice: others might read the first value."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice[:60]!r} stands twice")
-    return found
+    return entries
 
 
 def no_constant(name: str) -> float:

@@ -45,8 +45,8 @@ def usable_images(
     ordered = sorted(images, key=lambda name: (rank.get(name, len(rank)), name))
     for name in ordered:
         image = images[name]
-        if told := degenerate(image.form, image.positions, image.camera):
-            left_out[name] = f"it is degenerate: {told[0]}"
+        if reasons := degenerate(image.form, image.positions, image.camera):
+            left_out[name] = f"it is degenerate: {reasons[0]}"
     kinds = {name: images[name].kind for name in ordered if name not in left_out}
     if kinds:
         wanted = Counter(kinds.values()).most_common(1)[0][0] if base is None else _kind_of(base)
@@ -85,9 +85,9 @@ def built_by_any(
     together = build(images, base, "")
     if isinstance(together, BuiltMap):
         return together
-    found, left_out = _one_after_another(images, owners, base, build)
-    if found is not None:
-        return replace(found, left_out=left_out)
+    built, left_out = _one_after_another(images, owners, base, build)
+    if built is not None:
+        return replace(built, left_out=left_out)
     # What a map refuses is left out of it; what gives no first map waits for more.
     refused = {} if base is None else dict.fromkeys(images, together.reason)
     return replace(together, left_out={**refused, **left_out, **together.left_out})
@@ -111,15 +111,15 @@ def _one_after_another(
     further: list[Map] = []
     for number, names in enumerate(list(groups.values())[:OWNERS] if len(groups) > 1 else ()):
         try:
-            found = build({name: images[name] for name in names}, base, f"apart-{number}")
+            built = build({name: images[name] for name in names}, base, f"apart-{number}")
         except (InputError, SpaceError):  # too few images for a first map
             continue
-        if isinstance(found, NoMap):
-            left_out |= {name: found.left_out.get(name, found.reason) for name in names}
+        if isinstance(built, NoMap):
+            left_out |= {name: built.left_out.get(name, built.reason) for name in names}
             continue
-        left_out |= found.left_out
-        further += found.further
-        last, base = found, found.map
+        left_out |= built.left_out
+        further += built.further
+        last, base = built, built.map
     return None if last is None else replace(last, further=tuple(further)), left_out
 
 
@@ -133,10 +133,10 @@ def farthest_move(before: Scene, after: Scene) -> float:
     return max(moves, default=0.0) / before.extent
 
 
-def evidence_of(found: Weighed) -> dict[str, dict[str, Any]]:
+def evidence_of(weights: Weighed) -> dict[str, dict[str, Any]]:
     """Evidence for each contribution after a map change, as JSON values (docs/theory/contributions.md#evidence)."""
     evidence: dict[str, dict[str, Any]] = {}
-    for name, sighting in found.sightings.items():
+    for name, sighting in weights.sightings.items():
         evidence[name] = {
             "model": sighting.model,
             "observed": sighting.observed,
@@ -145,7 +145,7 @@ def evidence_of(found: Weighed) -> dict[str, dict[str, Any]]:
             "own": sighting.own,
             "alone": sighting.alone,
         }
-    for name, resemblance in found.resemblances.items():
+    for name, resemblance in weights.resemblances.items():
         evidence.setdefault(name, {"model": None, "observed": 0, "confirmed": 0, "others": 0, "own": 0, "alone": False})
         evidence[name] |= {
             "repeats_own": round(resemblance.own, 4),

@@ -58,15 +58,15 @@ class Job:
         }
 
 
-def queue_job(found: Statements, map_id: str, kind: Kind, token: str) -> Job:
+def queue_job(statements: Statements, map_id: str, kind: Kind, token: str) -> Job:
     """The waiting job of this kind for a map, or a new one: what comes while a job waits is done by it."""
-    row = found.one(
+    row = statements.one(
         "SELECT * FROM jobs WHERE map = :map AND kind = :kind AND state = 'queued' ORDER BY created", map=map_id, kind=kind
     )
     if row is not None:
         return _job(row)
     job = Job(id="j" + secrets.token_hex(8), map_id=map_id, kind=kind, token=token, state="queued", created=time.time())
-    found.run(
+    statements.run(
         "INSERT INTO jobs (id, map, kind, token, state, step, done, total, result, worker, lease, attempts, created, ended) "
         "VALUES (:id, :map, :kind, :token, 'queued', '', 0, 0, '{}', '', 0, 0, :created, NULL)",
         id=job.id,
@@ -78,17 +78,17 @@ def queue_job(found: Statements, map_id: str, kind: Kind, token: str) -> Job:
     return job
 
 
-def is_held(found: Statements, job: Job) -> bool:
+def is_held(statements: Statements, job: Job) -> bool:
     """Whether a job is still that of the server that took it."""
-    row = found.one("SELECT worker, attempts, state FROM jobs WHERE id = :id", id=job.id)
+    row = statements.one("SELECT worker, attempts, state FROM jobs WHERE id = :id", id=job.id)
     return row is not None and (row["worker"], row["attempts"], row["state"]) == (job.worker, job.attempts, "running")
 
 
-def end_job(found: Statements, job: Job, state: JobState, result: Mapping[str, Any]) -> bool:
+def end_job(statements: Statements, job: Job, state: JobState, result: Mapping[str, Any]) -> bool:
     """Record what came of a job, if it is still that of the server that took it; returns whether it is."""
-    if not is_held(found, job):
+    if not is_held(statements, job):
         return False
-    found.run(
+    statements.run(
         "UPDATE jobs SET state = :state, result = :result, ended = :now, lease = 0 WHERE id = :id",
         state=state,
         result=json.dumps(dict(result)),
@@ -98,21 +98,21 @@ def end_job(found: Statements, job: Job, state: JobState, result: Mapping[str, A
     return True
 
 
-def note_result(found: Statements, job: Job, result: Mapping[str, Any]) -> None:
+def note_result(statements: Statements, job: Job, result: Mapping[str, Any]) -> None:
     """Note what came of a job that has not ended yet."""
-    if is_held(found, job):
-        found.run("UPDATE jobs SET result = :result WHERE id = :id", result=json.dumps(dict(result)), id=job.id)
+    if is_held(statements, job):
+        statements.run("UPDATE jobs SET result = :result WHERE id = :id", result=json.dumps(dict(result)), id=job.id)
 
 
-def noted_result(found: Statements, job: Job) -> dict[str, Any]:
+def noted_result(statements: Statements, job: Job) -> dict[str, Any]:
     """Notes of a job; empty without any."""
-    row = found.one("SELECT result FROM jobs WHERE id = :id", id=job.id)
+    row = statements.one("SELECT result FROM jobs WHERE id = :id", id=job.id)
     return {} if row is None else dict(json.loads(row["result"]))
 
 
-def cancel_jobs(found: Statements, map_id: str) -> None:
+def cancel_jobs(statements: Statements, map_id: str) -> None:
     """Cancel all jobs of a map; what works on one stops at its next heartbeat, and its result is dropped."""
-    found.run(
+    statements.run(
         "UPDATE jobs SET state = 'cancelled', ended = :now WHERE map = :map AND state IN ('queued', 'running')",
         now=time.time(),
         map=map_id,
@@ -127,19 +127,19 @@ class Jobs:
 
     def get(self, job_id: str) -> Job | None:
         """The job of this id, None without one."""
-        with self._database.transaction() as found:
-            row = found.one("SELECT * FROM jobs WHERE id = :id", id=job_id)
+        with self._database.transaction() as statements:
+            row = statements.one("SELECT * FROM jobs WHERE id = :id", id=job_id)
         return None if row is None else _job(row)
 
     def of_map(self, map_id: str) -> list[Job]:
         """The jobs of a map, oldest first."""
-        with self._database.transaction() as found:
-            return [_job(row) for row in found.all("SELECT * FROM jobs WHERE map = :map ORDER BY created, id", map=map_id)]
+        with self._database.transaction() as statements:
+            return [_job(row) for row in statements.all("SELECT * FROM jobs WHERE map = :map ORDER BY created, id", map=map_id)]
 
     def open(self) -> list[Job]:
         """The jobs that wait or are worked on, oldest first."""
-        with self._database.transaction() as found:
-            rows = found.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
+        with self._database.transaction() as statements:
+            rows = statements.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
         return [_job(row) for row in rows]
 
     def take(self, worker: str, *, but: Collection[str] = ()) -> Job | None:
@@ -148,8 +148,8 @@ class Jobs:
         It is `worker`'s for `LEASE_S` after each `beat`. A job that was taken `ATTEMPTS` times before is failed instead.
         """
         now = time.time()
-        with self._database.transaction() as found:
-            rows = found.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
+        with self._database.transaction() as statements:
+            rows = statements.all("SELECT * FROM jobs WHERE state IN ('queued', 'running') ORDER BY created, id")
             # A lease that ends later than any can was given before the clock was set back.
             running = {row["map"]: row for row in rows if row["state"] == "running" and row["worker"]}
             working = {name for name, row in running.items() if now < row["lease"] <= now + LEASE_S}
@@ -157,7 +157,7 @@ class Jobs:
                 if row["id"] in but:
                     # Whoever began it may still work on it, and its result counts no more: others of its map go before.
                     if row["map"] not in working and running.get(row["map"], {}).get("id") == row["id"]:
-                        found.run("UPDATE jobs SET worker = '', lease = 0 WHERE id = :id", id=row["id"])
+                        statements.run("UPDATE jobs SET worker = '', lease = 0 WHERE id = :id", id=row["id"])
                         del running[row["map"]]
                     continue
                 # Whoever began one job of a map and was not heard of may still work on it: that one is taken first.
@@ -165,31 +165,31 @@ class Jobs:
                     continue
                 if row["attempts"] >= ATTEMPTS:
                     reason = f"the work ended {row['attempts']} times without a result; it may need more memory"
-                    found.run(
+                    statements.run(
                         "UPDATE jobs SET state = 'failed', result = :result, ended = :now WHERE id = :id",
                         result=json.dumps({"reason": reason}),
                         now=now,
                         id=row["id"],
                     )
                     continue
-                found.run(
+                statements.run(
                     "UPDATE jobs SET state = 'running', worker = :worker, lease = :lease, attempts = attempts + 1 "
                     "WHERE id = :id",
                     worker=worker,
                     lease=now + LEASE_S,
                     id=row["id"],
                 )
-                taken = found.one("SELECT * FROM jobs WHERE id = :id", id=row["id"])
+                taken = statements.one("SELECT * FROM jobs WHERE id = :id", id=row["id"])
                 assert taken is not None
                 return _job(taken)
         return None
 
     def beat(self, job: Job, step: str, done: int, total: int) -> bool:
         """Say that a job is being worked on, and how far it is; returns whether it still is this server's."""
-        with self._database.transaction() as found:
-            if not is_held(found, job):
+        with self._database.transaction() as statements:
+            if not is_held(statements, job):
                 return False
-            found.run(
+            statements.run(
                 "UPDATE jobs SET step = :step, done = :done, total = :total, lease = :lease WHERE id = :id",
                 step=step,
                 done=done,
@@ -201,8 +201,8 @@ class Jobs:
 
     def forget(self, before_s: float) -> None:
         """Delete records of jobs that ended before a moment (seconds since 1970)."""
-        with self._database.transaction() as found:
-            found.run("DELETE FROM jobs WHERE ended IS NOT NULL AND ended < :before", before=before_s)
+        with self._database.transaction() as statements:
+            statements.run("DELETE FROM jobs WHERE ended IS NOT NULL AND ended < :before", before=before_s)
 
 
 def _job(row: Row) -> Job:

@@ -89,7 +89,7 @@ def localize_query(
     MapPolicy.of(policy).require_content(upload)
     try:
         require_comparable(upload, held_map(folder))
-        found = localize_loaded(
+        pose = localize_loaded(
             loaded(upload),
             held_map(folder),
             options=LocalizeOptions(workers=1),
@@ -99,28 +99,28 @@ def localize_query(
         if Path(folder).is_dir():
             raise
         return None
-    return {**answer_of(found), "seconds": time.perf_counter() - begun}
+    return {**answer_of(pose), "seconds": time.perf_counter() - begun}
 
 
-def answer_of(found: Localization | NoPose) -> dict[str, Any]:
+def answer_of(pose: Localization | NoPose) -> dict[str, Any]:
     """An answer as JSON values; numbers that JSON lacks are None."""
-    if isinstance(found, NoPose):
-        told = told_as_json(found.remedy)
-        return {"status": "no pose", "reason": found.reason, **told, "correspondences": found.correspondences}
-    known = np.isfinite(0.0 if found.covariance is None else found.covariance)
+    if isinstance(pose, NoPose):
+        remedies = told_as_json(pose.remedy)
+        return {"status": "no pose", "reason": pose.reason, **remedies, "correspondences": pose.correspondences}
+    known = np.isfinite(0.0 if pose.covariance is None else pose.covariance)
     return {
         "status": "localized",
         "cam_from_world": {
-            "rotation": found.cam_from_world.rotation.tolist(),
-            "translation": found.cam_from_world.translation.tolist(),
+            "rotation": pose.cam_from_world.rotation.tolist(),
+            "translation": pose.cam_from_world.translation.tolist(),
         },
-        "camera_center": found.cam_from_world.center.tolist(),
-        "covariance": None if found.covariance is None or not known.all() else found.covariance.tolist(),
-        "turn_deviation_deg": _finite(found.turn_deviation_deg),
+        "camera_center": pose.cam_from_world.center.tolist(),
+        "covariance": None if pose.covariance is None or not known.all() else pose.covariance.tolist(),
+        "turn_deviation_deg": _finite(pose.turn_deviation_deg),
         "evidence": {
-            "inliers": found.inliers,
-            "correspondences": found.correspondences,
-            "log10_nfa": _finite(found.log10_nfa),
+            "inliers": pose.inliers,
+            "correspondences": pose.correspondences,
+            "log10_nfa": _finite(pose.log10_nfa),
         },
     }
 
@@ -215,18 +215,18 @@ def _removed(work: MapWork, tell: Tell) -> MapOutcome:
         if matches is not None:
             forgetting(matches)(work.remove)
         return _written(work, scenes, left_out={}, tell=tell)
-    found = remove_from_map(work.base, names, output=work.output, matches=matches)
-    if isinstance(found, NoMap):
+    removal = remove_from_map(work.base, names, output=work.output, matches=matches)
+    if isinstance(removal, NoMap):
         if matches is not None:
             forgetting(matches)(work.remove)
-        return MapOutcome(written=False, emptied=True, reason=found.reason, remedy=found.remedy)
-    record = found.as_json()
-    scenes = [item.scene for item in found.removals]
+        return MapOutcome(written=False, emptied=True, reason=removal.reason, remedy=removal.remedy)
+    record = removal.as_json()
+    scenes = [item.scene for item in removal.removals]
     _index(work, scenes[0], tell)
     return MapOutcome(
         written=True,
         models=tuple(tuple(sorted(scene.images)) for scene in scenes),
-        left_out=dict(found.left_out),
+        left_out=dict(removal.left_out),
         facts=facts_of(scenes, work.output),
         removed={name: record[name] for name in ("removed", "points", "features_of_others", "kept_pairs") if name in record},
         evidence=evidence_of(weighed(scenes, dict(work.owners))),

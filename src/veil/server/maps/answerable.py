@@ -78,8 +78,10 @@ def require_comparable(query: Message, where: Map) -> None:
         if not known:
             raise _not_compared("words", "subspaces")
         if form.dictionary not in known:
-            told = ", ".join(digest[:12] for digest in known)
-            raise Refused(f"the query's words are of dictionary {form.dictionary[:12]}; send words of {told} (GET /v1/maps)")
+            dictionaries = ", ".join(digest[:12] for digest in known)
+            raise Refused(
+                f"the query's words are of dictionary {form.dictionary[:12]}; send words of {dictionaries} (GET /v1/maps)"
+            )
         return
     if isinstance(where.form, Subsets):
         raise _not_compared("subspaces", "words")

@@ -59,10 +59,10 @@ class Contribution:
 
 
 def add_contribution(
-    found: Statements, record: MapRecord, *, token: str, digest: str, size_bytes: int, facts: Mapping[str, Any]
+    statements: Statements, record: MapRecord, *, token: str, digest: str, size_bytes: int, facts: Mapping[str, Any]
 ) -> Contribution:
     """Enter a message, or find it: the same message of the same token is one contribution."""
-    row = found.one(
+    row = statements.one(
         "SELECT * FROM contributions WHERE map = :map AND token = :token AND digest = :digest",
         map=record.id,
         token=token,
@@ -83,7 +83,7 @@ def add_contribution(
         received=now,
         expires=None if record.policy.keep_days is None else now + DAY_S * record.policy.keep_days,
     )
-    found.run(
+    statements.run(
         "INSERT INTO contributions (id, map, token, digest, bytes, facts, state, reason, received, expires) "
         "VALUES (:id, :map, :token, :digest, :bytes, :facts, :state, '', :received, :expires)",
         id=contribution.id,
@@ -96,29 +96,30 @@ def add_contribution(
         received=now,
         expires=contribution.expires,
     )
-    fasten(found, [digest])
+    fasten(statements, [digest])
     return contribution
 
 
-def contributions_in(found: Statements, map_id: str | None = None) -> list[Contribution]:
+def contributions_in(statements: Statements, map_id: str | None = None) -> list[Contribution]:
     """Contributions to a map, or to any, oldest first."""
     if map_id is None:
-        rows = found.all("SELECT * FROM contributions ORDER BY received, id")
+        rows = statements.all("SELECT * FROM contributions ORDER BY received, id")
     else:
-        rows = found.all("SELECT * FROM contributions WHERE map = :map ORDER BY received, id", map=map_id)
+        rows = statements.all("SELECT * FROM contributions WHERE map = :map ORDER BY received, id", map=map_id)
     return [contribution_of(row) for row in rows]
 
 
-def leaving_in(found: Statements) -> list[Contribution]:
+def leaving_in(statements: Statements) -> list[Contribution]:
     """Contributions that are being deleted, oldest first."""
     return [
-        contribution_of(row) for row in found.all("SELECT * FROM contributions WHERE state = 'leaving' ORDER BY received, id")
+        contribution_of(row)
+        for row in statements.all("SELECT * FROM contributions WHERE state = 'leaving' ORDER BY received, id")
     ]
 
 
-def set_state(found: Statements, contribution: str, state: State, reason: str = "") -> None:
+def set_state(statements: Statements, contribution: str, state: State, reason: str = "") -> None:
     """Set the state of a contribution."""
-    found.run(
+    statements.run(
         "UPDATE contributions SET state = :state, reason = :reason WHERE id = :id",
         state=state,
         reason=reason,
@@ -126,13 +127,13 @@ def set_state(found: Statements, contribution: str, state: State, reason: str = 
     )
 
 
-def add_facts(found: Statements, contribution: str, name: str, values: Mapping[str, Any]) -> None:
+def add_facts(statements: Statements, contribution: str, name: str, values: Mapping[str, Any]) -> None:
     """Add values to the facts of a name that a contribution has, if there still is one."""
-    row = found.one("SELECT facts FROM contributions WHERE id = :id", id=contribution)
+    row = statements.one("SELECT facts FROM contributions WHERE id = :id", id=contribution)
     if row is not None:
         facts = json.loads(row["facts"])
         facts[name] = {**facts.get(name, {}), **values}
-        found.run("UPDATE contributions SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=contribution)
+        statements.run("UPDATE contributions SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=contribution)
 
 
 def contribution_of(row: Row) -> Contribution:

@@ -26,23 +26,23 @@ def on_earth(place: Mapping[str, Any], pose: Mapping[str, Any]) -> dict[str, Any
 
     `place` is what `veil map align` wrote, `pose` the `cam_from_world` of an answer.
     """
-    found = place_of(place)
+    georeference = place_of(place)
     cam_from_map = Rigid(rotation=np.array(pose["rotation"]), translation=np.array(pose["translation"]))
     return {
-        "geopose": basic_quaternion(found, cam_from_map),
-        "geopose_ypr": basic_ypr(found, cam_from_map),
-        "place_error_m": {"median": found.median_error_m, "largest": found.largest_error_m},
+        "geopose": basic_quaternion(georeference, cam_from_map),
+        "geopose_ypr": basic_ypr(georeference, cam_from_map),
+        "place_error_m": {"median": georeference.median_error_m, "largest": georeference.largest_error_m},
     }
 
 
-def put_place(found: Statements, record: MapRecord, value: Mapping[str, Any] | None) -> None:
+def put_place(statements: Statements, record: MapRecord, value: Mapping[str, Any] | None) -> None:
     """Enter where on Earth a map is; None: it is not known. Raises InputError for what is no place, or a map without images."""
     facts = {name: item for name, item in record.facts.items() if name != PLACE}
     if value is not None:
         if not record.files:
             raise InputError("the map holds no image yet; nothing can be aligned")
         facts[PLACE] = _place_facts(value)
-    found.run("UPDATE maps SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=record.id)
+    statements.run("UPDATE maps SET facts = :facts WHERE id = :id", facts=json.dumps(facts), id=record.id)
 
 
 def _place_facts(value: Mapping[str, Any]) -> dict[str, Any]:

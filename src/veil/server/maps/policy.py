@@ -161,9 +161,9 @@ class MapPolicy:
         if isinstance(form, Subsets):
             limit = math.inf if self.max_epsilon is None else self.max_epsilon
             if math.isinf(form.mechanism.epsilon) or form.mechanism.epsilon > limit:
-                told = "finite epsilons" if math.isinf(limit) else f"an epsilon of {limit:g} at most"
+                accepted = "finite epsilons" if math.isinf(limit) else f"an epsilon of {limit:g} at most"
                 raise Refused(
-                    f"the words have an epsilon of {form.mechanism.epsilon:g} for each feature; this map accepts {told}"
+                    f"the words have an epsilon of {form.mechanism.epsilon:g} for each feature; this map accepts {accepted}"
                 )
 
 
@@ -171,9 +171,9 @@ def require_message(prefix: bytes) -> None:
     """Raise NotAMessage unless `prefix` begins as a message does; what it is instead is named where that is known."""
     if prefix[:4] == MAGIC and len(prefix) >= HEAD_BYTES:
         return
-    found = next((name for start, name in _SIGNATURES.items() if prefix.startswith(start)), None)
+    kind = next((name for start, name in _SIGNATURES.items() if prefix.startswith(start)), None)
     if prefix[4:8] == _FTYP:
-        found = "an image or a film"
-    if found is not None:
-        raise NotAMessage(f"the body is {found}, and raw data is never accepted", remedy=Remedy("make", "messages"))
+        kind = "an image or a film"
+    if kind is not None:
+        raise NotAMessage(f"the body is {kind}, and raw data is never accepted", remedy=Remedy("make", "messages"))
     raise NotAMessage("the body is no veil message", remedy=Remedy("make", "messages"))

@@ -14,12 +14,12 @@ from veil.server.store.schema import Row, Statements
 from veil.wire.receipts import BEGIN, Receipt
 
 
-def add_receipt(found: Statements, *, contribution: str, token: str, content: Mapping[str, Any]) -> Receipt:
+def add_receipt(statements: Statements, *, contribution: str, token: str, content: Mapping[str, Any]) -> Receipt:
     """Append a receipt within the transaction that records the deletion; `token` is that of the contribution's owner."""
-    last = found.one("SELECT number, digest FROM receipts ORDER BY number DESC")
+    last = statements.one("SELECT number, digest FROM receipts ORDER BY number DESC")
     number, before = (1, BEGIN) if last is None else (int(last["number"]) + 1, str(last["digest"]))
     receipt = Receipt(number=number, content={**content, "nonce": secrets.token_hex(16)}, before=before)
-    found.run(
+    statements.run(
         "INSERT INTO receipts (number, contribution, token, content, content_digest, digest) "
         "VALUES (:number, :contribution, :token, :content, :content_digest, :digest)",
         number=number,
@@ -32,7 +32,7 @@ def add_receipt(found: Statements, *, contribution: str, token: str, content: Ma
     return receipt
 
 
-def deletion_receipt(found: Statements, item: Contribution, *, by: str, why: str, more: Mapping[str, Any]) -> Receipt:
+def deletion_receipt(statements: Statements, item: Contribution, *, by: str, why: str, more: Mapping[str, Any]) -> Receipt:
     """The receipt of a contribution, within the transaction that deletes it."""
     content = {
         "contribution": item.id,
@@ -45,7 +45,7 @@ def deletion_receipt(found: Statements, item: Contribution, *, by: str, why: str
         "why": why,
         **more,
     }
-    return add_receipt(found, contribution=item.id, token=item.token, content=content)
+    return add_receipt(statements, contribution=item.id, token=item.token, content=content)
 
 
 class Receipts:
@@ -56,17 +56,17 @@ class Receipts:
 
     def of_contribution(self, contribution: str, token: str | None) -> Receipt | None:
         """The receipt of a contribution, if it belongs to a token (None: to any); None if there is none."""
-        with self._database.transaction() as found:
-            row = found.one("SELECT * FROM receipts WHERE contribution = :contribution", contribution=contribution)
+        with self._database.transaction() as statements:
+            row = statements.one("SELECT * FROM receipts WHERE contribution = :contribution", contribution=contribution)
             if row is None or (token is not None and row["token"] != token):
                 return None
-            before = found.one("SELECT digest FROM receipts WHERE number = :number", number=int(row["number"]) - 1)
+            before = statements.one("SELECT digest FROM receipts WHERE number = :number", number=int(row["number"]) - 1)
         return _receipt(row, before)
 
     def chain(self, *, after: int = 0, most: int = 100_000) -> list[tuple[int, str, str]]:
         """Number, digest of the content and digest of each receipt after a number; they tell nothing of what was deleted."""
-        with self._database.transaction() as found:
-            rows = found.all(
+        with self._database.transaction() as statements:
+            rows = statements.all(
                 "SELECT number, content_digest, digest FROM receipts WHERE number > :after ORDER BY number LIMIT :most",
                 after=after,
                 most=most,
@@ -75,8 +75,8 @@ class Receipts:
 
     def head(self) -> str:
         """Digest of the last receipt."""
-        with self._database.transaction() as found:
-            last = found.one("SELECT digest FROM receipts ORDER BY number DESC")
+        with self._database.transaction() as statements:
+            last = statements.one("SELECT digest FROM receipts ORDER BY number DESC")
         return BEGIN if last is None else str(last["digest"])
 
 

@@ -31,10 +31,10 @@ class UnknownMap(InputError):
     """An id or name that no map of the server has, or that several have."""
 
 
-def require_free(found: Statements, name: str) -> None:
+def require_free(statements: Statements, name: str) -> None:
     """Raise InputError for what cannot be the name of a map, NameTaken for that of another one, within a transaction."""
     require_map_name(name)
-    row = found.one("SELECT id FROM maps WHERE name = :name", name=name)
+    row = statements.one("SELECT id FROM maps WHERE name = :name", name=name)
     if row is not None:
         raise NameTaken(f"the map {row['id']} is called {name!r} already; give this one another name, or use that one")
 
@@ -87,41 +87,41 @@ class MapRecords:
 
     def make(self, name: str, policy: MapPolicy) -> MapRecord:
         """Make a map without anything in it. Raises InputError for a name that cannot be one, NameTaken for that of another."""
-        with self.database.transaction(durable=True) as found:
-            return add_map(found, name, policy)
+        with self.database.transaction(durable=True) as statements:
+            return add_map(statements, name, policy)
 
     def all(self) -> list[MapRecord]:
         """All maps, oldest first."""
-        with self.database.transaction() as found:
-            return [_map(row) for row in found.all("SELECT * FROM maps ORDER BY created, id")]
+        with self.database.transaction() as statements:
+            return [_map(row) for row in statements.all("SELECT * FROM maps ORDER BY created, id")]
 
     def get(self, map_id: str) -> MapRecord | None:
         """The map of this id, None without one."""
-        with self.database.transaction() as found:
-            return map_in(found, map_id)
+        with self.database.transaction() as statements:
+            return map_in(statements, map_id)
 
     def contributions(self, map_id: str | None = None, *, token: str | None = None) -> list[Contribution]:
         """Contributions to a map (None: to any) of a token (None: of any), oldest first."""
-        with self.database.transaction() as found:
-            return [item for item in contributions_in(found, map_id) if token is None or item.token == token]
+        with self.database.transaction() as statements:
+            return [item for item in contributions_in(statements, map_id) if token is None or item.token == token]
 
     def bytes_of(self, *, token: str | None = None, map_id: str | None = None) -> int:
         """Bytes of all messages of a token, or else to a map."""
         column, value = ("map", map_id) if token is None else ("token", token)
-        with self.database.transaction() as found:
-            row = found.one(f"SELECT sum(bytes) AS bytes FROM contributions WHERE {column} = :value", value=value)
+        with self.database.transaction() as statements:
+            row = statements.one(f"SELECT sum(bytes) AS bytes FROM contributions WHERE {column} = :value", value=value)
         return int(row["bytes"] or 0) if row is not None else 0
 
     def contribution(self, contribution: str) -> Contribution | None:
         """The contribution of this id, None without one."""
-        with self.database.transaction() as found:
-            row = found.one("SELECT * FROM contributions WHERE id = :id", id=contribution)
+        with self.database.transaction() as statements:
+            row = statements.one("SELECT * FROM contributions WHERE id = :id", id=contribution)
         return None if row is None else contribution_of(row)
 
     def keep(self, data: bytes, map_id: str = "") -> str:
         """Keep bytes that came for a map, and return their name. Raises StorageTrouble if they cannot be written."""
-        with self.database.transaction(durable=True) as found:
-            loosen(found, [blob_name(data)], "came", map_id)
+        with self.database.transaction(durable=True) as statements:
+            loosen(statements, [blob_name(data)], "came", map_id)
         return self.keep_again(data)
 
     def keep_again(self, data: bytes) -> str:
@@ -174,11 +174,11 @@ class MapRecords:
         drop_loose_of(self.database, self.blobs, map_id, leaving=leaving)
 
 
-def add_map(found: Statements, name: str, policy: MapPolicy) -> MapRecord:
+def add_map(statements: Statements, name: str, policy: MapPolicy) -> MapRecord:
     """Enter a map without anything in it. Raises InputError for a name that cannot be one, NameTaken for that of another."""
-    require_free(found, name)
+    require_free(statements, name)
     record = MapRecord(id="m" + secrets.token_hex(8), name=name, policy=policy, created=time.time())
-    found.run(
+    statements.run(
         "INSERT INTO maps (id, name, policy, created, version, files, facts) "
         "VALUES (:id, :name, :policy, :created, 0, '{}', '{}')",
         id=record.id,
@@ -189,17 +189,17 @@ def add_map(found: Statements, name: str, policy: MapPolicy) -> MapRecord:
     return record
 
 
-def map_in(found: Statements, map_id: str) -> MapRecord | None:
+def map_in(statements: Statements, map_id: str) -> MapRecord | None:
     """The map of this id, None without one."""
-    row = found.one("SELECT * FROM maps WHERE id = :id", id=map_id)
+    row = statements.one("SELECT * FROM maps WHERE id = :id", id=map_id)
     return None if row is None else _map(row)
 
 
-def put_version(found: Statements, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+def put_version(statements: Statements, record: MapRecord, files: Mapping[str, str], facts: Mapping[str, Any]) -> None:
     """Make files the next version of a map; what only the one before used is loose then."""
-    loosen(found, set(record.files.values()) - set(files.values()), "left", record.id)
-    fasten(found, files.values())
-    found.run(
+    loosen(statements, set(record.files.values()) - set(files.values()), "left", record.id)
+    fasten(statements, files.values())
+    statements.run(
         "UPDATE maps SET version = :version, files = :files, facts = :facts WHERE id = :id",
         version=record.version + 1,
         files=json.dumps(dict(files)),

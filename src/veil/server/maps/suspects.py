@@ -96,35 +96,37 @@ def weight_of(item: Contribution, items: Sequence[Contribution]) -> float | None
 
 def reasons_of(item: Contribution, images: int) -> tuple[Reason, ...]:
     """Reasons against a contribution to a map, by the number of contributions that the map holds."""
-    found: list[Reason] = []
+    reasons: list[Reason] = []
     evidence = item.facts.get("evidence", {})
-    for told in item.facts.get("degenerate") or []:
-        found.append(Reason(kind="degenerate", told=told))
+    for text in item.facts.get("degenerate") or []:
+        reasons.append(Reason(kind="degenerate", told=text))
     if item.state == "left out" and images >= LEAST_IMAGES:
-        found.append(Reason(kind="left out", told=f"nothing in the map agrees with it: {item.reason}"))
+        reasons.append(Reason(kind="left out", told=f"nothing in the map agrees with it: {item.reason}"))
     if evidence.get("unexplained", 0.0) >= UNEXPLAINED:
-        told = f"{evidence['unexplained']:.0%} of its features match an image of the map whose geometry it contradicts"
-        found.append(Reason(kind="unexplained", told=told))
+        text = f"{evidence['unexplained']:.0%} of its features match an image of the map whose geometry it contradicts"
+        reasons.append(Reason(kind="unexplained", told=text))
     if evidence.get("alone"):
-        found.append(Reason(kind="alone", told="only contributions of its own token see what it sees, and others made the map"))
+        reasons.append(
+            Reason(kind="alone", told="only contributions of its own token see what it sees, and others made the map")
+        )
     if evidence.get("repeats_own", 0.0) >= REPEATS:
-        told = f"{evidence['repeats_own']:.0%} of its features repeat an earlier contribution of its token"
-        found.append(Reason(kind="repeats own", told=told))
+        text = f"{evidence['repeats_own']:.0%} of its features repeat an earlier contribution of its token"
+        reasons.append(Reason(kind="repeats own", told=text))
     if evidence.get("repeats_others", 0.0) >= REPEATS:
-        told = f"{evidence['repeats_others']:.0%} of its features repeat an earlier contribution of another token"
-        found.append(Reason(kind="repeats others", told=told))
-    return tuple(found)
+        text = f"{evidence['repeats_others']:.0%} of its features repeat an earlier contribution of another token"
+        reasons.append(Reason(kind="repeats others", told=text))
+    return tuple(reasons)
 
 
 def suspects_of(items: Sequence[Contribution]) -> list[Suspect]:
     """The suspect contributions to a map, those that most speaks against first, then those that others confirm least."""
     images = sum(item.state == "mapped" for item in items)
-    found = [
+    suspects = [
         Suspect(contribution=item, weight=weight_of(item, items), reasons=reasons)
         for item in items
         if item.state != "leaving" and (reasons := reasons_of(item, images))
     ]
-    return sorted(found, key=lambda each: (-len(each.reasons), each.weight or 0.0, each.contribution.received))
+    return sorted(suspects, key=lambda each: (-len(each.reasons), each.weight or 0.0, each.contribution.received))
 
 
 def doubted(items: Sequence[Contribution]) -> list[str]:
@@ -135,10 +137,10 @@ def doubted(items: Sequence[Contribution]) -> list[str]:
 def shares_of(items: Sequence[Contribution]) -> list[TokenShare]:
     """How much of a map each token gave, the largest share first."""
     suspects = {each.contribution.id for each in suspects_of(items)}
-    found = []
+    shares = []
     for token in sorted({item.token for item in items}):
         own = [item for item in items if item.token == token]
-        found.append(
+        shares.append(
             TokenShare(
                 token=token,
                 contributions=len(own),
@@ -148,7 +150,7 @@ def shares_of(items: Sequence[Contribution]) -> list[TokenShare]:
                 share=len(own) / len(items),
             )
         )
-    return sorted(found, key=lambda each: (-each.contributions, each.token))
+    return sorted(shares, key=lambda each: (-each.contributions, each.token))
 
 
 def suspects_record(record: MapRecord, items: Sequence[Contribution]) -> dict[str, Any]:
@@ -161,19 +163,19 @@ def suspects_record(record: MapRecord, items: Sequence[Contribution]) -> dict[st
     }
 
 
-def require_share(found: Statements, record: MapRecord, token: str, digest: str) -> None:
+def require_share(statements: Statements, record: MapRecord, token: str, digest: str) -> None:
     """Raise TooMuch if a token may not give one more message to a map; a message that it gave before is none."""
     most, share = record.policy.max_contributions_of_token, record.policy.max_share_of_token
     if most is None and share is None:
         return
     where = {"map": record.id, "token": token}
-    known = found.one(
+    known = statements.one(
         "SELECT id FROM contributions WHERE map = :map AND token = :token AND digest = :digest", digest=digest, **where
     )
     if known is not None:
         return
-    own = _count(found, "SELECT count(*) AS number FROM contributions WHERE map = :map AND token = :token", **where)
-    everybody = _count(found, "SELECT count(*) AS number FROM contributions WHERE map = :map", map=record.id)
+    own = _count(statements, "SELECT count(*) AS number FROM contributions WHERE map = :map AND token = :token", **where)
+    everybody = _count(statements, "SELECT count(*) AS number FROM contributions WHERE map = :map", map=record.id)
     if most is not None and own + 1 > most:
         raise TooMuch(f"the token gave {own} contributions to this map, which takes {most} of one token; delete some first")
     if share is not None and own + 1 > share * max(everybody + 1, SHARE_FROM):
@@ -183,6 +185,6 @@ def require_share(found: Statements, record: MapRecord, token: str, digest: str)
         )
 
 
-def _count(found: Statements, sql: str, **values: object) -> int:
-    row = found.one(sql, **values)
+def _count(statements: Statements, sql: str, **values: object) -> int:
+    row = statements.one(sql, **values)
     return 0 if row is None else int(row["number"])

@@ -100,12 +100,12 @@ def _viewed(service: Service, token: Token, map_id: str) -> dict[str, Any]:
     """The view of a map. Raises NotFound for one that the token may not use, that is not public, or that holds nothing."""
     record = service.map(token, map_id)
     folder = service.version_folder(record) if record.facts.get("public") and record.files else None
-    found = None
+    view = None
     if folder is not None:
-        found = service.open_pool().call(view_of, str(folder), whose=token.id, deadline_s=service.settings.deadline_s)
-    if found is None:
+        view = service.open_pool().call(view_of, str(folder), whose=token.id, deadline_s=service.settings.deadline_s)
+    if view is None:
         raise NotFound("only public maps are shown, and this one is not: its points stay with the server")
-    return {"map": record.id, "map_version": record.version, **found}
+    return {"map": record.id, "map_version": record.version, **view}
 
 
 def _file(request: Request, name: str, content: bytes) -> Response:
@@ -127,7 +127,7 @@ def _bundled_tag() -> str:
 
 def _photographs() -> dict[str, tuple[dict[str, Any], bytes]]:
     """The photographs that the page offers, by name, with what is known of them."""
-    found: dict[str, tuple[dict[str, Any], bytes]] = {}
+    photographs: dict[str, tuple[dict[str, Any], bytes]] = {}
     with lund_door() as example:
         camera = {
             "model": example.camera.model,
@@ -136,7 +136,7 @@ def _photographs() -> dict[str, tuple[dict[str, Any], bytes]]:
             "params": list(example.camera.params),
         }
         for name in HELD_OUT:
-            found[name] = ({"name": name, "place": "the portal", "camera": camera}, read_bytes(example.folder / name))
+            photographs[name] = ({"name": name, "place": "the portal", "camera": camera}, read_bytes(example.folder / name))
     with other_place() as path:
-        found[path.name] = ({"name": path.name, "place": "another place", "camera": None}, read_bytes(path))
-    return found
+        photographs[path.name] = ({"name": path.name, "place": "another place", "camera": None}, read_bytes(path))
+    return photographs

@@ -80,12 +80,12 @@ class GeoPoseQuery:
 
 def require_begun(body: bytes | bytearray) -> bool:
     """Whether enough of a request has arrived to see how its image begins; raises NotAMessage if it is no message."""
-    found = _IMAGE.search(body)
-    if found is None:
+    beginning = _IMAGE.search(body)
+    if beginning is None:
         if len(body) > MOST_BESIDE:
             raise InputError(f"the request has more than {MOST_BESIDE} bytes before imageBytes; send the message in imageBytes")
         return False
-    characters = bytes(body[found.end() : found.end() + 2 * _HEAD_CHARACTERS]).replace(b"\\", b"")
+    characters = bytes(body[beginning.end() : beginning.end() + 2 * _HEAD_CHARACTERS]).replace(b"\\", b"")
     if len(characters) < _HEAD_CHARACTERS:
         return False
     require_message(_decoded(characters[:_HEAD_CHARACTERS]))
@@ -154,11 +154,11 @@ def _number(value: Any, what: str) -> float:
 
 def _objects(value: Any, name: str) -> list[Mapping[str, Any]]:
     """The objects of a list that may be missing. Raises InputError for anything else."""
-    found = value.get(name) if isinstance(value, dict) else None
-    found = [] if found is None else found
-    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+    objects = value.get(name) if isinstance(value, dict) else None
+    objects = [] if objects is None else objects
+    if not isinstance(objects, list) or not all(isinstance(item, dict) for item in objects):
         raise InputError(f"{name} must be a list of objects")
-    return found
+    return objects
 
 
 def _require_camera(readings: Mapping[str, Any], message: bytes) -> None:
@@ -178,13 +178,13 @@ def _require_camera(readings: Mapping[str, Any], message: bytes) -> None:
     if size not in (None, [head.width_px, head.height_px]):
         raise Refused(f"size is {str(size)[:50]}, but the message is of an image of {head.width_px} x {head.height_px} pixels")
     privacy = reading.get("privacy") or {}
-    said = privacy.get("dataSanitizationApplied") if isinstance(privacy, dict) else None
-    if said is None:
+    terms = privacy.get("dataSanitizationApplied") if isinstance(privacy, dict) else None
+    if terms is None:
         return
-    if not isinstance(said, list) or not all(isinstance(term, str) for term in said):
+    if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
         raise InputError("dataSanitizationApplied must be a list of texts")
     true = sanitization(head)
-    for term in said:
+    for term in terms:
         if term.startswith(PREFIX) and term not in true:
             raise Refused(
                 f"the request says {term[:60]!r} of its message, which is {' and '.join(true)}; nothing was done with it"
@@ -193,12 +193,12 @@ def _require_camera(readings: Mapping[str, Any], message: bytes) -> None:
 
 def _gravity(sensors: Any, readings: Mapping[str, Any]) -> Float64[np.ndarray, "3"] | None:
     """Down in the camera frame, from the last accelerometer reading; None if it was not at rest or its frame is not known."""
-    found = _objects(readings, "accelerometerReadings")
-    if not found:
+    readings_at_rest = _objects(readings, "accelerometerReadings")
+    if not readings_at_rest:
         return None
     named = {"sensors": sensors}
     rotations = {str(item.get("id")): _rotation(item.get("rigRotation")) for item in _objects(named, "sensors")}
-    reading, camera = found[-1], _objects(readings, "cameraReadings")[0]
+    reading, camera = readings_at_rest[-1], _objects(readings, "cameraReadings")[0]
     felt = np.array([_number(reading.get(axis), f"accelerometer {axis}") for axis in "xyz"])
     sensor_from_rig, cam_from_rig = (rotations.get(str(item.get("sensorId"))) for item in (reading, camera))
     size = float(np.linalg.norm(felt))
@@ -222,10 +222,10 @@ def _rotation(value: Any) -> Float64[np.ndarray, "3 3"] | None:
 
 def _near(readings: Mapping[str, Any]) -> tuple[float, float] | None:
     """The last geolocation. Raises InputError for one that is not on Earth."""
-    found = _objects(readings, "geolocationReadings")
-    if not found:
+    locations = _objects(readings, "geolocationReadings")
+    if not locations:
         return None
-    latitude, longitude = (_number(found[-1].get(name), name) for name in ("latitude", "longitude"))
+    latitude, longitude = (_number(locations[-1].get(name), name) for name in ("latitude", "longitude"))
     if not (abs(latitude) <= 90 and abs(longitude) <= 360):
         raise InputError("a geolocation must be a latitude and a longitude in degrees")
     return latitude, longitude
@@ -239,10 +239,10 @@ def response_of(query: GeoPoseQuery, answer: Mapping[str, Any], place: Mapping[s
     pose, covariance = answer["cam_from_world"], answer["covariance"]
     position_m, turn_deg = UNKNOWN, answer["turn_deviation_deg"]
     if covariance is not None:
-        found = place_of(place)
+        georeference = place_of(place)
         cam_from_map = Rigid(rotation=np.array(pose["rotation"]), translation=np.array(pose["translation"]))
         variance = np.trace(center_covariance(cam_from_map, np.array(covariance))) / 3
-        position_m = found.enu_from_map.scale * math.sqrt(max(0.0, variance)) + found.median_error_m
+        position_m = georeference.enu_from_map.scale * math.sqrt(max(0.0, variance)) + georeference.median_error_m
     return {
         "id": query.id,
         "timestamp": query.timestamp_ms,
@@ -282,8 +282,8 @@ def add_geopose(app: FastAPI) -> None:
             answer = await app.state.waiting.run(token.id, service.localize, token, record.id, query.message, query.gravity)
             request.app.state.metrics.poses.labels(answer["status"]).inc()
             if "geopose" in answer:
-                found = response_of(query, answer, record.facts[PLACE])
-                return JSONResponse(found, media_type=OSCP if asked is not None else "application/json")
+                response = response_of(query, answer, record.facts[PLACE])
+                return JSONResponse(response, media_type=OSCP if asked is not None else "application/json")
             reasons.append(answer.get("reason", "the map changed meanwhile; ask again"))
         return problem(422, "no-pose", "; ".join(dict.fromkeys(reasons)))
 
@@ -303,10 +303,10 @@ def maps_for(service: Service, token: Token, map_id: str | None, query: GeoPoseQ
     Raises NotFound where no map that the token may use is on Earth, or too many are and the request says nothing.
     """
     if map_id is not None:
-        found = [service.map(token, map_id)]
+        records = [service.map(token, map_id)]
     else:
-        found = [record for record in service.records.all() if token.may_use(record.id)]
-    placed = [record for record in found if PLACE in record.facts]
+        records = [record for record in service.records.all() if token.may_use(record.id)]
+    placed = [record for record in records if PLACE in record.facts]
     if not placed:
         raise NotFound("no map that the token may use is on Earth", remedy=Remedy("give", "the map's place"))
     if query.near is not None:

@@ -152,13 +152,13 @@ def add_health(app: FastAPI) -> None:
     @app.get("/metrics", tags=["health"], dependencies=asked, openapi_extra=says({200: {METRICS_TYPE: None}}))
     def metrics(request: Request, service: Services) -> Response:
         """Numbers for Prometheus."""
-        found: Metrics = request.app.state.metrics
+        numbers: Metrics = request.app.state.metrics
         with service.database.transaction() as rows:
             row = rows.one("SELECT count(*) AS waiting FROM jobs WHERE state IN ('queued', 'running')")
-        found.jobs.set(0 if row is None else row["waiting"])
-        found.free.set(service.room.free())
-        found.no_room.set(service.room.left() <= 0)
-        return Response(found.text(), media_type=METRICS_TYPE)
+        numbers.jobs.set(0 if row is None else row["waiting"])
+        numbers.free.set(service.room.free())
+        numbers.no_room.set(service.room.left() <= 0)
+        return Response(numbers.text(), media_type=METRICS_TYPE)
 
     @app.get("/v1/policy", tags=["policy"], openapi_extra=says({200: "ServicePolicy"}))
     def policy() -> dict[str, Any]:

@@ -179,30 +179,30 @@ class ServedTiles:
 
     def request_bytes(self, name: str, version: str, exit: ServedExit) -> int:
         """The length of a request to an exit, the same for all devices. Raises NotFound."""
-        found = self._exit(name, version, exit)
-        return found.count * found.query_bytes
+        served = self._exit(name, version, exit)
+        return served.count * served.query_bytes
 
     def answer(self, name: str, version: str, exit: ServedExit, request: bytes) -> bytes:
         """The answers to a request's queries, one after the other.
 
         Raises NotFound, AnotherNumber for a request of another length, PirError for queries that are none, and Busy.
         """
-        found = self._exit(name, version, exit)
-        if len(request) != found.count * found.query_bytes:
+        served = self._exit(name, version, exit)
+        if len(request) != served.count * served.query_bytes:
             raise AnotherNumber(
-                f"every device asks for {found.count} queries of {found.query_bytes} bytes at a time, which are "
-                f"{found.count * found.query_bytes} bytes, and this request has {len(request)}"
+                f"every device asks for {served.count} queries of {served.query_bytes} bytes at a time, which are "
+                f"{served.count * served.query_bytes} bytes, and this request has {len(request)}"
             )
-        queries = [request[start : start + found.query_bytes] for start in range(0, len(request), found.query_bytes)]
+        queries = [request[start : start + served.query_bytes] for start in range(0, len(request), served.query_bytes)]
         for query in queries:
-            found.require(query)
-        return b"".join(found.passes.answers(queries))
+            served.require(query)
+        return b"".join(served.passes.answers(queries))
 
     def _exit(self, name: str, version: str, exit: ServedExit) -> ServedExitOf:
-        found = self._version(name, version).exits.get(exit)
-        if found is None:
+        served = self._version(name, version).exits.get(exit)
+        if served is None:
             raise NotFound("these tiles are not served by one server; fetch all of them, or from two servers")
-        return found
+        return served
 
     def _version(self, name: str, version: str) -> ServedVersion:
         """One version of some tiles. Raises NotFound if the server does not have it (any more)."""
@@ -210,12 +210,12 @@ class ServedTiles:
             raise NotFound("there is no such version of these tiles (any more); read the manifest again, for all tiles")
         folder = self._root / name / version
         with self._lock:
-            found = self._open.get(folder)
-            if found is None or (found.one_server is None) is (folder / FACTS).is_file():
+            served = self._open.get(folder)
+            if served is None or (served.one_server is None) is (folder / FACTS).is_file():
                 while len(self._open) >= MOST_OPEN:
                     self._open.pop(next(iter(self._open)))
-                found = self._open[folder] = self._opened(folder, version)
-            return found
+                served = self._open[folder] = self._opened(folder, version)
+            return served
 
     def _opened(self, folder: Path, version: str) -> ServedVersion:
         """A version from its folder. Raises FileFormatError if it is damaged."""

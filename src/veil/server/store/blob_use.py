@@ -27,29 +27,29 @@ SHARE, FEW = 0.25, 20
 MANY = 20
 
 
-def blobs_in(found: Statements) -> set[str]:
+def blobs_in(statements: Statements) -> set[str]:
     """Names of the blobs that maps and contributions use."""
-    return files_in(found) | {row["digest"] for row in found.all("SELECT DISTINCT digest FROM contributions")}
+    return files_in(statements) | {row["digest"] for row in statements.all("SELECT DISTINCT digest FROM contributions")}
 
 
-def needed_in(found: Statements) -> set[str]:
+def needed_in(statements: Statements) -> set[str]:
     """Names of the blobs that must be there: those in use, but for messages of contributions that are leaving."""
-    rows = found.all("SELECT DISTINCT digest FROM contributions WHERE state <> 'leaving'")
-    return files_in(found) | {row["digest"] for row in rows}
+    rows = statements.all("SELECT DISTINCT digest FROM contributions WHERE state <> 'leaving'")
+    return files_in(statements) | {row["digest"] for row in rows}
 
 
-def files_in(found: Statements) -> set[str]:
+def files_in(statements: Statements) -> set[str]:
     """Names of the blobs that are files of maps."""
-    return {digest for row in found.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
+    return {digest for row in statements.all("SELECT files FROM maps") for digest in json.loads(row["files"]).values()}
 
 
-def loosen(found: Statements, names: Iterable[str], why: Why, map_id: str = "") -> None:
+def loosen(statements: Statements, names: Iterable[str], why: Why, map_id: str = "") -> None:
     """Note blobs as loose, within the transaction after which nothing names them, or before they are written.
 
     `map_id`: of the map that they are of, or came for; empty where that is not known.
     """
     for name in sorted(set(names)):
-        found.run(
+        statements.run(
             "INSERT INTO loose (name, why, map, marked) VALUES (:name, :why, :map, NULL) "
             "ON CONFLICT (name) DO UPDATE SET why = excluded.why, map = excluded.map, marked = NULL",
             name=name,
@@ -58,10 +58,10 @@ def loosen(found: Statements, names: Iterable[str], why: Why, map_id: str = "") 
         )
 
 
-def fasten(found: Statements, names: Iterable[str]) -> None:
+def fasten(statements: Statements, names: Iterable[str]) -> None:
     """Note blobs as loose no more, within the transaction that begins to name them."""
     for name in sorted(set(names)):
-        found.run("DELETE FROM loose WHERE name = :name", name=name)
+        statements.run("DELETE FROM loose WHERE name = :name", name=name)
 
 
 def drop_loose(
@@ -75,16 +75,18 @@ def drop_loose(
     dropped, left = 0, sorted(set(names))
     for start in range(0, len(left), MANY):
         # Within the transaction nobody else can start to use one of them.
-        with database.transaction() as found:
+        with database.transaction() as statements:
             part = set(left[start : start + MANY])
-            part &= {row["name"] for name in part for row in found.all("SELECT name FROM loose WHERE name = :name", name=name)}
-            for name in sorted(part - files_in(found)) if part else ():
-                rows = found.all("SELECT id FROM contributions WHERE digest = :digest", digest=name)
+            part &= {
+                row["name"] for name in part for row in statements.all("SELECT name FROM loose WHERE name = :name", name=name)
+            }
+            for name in sorted(part - files_in(statements)) if part else ():
+                rows = statements.all("SELECT id FROM contributions WHERE digest = :digest", digest=name)
                 if all(row["id"] in leaving for row in rows):
                     blobs.delete(name)
                     dropped += 1
                     if forgets and not rows:
-                        fasten(found, [name])
+                        fasten(statements, [name])
     return dropped
 
 
@@ -93,8 +95,8 @@ def drop_loose_of(database: Database, blobs: Blobs, map_id: str, *, leaving: Col
 
     Whoever is giving one of these writes it once more before it is named, so that it stays loose.
     """
-    with database.transaction() as found:
-        rows = found.all("SELECT name, why FROM loose WHERE map = :map", map=map_id)
+    with database.transaction() as statements:
+        rows = statements.all("SELECT name, why FROM loose WHERE map = :map", map=map_id)
     for came in (False, True):
         names = [row["name"] for row in rows if (row["why"] == "came") == came]
         drop_loose(database, blobs, names, leaving=leaving, forgets=not came)
@@ -106,12 +108,12 @@ def sweep_loose(database: Database, blobs: Blobs, *, now: float | None = None) -
     Raises StorageTrouble if it would delete a larger share of all blobs than is plausible.
     """
     now = time.time() if now is None else now
-    with database.transaction() as found:
-        fasten(found, blobs_in(found) & {row["name"] for row in found.all("SELECT name FROM loose")})
+    with database.transaction() as statements:
+        fasten(statements, blobs_in(statements) & {row["name"] for row in statements.all("SELECT name FROM loose")})
         # A mark of later than now was made before the clock was set back.
-        found.run("UPDATE loose SET marked = :now WHERE marked IS NULL OR marked > :now", now=now)
-        rows = found.all("SELECT name, why, map, marked FROM loose ORDER BY name")
-        present = {"", *(row["id"] for row in found.all("SELECT id FROM maps"))}
+        statements.run("UPDATE loose SET marked = :now WHERE marked IS NULL OR marked > :now", now=now)
+        rows = statements.all("SELECT name, why, map, marked FROM loose ORDER BY name")
+        present = {"", *(row["id"] for row in statements.all("SELECT id FROM maps"))}
     # Of a map that is gone nothing can be named any more.
     gone = [row["name"] for row in rows if row["map"] not in present]
     over = [row for row in rows if now - row["marked"] >= MARKED_S.get(row["why"], MARKED_S["adopted"])]
@@ -128,6 +130,6 @@ def sweep_loose(database: Database, blobs: Blobs, *, now: float | None = None) -
 def unnamed_in(database: Database, blobs: Blobs) -> list[str]:
     """Blobs that nothing names and that this database does not know, sorted: they are kept."""
     there = list(blobs.names())  # first: what is written meanwhile is known before
-    with database.transaction() as found:
-        known = blobs_in(found) | {row["name"] for row in found.all("SELECT name FROM loose")}
+    with database.transaction() as statements:
+        known = blobs_in(statements) | {row["name"] for row in statements.all("SELECT name FROM loose")}
     return sorted(name for name in set(there) - known if blobs.has(name))

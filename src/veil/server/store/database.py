@@ -110,9 +110,9 @@ class SqliteDatabase:
         except NoRoom:
             raise NoRoom(f"there is no room for {path}; make room on its disk, and start again") from None
         except sqlite3.DatabaseError as error:
-            told = trouble(error) if isinstance(error, sqlite3.OperationalError) else "other"
-            if told != "other":
-                raise InputError(f"{path} is {told}; free it, or make room, and start again") from None
+            kind = trouble(error) if isinstance(error, sqlite3.OperationalError) else "other"
+            if kind != "other":
+                raise InputError(f"{path} is {kind}; free it, or make room, and start again") from None
             raise FileFormatError(f"{path} is no database of a veil server ({error}); restore it from a backup") from None
 
     @contextmanager
@@ -168,10 +168,10 @@ class SqliteDatabase:
     def _overwritten(self, size: int) -> bool:
         """Whether a number of bytes of the log are overwritten; the file then has free pages for as many."""
         try:
-            with self.transaction() as found:
-                found.run("CREATE TABLE spare (content)")
-                found.run("INSERT INTO spare VALUES (zeroblob(:size))", size=size)
-                found.run("DROP TABLE spare")
+            with self.transaction() as statements:
+                statements.run("CREATE TABLE spare (content)")
+                statements.run("INSERT INTO spare VALUES (zeroblob(:size))", size=size)
+                statements.run("DROP TABLE spare")
             return True
         except NoRoom:
             return False
@@ -214,7 +214,7 @@ class SqliteDatabase:
         return self._opened()
 
     def _opened(self) -> sqlite3.Connection:
-        found = sqlite3.connect(
+        connection = sqlite3.connect(
             f"{self.path.resolve().as_uri()}?mode=rw",
             timeout=PATIENCE_S,
             isolation_level=None,
@@ -222,22 +222,22 @@ class SqliteDatabase:
             uri=True,
         )
         try:
-            found.row_factory = sqlite3.Row
-            _write_ahead(found)
-            found.execute("PRAGMA secure_delete = ON")
-            found.execute(f"PRAGMA wal_autocheckpoint = {_MOVED}")
-            found.execute(f"PRAGMA journal_size_limit = {_log_bytes(SPARE)}")
+            connection.row_factory = sqlite3.Row
+            _write_ahead(connection)
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute(f"PRAGMA wal_autocheckpoint = {_MOVED}")
+            connection.execute(f"PRAGMA journal_size_limit = {_log_bytes(SPARE)}")
         except BaseException:
-            found.close()
+            connection.close()
             raise
-        return found
+        return connection
 
     def _prepare(self) -> None:
         """Make the tables, or look whether they are those of this version."""
-        with self.transaction(durable=True) as found:
-            if found.one("SELECT name FROM sqlite_master WHERE name = 'facts'") is not None:
-                require_version(found, str(self.path))
-            elif found.one("SELECT name FROM sqlite_master") is not None:
+        with self.transaction(durable=True) as statements:
+            if statements.one("SELECT name FROM sqlite_master WHERE name = 'facts'") is not None:
+                require_version(statements, str(self.path))
+            elif statements.one("SELECT name FROM sqlite_master") is not None:
                 raise FileFormatError(f"{self.path} holds tables of something else; give another folder")
             else:
-                make_tables(found)
+                make_tables(statements)

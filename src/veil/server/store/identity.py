@@ -46,9 +46,12 @@ class StoreParts:
 
         Raises FileFormatError for parts that do not belong together; then nothing was written.
         """
-        with self.database.transaction() as found:
-            known, claiming = _id_in(found), found.one("SELECT value FROM facts WHERE name = :name", name=CLAIMING)
-            needed, is_new = needed_in(found), all(found.one(f"SELECT 1 AS one FROM {name}") is None for name in _TABLES)
+        with self.database.transaction() as statements:
+            known, claiming = _id_in(statements), statements.one("SELECT value FROM facts WHERE name = :name", name=CLAIMING)
+            needed, is_new = (
+                needed_in(statements),
+                all(statements.one(f"SELECT 1 AS one FROM {name}") is None for name in _TABLES),
+            )
         begins = known is None or claiming is not None
         if known is None:
             if not is_new:
@@ -66,14 +69,14 @@ class StoreParts:
         self._require(known, _noted_in_tiles(self.folder) or known, self.folder / TILES)
         self._note(known)
         if begins:
-            with self.database.transaction() as found:
-                found.run("DELETE FROM facts WHERE name = :name", name=CLAIMING)
+            with self.database.transaction() as statements:
+                statements.run("DELETE FROM facts WHERE name = :name", name=CLAIMING)
         return known
 
     def require_whole(self) -> None:
         """Raise FileFormatError unless all parts carry the same id."""
-        with self.database.transaction() as found:
-            known = _id_in(found)
+        with self.database.transaction() as statements:
+            known = _id_in(statements)
         if known is None:
             raise FileFormatError("the database is another one now, and says no store", remedy=REMEDY)
         self._require(known, self.blobs.owner(), f"the blobs ({self.kinds['blobs']})")
@@ -92,13 +95,13 @@ class StoreParts:
             raise FileFormatError(
                 f"the blobs ({self.kinds['blobs']}) hold {there}, none of which the database names", remedy=REMEDY
             )
-        with self.database.transaction(durable=True) as found:
-            return _id_in(found) or _new_id(found, owner)
+        with self.database.transaction(durable=True) as statements:
+            return _id_in(statements) or _new_id(statements, owner)
 
     def _require(self, known: str, other: str | None, place: object) -> None:
         if other != known:
-            told = "say no store" if other is None else f"belong to the store {other}"
-            raise FileFormatError(f"{place}: they {told}, and the database is of the store {known}", remedy=REMEDY)
+            claim = "say no store" if other is None else f"belong to the store {other}"
+            raise FileFormatError(f"{place}: they {claim}, and the database is of the store {known}", remedy=REMEDY)
 
     def _note(self, store: str) -> None:
         """Write the id into the folder and its tiles, where it is missing."""
@@ -133,25 +136,25 @@ def adopt(parts: StoreParts, *, write: bool) -> Adoption:
     """
     unnamed = unnamed_in(parts.database, parts.blobs)
     there, owner = set(parts.blobs.names()), parts.blobs.owner()
-    with parts.database.transaction(durable=True) as found:
-        store = _id_in(found) or (_new_id(found) if write else "")
-        named, needed = blobs_in(found), needed_in(found)
+    with parts.database.transaction(durable=True) as statements:
+        store = _id_in(statements) or (_new_id(statements) if write else "")
+        named, needed = blobs_in(statements), needed_in(statements)
         if write:
-            loosen(found, set(unnamed) - named, "adopted")
-            fasten(found, named)
+            loosen(statements, set(unnamed) - named, "adopted")
+            fasten(statements, named)
     if write:
         parts.blobs.claim(store, anew=True)
         write_text(parts.folder / STORAGE, json.dumps({**parts.kinds, FACT: store}, indent=1) + "\n")
         write_bytes(parts.folder / TILES / OWNER, owner_note(store))
-        with parts.database.transaction() as found:
-            found.run("DELETE FROM facts WHERE name = :name", name=CLAIMING)
+        with parts.database.transaction() as statements:
+            statements.run("DELETE FROM facts WHERE name = :name", name=CLAIMING)
     return Adoption(store=store, owner=owner, named=len(named), missing=len(needed - there), unnamed=tuple(unnamed))
 
 
 def noted_kinds(folder: Path) -> dict[str, str] | None:
     """Where a folder says that its database and blobs are, None where it says nothing."""
-    found = _note_of(folder)
-    return None if found is None else {name: found[name] for name in ("database", "blobs")}
+    note = _note_of(folder)
+    return None if note is None else {name: note[name] for name in ("database", "blobs")}
 
 
 def _note_of(folder: Path) -> dict[str, str] | None:
@@ -160,8 +163,8 @@ def _note_of(folder: Path) -> dict[str, str] | None:
     if not path.is_file():
         return None
     try:
-        found = json.loads(read_bytes(path))
-        return {name: str(found[name]) for name in ("database", "blobs")} | ({FACT: str(found[FACT])} if FACT in found else {})
+        note = json.loads(read_bytes(path))
+        return {name: str(note[name]) for name in ("database", "blobs")} | ({FACT: str(note[FACT])} if FACT in note else {})
     except (ValueError, KeyError, TypeError):
         raise FileFormatError(f"{path} cannot be read; restore or delete it") from None
 
@@ -175,14 +178,14 @@ def _noted_in_tiles(folder: Path) -> str | None:
     return noted_owner(read_bytes(path), path) if path.is_file() else None
 
 
-def _id_in(found: Statements) -> str | None:
-    row = found.one("SELECT value FROM facts WHERE name = :name", name=FACT)
+def _id_in(statements: Statements) -> str | None:
+    row = statements.one("SELECT value FROM facts WHERE name = :name", name=FACT)
     return None if row is None else str(row["value"])
 
 
-def _new_id(found: Statements, store: str | None = None) -> str:
+def _new_id(statements: Statements, store: str | None = None) -> str:
     """Give a database the id of a store, or of a new one."""
     store = store or "s" + secrets.token_hex(16)
     for name, value in ((FACT, store), (CLAIMING, "1")):
-        found.run("INSERT INTO facts (name, value) VALUES (:name, :value)", name=name, value=value)
+        statements.run("INSERT INTO facts (name, value) VALUES (:name, :value)", name=name, value=value)
     return store

@@ -82,8 +82,8 @@ class PostgresDatabase:
         self._connection: Connection | None = None
         self._away_until, self._rest_until = 0.0, 0.0
         try:
-            with self.transaction(durable=True) as found:
-                self._prepare(found)
+            with self.transaction(durable=True) as statements:
+                self._prepare(statements)
         except StorageTrouble as error:
             raise InputError(f"{error}; start it, or correct the address") from None
         except psycopg.errors.DuplicateTable:
@@ -112,12 +112,14 @@ class PostgresDatabase:
         What the write-ahead log, its archives and replicas hold goes when PostgreSQL recycles it.
         """
         if left_over:
-            with self.transaction() as found:
-                if found.one("SELECT name FROM facts WHERE name = :name", name=_UNCLEARED) is None:
+            with self.transaction() as statements:
+                if statements.one("SELECT name FROM facts WHERE name = :name", name=_UNCLEARED) is None:
                     return
         elif time.monotonic() < self._rest_until:
-            with self.transaction() as found:
-                found.run("INSERT INTO facts (name, value) VALUES (:name, '1') ON CONFLICT (name) DO NOTHING", name=_UNCLEARED)
+            with self.transaction() as statements:
+                statements.run(
+                    "INSERT INTO facts (name, value) VALUES (:name, '1') ON CONFLICT (name) DO NOTHING", name=_UNCLEARED
+                )
             return
         begun = time.monotonic()
         try:
@@ -133,8 +135,10 @@ class PostgresDatabase:
                     self._unlock(connection)
         except StorageTrouble as error:
             log.warning("deleted rows are not cleared yet: %s", error)
-            with self.transaction() as found:
-                found.run("INSERT INTO facts (name, value) VALUES (:name, '1') ON CONFLICT (name) DO NOTHING", name=_UNCLEARED)
+            with self.transaction() as statements:
+                statements.run(
+                    "INSERT INTO facts (name, value) VALUES (:name, '1') ON CONFLICT (name) DO NOTHING", name=_UNCLEARED
+                )
         self._rest_until = time.monotonic() + REST * (time.monotonic() - begun)
 
     def is_full(self) -> bool:
@@ -181,17 +185,17 @@ class PostgresDatabase:
         if time.monotonic() < self._away_until:
             raise StorageTrouble(f"{self.place} cannot be reached now")
         try:
-            found = psycopg.connect(self._address, autocommit=True, row_factory=dict_row)
+            connection = psycopg.connect(self._address, autocommit=True, row_factory=dict_row)
         except _AWAY:
             self._away_until = time.monotonic() + AWAY_S
             raise
         for name, seconds in (("lock_timeout", PATIENCE_S), ("idle_in_transaction_session_timeout", IDLE_S)):
-            found.execute(f"SET {name} = '{round(1000 * seconds)}ms'")
+            connection.execute(f"SET {name} = '{round(1000 * seconds)}ms'")
         # What must survive a power cut waits for the disk, whatever this database does otherwise.
-        if found.execute("SHOW synchronous_commit").fetchone() == {"synchronous_commit": "off"}:
-            found.execute("SET synchronous_commit = on")
-        self._connection = found
-        return found
+        if connection.execute("SHOW synchronous_commit").fetchone() == {"synchronous_commit": "off"}:
+            connection.execute("SET synchronous_commit = on")
+        self._connection = connection
+        return connection
 
     def _unlock(self, connection: Connection) -> None:
         """Give back the lock that was taken for longer than a transaction; with the connection, if it cannot be done."""
@@ -213,23 +217,25 @@ class PostgresDatabase:
             self._connection.close()
             self._connection = None
 
-    def _prepare(self, found: Statements) -> None:
+    def _prepare(self, statements: Statements) -> None:
         """Make the tables, or look whether they are those of this version."""
-        encoding = found.one("SHOW server_encoding")
+        encoding = statements.one("SHOW server_encoding")
         if encoding is None or encoding["server_encoding"] != "UTF8":
             raise FileFormatError(f"{self.place} does not keep text as UTF8; make a database with ENCODING 'UTF8'")
-        there = found.one("SELECT to_regclass('facts') IS NOT NULL AND to_regclass('contributions') IS NOT NULL AS is_ours")
+        there = statements.one(
+            "SELECT to_regclass('facts') IS NOT NULL AND to_regclass('contributions') IS NOT NULL AS is_ours"
+        )
         if there is not None and there["is_ours"]:
-            require_version(found, self.place)
+            require_version(statements, self.place)
             return
-        make_tables(found)
+        make_tables(statements)
         # Samples of columns that ANALYZE takes for the planner would outlive the rows; queries find what they need by keys.
-        for row in found.all(
+        for row in statements.all(
             "SELECT table_name, column_name FROM information_schema.columns "
             "WHERE table_schema = current_schema() AND data_type = 'text' AND table_name = ANY(:tables)",
             tables=list(CHANGING),
         ):
-            found.run(f"ALTER TABLE {row['table_name']} ALTER COLUMN {row['column_name']} SET STATISTICS 0")
+            statements.run(f"ALTER TABLE {row['table_name']} ALTER COLUMN {row['column_name']} SET STATISTICS 0")
 
 
 @lru_cache(maxsize=256)

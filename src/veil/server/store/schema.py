@@ -66,17 +66,17 @@ CREATE TABLE loose (name TEXT PRIMARY KEY, why TEXT NOT NULL, map TEXT NOT NULL,
 CHANGING = ("facts", "tokens", "usage", "maps", "contributions", "jobs", "backups", "loose")
 
 
-def make_tables(found: Statements) -> None:
+def make_tables(statements: Statements) -> None:
     """Make the tables of this version."""
     for statement in SCHEMA.split(";"):
         if statement.strip():
-            found.run(statement)
-    found.run("INSERT INTO facts (name, value) VALUES ('version', :version)", version=str(VERSION))
+            statements.run(statement)
+    statements.run("INSERT INTO facts (name, value) VALUES ('version', :version)", version=str(VERSION))
 
 
-def require_version(found: Statements, place: str) -> None:
+def require_version(statements: Statements, place: str) -> None:
     """Raise FileFormatError unless the tables at `place` are of this version."""
-    row = found.one("SELECT value FROM facts WHERE name = 'version'")
+    row = statements.one("SELECT value FROM facts WHERE name = 'version'")
     if row is None or not str(row["value"]).isdecimal():
         raise FileFormatError(f"{place} does not say its version", remedy=Remedy("restore", "backup"))
     if int(row["value"]) != VERSION:

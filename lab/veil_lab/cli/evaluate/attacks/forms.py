@@ -96,8 +96,8 @@ def _forms(arguments: EvaluateForms) -> int:
         place = reference_place(scene, extracted_features(scene, max_features=arguments.max_features))
         protocol = QueryProtocol(folds=arguments.folds, workers=arguments.threads)
         with tempfile.TemporaryDirectory(prefix="veil-forms-") as workdir, Bar(f"{scene.name}: mapping") as bar:
-            found = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
-        folds += found[:1]
+            mapped = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
+        folds += mapped[:1]
         metric[scene.name] = scene.metric
     rows: list[FormRow] = []
     with StepBar("attacking every form") as bar:

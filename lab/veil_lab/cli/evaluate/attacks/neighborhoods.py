@@ -131,17 +131,17 @@ def _extracted(paths: Sequence[Path], arguments: EvaluateNeighborhoods, *, most:
     pictures = named_pictures(paths)
     if most is not None and len(pictures) > most:
         pictures = [pictures[k] for k in np.linspace(0, len(pictures) - 1, most).round().astype(int)]
-    found = {}
+    features = {}
     for name, path in progress(pictures, "extracting"):
         try:
             item = extract_sift(read_picture(path), SiftOptions(max_features=arguments.max_features))
         except InputError:  # a blank photograph has nothing to attack
             continue
         if len(item) >= NEIGHBORS + 2:
-            found[name] = item
-    if not found:
+            features[name] = item
+    if not features:
         raise InputError(f"none of the photographs has {NEIGHBORS + 2} features; give others")
-    return found
+    return features
 
 
 def neighborhood_table(rows: Sequence[NeighborhoodRow]) -> Table:

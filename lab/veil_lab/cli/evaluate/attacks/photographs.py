@@ -24,12 +24,12 @@ def chosen_photographs(paths: Sequence[Path], most: int | None) -> list[tuple[st
 
 def extracted(paths: Sequence[Path], *, most: int | None, least: int) -> list[Features]:
     """SIFT features of at most `most` photographs, evenly taken from all, without those of fewer than `least` features."""
-    found = []
+    kept = []
     for _, path in progress(chosen_photographs(paths, most), "extracting"):
         try:
             features = extract_sift(read_picture(path), SiftOptions(max_features=2000))
         except InputError:  # a blank photograph has nothing to attack
             continue
         if len(features) >= least:
-            found.append(features)
-    return found
+            kept.append(features)
+    return kept

@@ -64,7 +64,7 @@ def _features(
     scenes: Sequence[ReferenceScene], descriptors: Descriptors, arguments: EvaluateLocalization
 ) -> dict[str, Photographs]:
     """Features of all photographs for each descriptor, equal numbers in each photograph."""
-    found: dict[str, dict[str, Features]] = {
+    features: dict[str, dict[str, Features]] = {
         name: {
             f"{scene.name}/{photo}": item
             for scene in scenes
@@ -72,7 +72,7 @@ def _features(
         }
         for name in descriptors.networks
     }
-    equal = with_equal_numbers(found)
+    equal = with_equal_numbers(features)
     return {
         name: {
             scene.name: {photo: equal[name][f"{scene.name}/{photo}"] for photo in sorted(scene.pictures)} for scene in scenes

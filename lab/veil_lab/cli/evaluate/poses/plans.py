@@ -72,7 +72,7 @@ def _tried(arguments: EvaluatePlans, plans: list[ReleasePlan]) -> list[TriedPlan
             for words in sizes(settings)
         ]
         title = f"{scene.name}: turn {index + 1} of {len(folds)}, {len(settings)} plans"
-        return [trial for found in run_jobs(jobs, workers=arguments.workers, title=title) for trial in found]
+        return [trial for trials in run_jobs(jobs, workers=arguments.workers, title=title) for trial in trials]
 
     return search_plans(
         possible,

@@ -129,9 +129,9 @@ def _robust(summaries: Sequence[ErrorSummary]) -> Iterator[str]:
         return
     for name in ("ratio", "ratio_within"):
         worst = max(value if math.isfinite(value := getattr(row, name)) else math.inf for row in required)
-        said = "of all scenes together" if name == "ratio" else "within scenes"
+        scope = "of all scenes together" if name == "ratio" else "within scenes"
         yield (
-            f"median error of lines over that of points, {said}, worst of the required: {worst:.2f} (needed {ALLOWED_RATIO}): "
+            f"median error of lines over that of points, {scope}, worst of the required: {worst:.2f} (needed {ALLOWED_RATIO}): "
             + (_met(worst <= ALLOWED_RATIO))
         )
 

@@ -80,22 +80,24 @@ def _retrieval(arguments: EvaluateRetrieval) -> int:
         raise InputError("two scenes have one name; rename one of the folders")
     paths = {scene: _pictures(path) for scene, path in zip(called, arguments.scenes, strict=True)}
     strangers = [path for folder in arguments.strangers for path in _some(find_pictures(folder), arguments.most_strangers)]
-    pictures = {f"{scene}/{path.name}": path for scene, found in paths.items() for path in found}
+    pictures = {f"{scene}/{path.name}": path for scene, features in paths.items() for path in features}
     pictures |= {f"/{path.parent.name}/{path.name}": path for path in strangers}
     named = usable(arguments.descriptor or [SIFT])
     books = all_books(arguments, named.networks)
-    found: dict[str, dict[str, Features]] = {}
+    features: dict[str, dict[str, Features]] = {}
     for name, network in named.networks.items():
-        found[name] = _features(arguments, name, network, pictures)
+        features[name] = _features(arguments, name, network, pictures)
     if arguments.descriptor:
-        found = with_equal_numbers(found)
-        for kind, images in found.items():
+        features = with_equal_numbers(features)
+        for kind, images in features.items():
             books[kind].require_others(item.image_digest for item in images.values())
-    found = {kind: {image: item for image, item in images.items() if len(item)} for kind, images in found.items()}
-    scenes = {scene: sorted(image for image in next(iter(found.values())) if image.startswith(f"{scene}/")) for scene in paths}
-    pairs = _overlapping(found, scenes)
+    features = {kind: {image: item for image, item in images.items() if len(item)} for kind, images in features.items()}
+    scenes = {
+        scene: sorted(image for image in next(iter(features.values())) if image.startswith(f"{scene}/")) for scene in paths
+    }
+    pairs = _overlapping(features, scenes)
     rows: list[RecallRow] = []
-    for kind, images in found.items():
+    for kind, images in features.items():
         rows += _rows(arguments, kind, images, books[kind], scenes, pairs)
     write_json(arguments.json, {"rows": [row.as_json() for row in rows], "left_out": named.as_json()})
     say_table(arguments, recall_table(rows, named.left_out))
@@ -111,10 +113,10 @@ def _features(arguments: EvaluateRetrieval, name: Extractor, network: Any, pictu
     }
 
 
-def _overlapping(found: Mapping[str, Mapping[str, Features]], scenes: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
+def _overlapping(features: Mapping[str, Mapping[str, Features]], scenes: Mapping[str, Iterable[str]]) -> set[frozenset[str]]:
     """Pairs of images of one scene whose raw features match by any descriptor."""
     pairs: set[frozenset[str]] = set()
-    for name, images in found.items():
+    for name, images in features.items():
         for scene, own in scenes.items():
             with Bar(f"{scene}: matching raw features of {name}") as bar:
                 pairs |= overlapping({image: images[image] for image in own}, bar)
@@ -151,10 +153,10 @@ def _rows(
 
 def _pictures(scene: Path) -> list[Path]:
     """The photographs of a scene. Raises InputError if there are fewer than two."""
-    found = find_pictures(scene / "images" if (scene / "images").is_dir() else scene)
-    if len(found) < 2:
-        raise InputError(f"{scene} holds {len(found)} photographs; retrieval needs two or more")
-    return found
+    photographs = find_pictures(scene / "images" if (scene / "images").is_dir() else scene)
+    if len(photographs) < 2:
+        raise InputError(f"{scene} holds {len(photographs)} photographs; retrieval needs two or more")
+    return photographs
 
 
 def _some(paths: list[Path], most: int | None) -> list[Path]:

@@ -116,9 +116,9 @@ def _upright(arguments: EvaluateUpright) -> int:
     rows: list[UprightRow] = []
     for index, scene in enumerate(scenes):
         own = dict(strangers[index :: len(scenes)])
-        found = list(_trials(scene, settings, own, arguments))
-        trials += found
-        rows += _rows(found, settings, scene.name, metric, extent)
+        own_trials = list(_trials(scene, settings, own, arguments))
+        trials += own_trials
+        rows += _rows(own_trials, settings, scene.name, metric, extent)
         say_table(arguments, upright_table(rows[-len(settings) :]))
         if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
             write_json(arguments.json, {"rows": [row.as_json() for row in rows]})
@@ -157,8 +157,8 @@ def _trials(
         )
         for index, fold in enumerate(folds)
     ]
-    for found in run_jobs(jobs, workers=arguments.workers, title=f"{scene.name}: localizing"):
-        yield from found
+    for trials in run_jobs(jobs, workers=arguments.workers, title=f"{scene.name}: localizing"):
+        yield from trials
 
 
 def scene_folds(scene: ReferenceScene, *, folds: int, workers: int, max_features: int, first_octave: int = 0) -> list[Fold]:

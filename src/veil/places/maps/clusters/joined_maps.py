@@ -70,10 +70,10 @@ class ClusterMaps(Protocol[OneMap]):
     def left_out(self) -> Mapping[str, str]:
         """Reasons of images that no cluster was given, by name."""
 
-    def names(self, found: OneMap) -> Collection[str]:
+    def names(self, model: OneMap) -> Collection[str]:
         """Names of the images of a map."""
 
-    def piece(self, found: OneMap) -> Piece:
+    def piece(self, model: OneMap) -> Piece:
         """The map as a piece, by the numbers of all features of its images."""
 
     def together(self, group: Group[OneMap], reasons: list[str]) -> list[OneMap]:
@@ -86,8 +86,8 @@ class ClusterMaps(Protocol[OneMap]):
 def cut(counts: Mapping[Pair, int], options: ClusterOptions | None, least: int) -> list[Cluster]:
     """Clusters of the images that the pairs of `counts` tie, of those that have `least` images or more."""
     tied = {name for pair in counts for name in pair}
-    found = overlapping_clusters(view_graph(tied, counts), options) if tied else []
-    return [part for part in found if len(part.names) >= least]
+    clusters = overlapping_clusters(view_graph(tied, counts), options) if tied else []
+    return [part for part in clusters if len(part.names) >= least]
 
 
 def answers_of(
@@ -117,7 +117,7 @@ def joined(
         remedy = tuple(dict.fromkeys(item for a in answers.values() if isinstance(a, NoMap) for item in a.remedy))
         return NoMap("; ".join(reasons) or "no cluster gave a map", work.left_out, remedy=remedy)
     numbers = list(maps)
-    pieces = {k: work.piece(found) for k, found in maps.items()}
+    pieces = {k: work.piece(model) for k, model in maps.items()}
     result = join([pieces[k] for k in numbers], labels=[k + 1 for k in numbers])
     reasons += [result.reasons[edge] for edge in sorted(result.reasons)]
     cores = {name: k for k, part in enumerate(parts) for name in part.core}
@@ -127,7 +127,7 @@ def joined(
         placed = {numbers[k]: pieces[numbers[k]].moved(way) for k, way in joint.world_from_piece.items()}
         group = Group(number=number, maps={k: maps[k] for k in placed}, placed=placed, cores=cores, home=home)
         models += work.together(group, reasons)
-    models = work.apart(sorted(models, key=lambda found: (-len(work.names(found)), min(work.names(found)))))
+    models = work.apart(sorted(models, key=lambda model: (-len(work.names(model)), min(work.names(model)))))
     if not models:
         return NoMap("; ".join(reasons) or "no model is left", work.left_out)
     return ClusteredMap(maps=tuple(models), reasons=tuple(reasons), clusters=tuple(parts))

@@ -73,19 +73,19 @@ def join(pieces: Sequence[Piece], *, labels: Sequence[int] | None = None) -> Joi
     """One world for the pieces that overlaps connect, or several; `labels` are the numbers that reasons give the pieces."""
     labels = labels or range(1, len(pieces) + 1)
     asked = [(i, j) for i, j in combinations(range(len(pieces)), 2) if _share(pieces[i], pieces[j])]
-    found: dict[Edge, Overlap] = {}
+    overlaps: dict[Edge, Overlap] = {}
     reasons: dict[Edge, str] = {}
     for i, j in asked:
         answer = overlap(pieces[i], pieces[j], tests=len(asked))
         if isinstance(answer, NoOverlap):
             reasons[i, j] = f"clusters {labels[i]} and {labels[j]} do not join: {answer.reason}"
         else:
-            found[i, j] = answer
+            overlaps[i, j] = answer
     extents = [_extent(piece) for piece in pieces]
-    kept, rejected = consistent_edges(found, extents)
+    kept, rejected = consistent_edges(overlaps, extents)
     for i, j in sorted(rejected):
         reasons[i, j] = f"clusters {labels[i]} and {labels[j]} do not join: the way around over other clusters contradicts it"
-    edges = {edge: found[edge] for edge in sorted(kept)}
+    edges = {edge: overlaps[edge] for edge in sorted(kept)}
     return Joined(joints=_joints(len(pieces), edges), edges=edges, rejected=rejected, reasons=reasons)
 
 
@@ -98,30 +98,30 @@ def _extent(piece: Piece) -> float:
     return float(np.linalg.norm(np.ptp(centers, axis=0)))
 
 
-def consistent_edges(found: Mapping[Edge, Overlap], extents: Sequence[float]) -> tuple[frozenset[Edge], frozenset[Edge]]:
+def consistent_edges(overlaps: Mapping[Edge, Overlap], extents: Sequence[float]) -> tuple[frozenset[Edge], frozenset[Edge]]:
     """Edges that agree with one placement of all pieces, and those that contradict it.
 
     The placement is that spanning forest, of the one with the strongest edges and of `STARTS` by chance, for which most shared
     images stand behind the edges that agree with it.
     """
-    order = sorted(found, key=lambda edge: (-found[edge].agreeing, edge))
+    order = sorted(overlaps, key=lambda edge: (-overlaps[edge].agreeing, edge))
     random = np.random.default_rng(0)
     starts = [order, *([order[k] for k in random.permutation(len(order))] for _ in range(STARTS))]
     kept, value = frozenset[Edge](), -1
     for start in starts if len(order) >= len(extents) else starts[:1]:  # without a loop there is one placement
-        for other_kept, other_value in _improved(_forest(start, len(extents)), order, found, extents):
+        for other_kept, other_value in _improved(_forest(start, len(extents)), order, overlaps, extents):
             if other_value > value:
                 kept, value = other_kept, other_value
-    return kept, frozenset(found) - kept
+    return kept, frozenset(overlaps) - kept
 
 
 def _improved(
-    tree: frozenset[Edge], order: Sequence[Edge], found: Mapping[Edge, Overlap], extents: Sequence[float]
+    tree: frozenset[Edge], order: Sequence[Edge], overlaps: Mapping[Edge, Overlap], extents: Sequence[float]
 ) -> Iterator[tuple[frozenset[Edge], int]]:
     """Successive spanning forests and their scores, from `tree` on, each of the agreeing edges of the one before."""
     last = -1
     for _ in range(ROUNDS):
-        kept, value = _explained(tree, found, extents)
+        kept, value = _explained(tree, overlaps, extents)
         yield kept, value
         if value <= last:
             return
@@ -140,11 +140,13 @@ def _forest(order: Sequence[Edge], count: int) -> frozenset[Edge]:
     return frozenset(chosen)
 
 
-def _explained(tree: frozenset[Edge], found: Mapping[Edge, Overlap], extents: Sequence[float]) -> tuple[frozenset[Edge], int]:
+def _explained(
+    tree: frozenset[Edge], overlaps: Mapping[Edge, Overlap], extents: Sequence[float]
+) -> tuple[frozenset[Edge], int]:
     """Edges that agree with the placement by a spanning forest, and the sum of their agreeing images."""
-    placed = _placed(tree, found, len(extents))
-    kept = frozenset(edge for edge in found if edge in tree or _closes(edge, found[edge], placed, extents, tree))
-    return kept, sum(found[edge].agreeing for edge in kept)
+    placed = _placed(tree, overlaps, len(extents))
+    kept = frozenset(edge for edge in overlaps if edge in tree or _closes(edge, overlaps[edge], placed, extents, tree))
+    return kept, sum(overlaps[edge].agreeing for edge in kept)
 
 
 def _closes(edge: Edge, own: Overlap, placed: Sequence[Similarity], extents: Sequence[float], tree: frozenset[Edge]) -> bool:
@@ -171,7 +173,7 @@ def _steps(tree: frozenset[Edge], start: int, end: int) -> int:
     return steps
 
 
-def _placed(edges: frozenset[Edge], found: Mapping[Edge, Overlap], count: int) -> list[Similarity]:
+def _placed(edges: frozenset[Edge], overlaps: Mapping[Edge, Overlap], count: int) -> list[Similarity]:
     """World from piece by the edges of a forest; the first piece of each of its trees is the world."""
     identity = Similarity(scale=1.0, rotation=np.eye(3), translation=np.zeros(3))
     placed: list[Similarity | None] = [None] * count
@@ -185,10 +187,10 @@ def _placed(edges: frozenset[Edge], found: Mapping[Edge, Overlap], count: int) -
             assert here is not None
             for i, j in sorted(edges):
                 if i == at and placed[j] is None:
-                    placed[j] = here @ found[i, j].b_from_a.inverse()
+                    placed[j] = here @ overlaps[i, j].b_from_a.inverse()
                     front.append(j)
                 elif j == at and placed[i] is None:
-                    placed[i] = here @ found[i, j].b_from_a
+                    placed[i] = here @ overlaps[i, j].b_from_a
                     front.append(i)
     return [place if place is not None else identity for place in placed]
 
@@ -327,20 +329,20 @@ def _shared(a: Piece, b: Piece, names: list[str]) -> _Shared:
 def _hypotheses(both: _Shared) -> list[Similarity]:
     """Similarities of single images with a known scale, and of pairs of images where most have none."""
     turns = np.swapaxes(both.rotations_b, 1, 2) @ both.rotations_a
-    found = [
+    similarities = [
         Similarity(scale=float(s), rotation=turns[k], translation=both.centers_b[k] - s * turns[k] @ both.centers_a[k])
         for k, s in enumerate(both.scales)
         if np.isfinite(s)
     ]
-    if 2 * len(found) >= len(both):
-        return found
+    if 2 * len(similarities) >= len(both):
+        return similarities
     for i in range(len(both)):
         for j in range(i):
             way_a, way_b = both.centers_a[i] - both.centers_a[j], both.centers_b[i] - both.centers_b[j]
             if (length := float(np.linalg.norm(way_a))) > 0 and np.linalg.norm(way_b) > 0:
                 scale = float(np.linalg.norm(way_b)) / length
-                found.append(_from_two(both, np.array([i, j]), turns, scale))
-    return found
+                similarities.append(_from_two(both, np.array([i, j]), turns, scale))
+    return similarities
 
 
 def _from_two(both: _Shared, rows: np.ndarray, turns: np.ndarray, scale: float) -> Similarity:

@@ -106,13 +106,13 @@ class _ClusterLineMaps:
     options: LineMapOptions
     left_out: Mapping[str, str] = field(default_factory=dict)
 
-    def names(self, found: LineMap) -> Collection[str]:
+    def names(self, model: LineMap) -> Collection[str]:
         """Names of the images of a map."""
-        return found.cam_from_world.keys()
+        return model.cam_from_world.keys()
 
-    def piece(self, found: LineMap) -> Piece:
+    def piece(self, model: LineMap) -> Piece:
         """The map as a piece, by the numbers of its images' features in their messages."""
-        return piece_of_lines(found)
+        return piece_of_lines(model)
 
     def together(self, group: Group[LineMap], reasons: list[str]) -> list[LineMap]:
         """One checked map of a group, or the maps of its clusters if the check speaks against it."""
@@ -144,15 +144,15 @@ class _ClusterLineMaps:
         return extend_map(views, own, tracks=tracks, reconstruction=reconstruction, options=self.options)
 
 
-def piece_of_lines(found: LineMap) -> Piece:
+def piece_of_lines(line_map: LineMap) -> Piece:
     """Piece of a map from lines, by the numbers of its images' features in their messages."""
-    tracks = found.tracks
-    rows = np.flatnonzero(found.observed)
+    tracks = line_map.tracks
+    rows = np.flatnonzero(line_map.observed)
     used, point = np.unique(tracks.track[rows], return_inverse=True)
-    own = {name: tracks.image[rows] == index for index, name in enumerate(tracks.names) if name in found.cam_from_world}
+    own = {name: tracks.image[rows] == index for index, name in enumerate(tracks.names) if name in line_map.cam_from_world}
     return Piece(
-        cam_from_world=dict(found.cam_from_world),
-        points=found.points[used],
+        cam_from_world=dict(line_map.cam_from_world),
+        points=line_map.points[used],
         features={name: tracks.feature[rows[mine]] for name, mine in own.items()},
         point_rows={name: point[mine].astype(np.int64) for name, mine in own.items()},
     )
@@ -176,15 +176,15 @@ def _reconstruction_of(piece: Piece, names: tuple[str, ...]) -> tuple[Tracks, Re
     return tracks, reconstruction
 
 
-def _of_images(found: LineMap, names: Set[str]) -> LineMap:
+def _of_images(line_map: LineMap, names: Set[str]) -> LineMap:
     """Map of some images of a map, with the points that keep four lines."""
-    if names == found.cam_from_world.keys():
-        return found
-    tracks = found.tracks
-    observed = found.observed & np.isin(tracks.image, [row for row, name in enumerate(tracks.names) if name in names])
+    if names == line_map.cam_from_world.keys():
+        return line_map
+    tracks = line_map.tracks
+    observed = line_map.observed & np.isin(tracks.image, [row for row, name in enumerate(tracks.names) if name in names])
     enough = np.bincount(tracks.track[observed], minlength=len(tracks)) >= LEAST_IMAGES
     return replace(
-        found,
-        cam_from_world={name: pose for name, pose in found.cam_from_world.items() if name in names},
+        line_map,
+        cam_from_world={name: pose for name, pose in line_map.cam_from_world.items() if name in names},
         observed=observed & enough[tracks.track],
     )

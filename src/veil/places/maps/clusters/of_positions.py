@@ -103,13 +103,15 @@ def _several(
             break
         folder = workdir if whole is None and not rounds else workdir / f"rest-{rounds + 1}"
         folder.mkdir(exist_ok=True)
-        found, pairs = job.cut(rest, folder, least_parts=2 if isinstance(whole, NoMap) and not rounds else 1)
-        first, rounds = first or found, rounds + 1
+        clustered, pairs = job.cut(rest, folder, least_parts=2 if isinstance(whole, NoMap) and not rounds else 1)
+        first, rounds = first or clustered, rounds + 1
         verified |= pairs
-        if isinstance(found, NoMap):
+        if isinstance(clustered, NoMap):
             break
-        scenes += found.maps
-        reasons += found.reasons if rounds == 1 else [f"of the images that were left, {reason}" for reason in found.reasons]
+        scenes += clustered.maps
+        reasons += (
+            clustered.reasons if rounds == 1 else [f"of the images that were left, {reason}" for reason in clustered.reasons]
+        )
     if not scenes:
         return whole if isinstance(whole, NoMap) else first if isinstance(first, NoMap) else NoMap("no cluster gave a map")
     scenes.sort(key=lambda scene: (-len(scene.images), min(scene.images)))
@@ -140,14 +142,14 @@ def _apart(scenes: Sequence[Scene], verified: Set[Pair], whole: frozenset[str] |
 
     The map of all images, `whole`, took in what it could; between others no pair may be verified.
     """
-    largest, found = set(scenes[0].images), []
+    largest, sentences = set(scenes[0].images), []
     for number, scene in enumerate(scenes[1:], 2):
         names = set(scene.images)
         if whole and whole in (largest, names):
-            found.append(f"none of the images of model {number} ({len(names)}) could be added to the largest one")
+            sentences.append(f"none of the images of model {number} ({len(names)}) could be added to the largest one")
         elif not any((a in largest and b in names) or (b in largest and a in names) for a, b in verified):
-            found.append(f"no pair of images joins model {number} ({len(names)} images) to the largest one")
-    return found
+            sentences.append(f"no pair of images joins model {number} ({len(names)} images) to the largest one")
+    return sentences
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +172,7 @@ class _Job:
         """
         left_out = impossible(images)
         images = {name: image for name, image in images.items() if name not in left_out}
-        matches = {pair: found for pair, found in self.matches.items() if pair[0] in images and pair[1] in images}
+        matches = {pair: matched for pair, matched in self.matches.items() if pair[0] in images and pair[1] in images}
         with Colmap(self.options.limits) as colmap:
             verification = Verification(images, self.options, workdir, colmap)
             stopped = verification.run(matches)
@@ -178,7 +180,7 @@ class _Job:
                 return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out), frozenset()
             doubted = doubted_pairs(images, verification.pairs)
             verification.forget(doubted)
-            counts = {pair: len(found.inliers) for pair, found in verification.pairs.items()}
+            counts = {pair: len(matched.inliers) for pair, matched in verification.pairs.items()}
             if not counts:
                 return NoMap(f"none of {len(matches)} pairs of images is verified", left_out), frozenset()
             parts = cut(counts, self.clusters, min(self.options.min_model_images, len(images)))
@@ -200,9 +202,9 @@ def _task(
     workdir: Path,
 ) -> ClusterTask:
     own: dict[Pair, Matches] = {}
-    for pair, found in matches.items():
+    for pair, matched in matches.items():
         if (pair in counts or pair[::-1] in counts) and {*pair} <= part.names:
-            own[pair] = found
+            own[pair] = matched
     return ClusterTask(
         images={name: images[name] for name in sorted(part.names)},
         matches=own,
@@ -228,13 +230,13 @@ class _ClusterScenes:
         """Number of images that a map must have."""
         return min(self.options.min_model_images, len(self.images))
 
-    def names(self, found: Scene) -> Collection[str]:
+    def names(self, model: Scene) -> Collection[str]:
         """Names of the images of a map."""
-        return found.images
+        return model.images
 
-    def piece(self, found: Scene) -> Piece:
+    def piece(self, model: Scene) -> Piece:
         """The map as a piece, by the numbers of all features of its images."""
-        return piece_of(found, {name: self.images[name].keypoints for name in found.images})
+        return piece_of(model, {name: self.images[name].keypoints for name in model.images})
 
     def apart(self, maps: list[Scene]) -> list[Scene]:
         """The maps as they are: each image has one home, and so one map."""
@@ -246,26 +248,26 @@ class _ClusterScenes:
         if len(own) < self.least:
             return []
         if len(group.placed) == 1:
-            found = restricted(group.maps[next(iter(group.placed))], frozenset(own))
+            scene = restricted(group.maps[next(iter(group.placed))], frozenset(own))
         else:
             cameras = {name: group.maps[k].images[name].camera for name, k in own.items()}
-            found = self._adjusted(group.number, merged(group.placed, own), cameras, reasons)
-        return [] if found is None else self._models(found, reasons)
+            scene = self._adjusted(group.number, merged(group.placed, own), cameras, reasons)
+        return [] if scene is None else self._models(scene, reasons)
 
-    def _models(self, found: Scene, reasons: list[str]) -> list[Scene]:
+    def _models(self, scene: Scene, reasons: list[str]) -> list[Scene]:
         """Checked maps of the groups of images of a scene that stay together."""
         pairs = self.verification.pairs
-        groups = consistent_groups(found.images, agreement_weights(explained_shares(found, self.images, pairs), pairs))
+        groups = consistent_groups(scene.images, agreement_weights(explained_shares(scene, self.images, pairs), pairs))
         scenes = []
         for group in groups:
-            part = found if len(groups) == 1 else restricted(found, group)
+            part = scene if len(groups) == 1 else restricted(scene, group)
             if len(group) < self.least or part is None:
                 continue
             left_out = dict(self.left_out)
             if len(groups) > 1:
-                left_out |= dict.fromkeys(sorted(set(found.images) - group), "it contradicts its pairs with the others")
+                left_out |= dict.fromkeys(sorted(set(scene.images) - group), "it contradicts its pairs with the others")
             shares = explained_shares(part, self.images, pairs)
-            check = checked(part, shares, set(found.images), pairs, self.gravity, left_out)
+            check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out)
             if check.doubts:
                 reasons.append(f"a joined map of {len(group)} images cannot be trusted: {'; '.join(check.doubts)}")
             else:

@@ -91,12 +91,12 @@ def homes(pieces: Mapping[int, Piece], cores: Mapping[str, int]) -> dict[str, in
 
     `cores` is the number of the cluster that each image is in the core of.
     """
-    found: dict[str, int] = {}
+    home_of: dict[str, int] = {}
     for name in sorted({name for piece in pieces.values() for name in piece.cam_from_world}):
         holding = [number for number, piece in pieces.items() if name in piece.cam_from_world]
         own = cores.get(name)
-        found[name] = own if own in holding else max(holding, key=lambda k: (len(pieces[k].features[name]), -k))
-    return found
+        home_of[name] = own if own in holding else max(holding, key=lambda k: (len(pieces[k].features[name]), -k))
+    return home_of
 
 
 def merged(pieces: Mapping[int, Piece], home: Mapping[str, int]) -> Piece:

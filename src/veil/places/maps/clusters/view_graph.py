@@ -94,11 +94,11 @@ def overlapping_clusters(graph: ViewGraph, options: ClusterOptions | None = None
     options = options or ClusterOptions()
     parts = partition(graph.weights, options.size)
     grown = _grown(graph.weights, parts, options.shared)
-    found = [
+    clusters = [
         Cluster(core=_named(graph, part.tolist()), grown=_named(graph, more - {*part.tolist()}))
         for part, more in zip(parts, grown, strict=True)
     ]
-    return sorted(found, key=lambda cluster: (-len(cluster.core), sorted(cluster.core)))
+    return sorted(clusters, key=lambda cluster: (-len(cluster.core), sorted(cluster.core)))
 
 
 def _named(graph: ViewGraph, nodes: Iterable[int]) -> frozenset[str]:
@@ -240,15 +240,15 @@ def neighbors(weights: csr_array, parts: list[np.ndarray]) -> list[tuple[int, in
     edges = weights.tocoo()
     between = coo_array((edges.data, (label[edges.row], label[edges.col])), shape=(len(parts),) * 2).toarray()
     np.fill_diagonal(between, 0.0)
-    most, root, found = between.max(axis=1), np.arange(len(parts)), []
+    most, root, pairs = between.max(axis=1), np.arange(len(parts)), []
     order = sorted(zip(*np.nonzero(np.triu(between)), strict=True), key=lambda edge: (-between[edge], edge))
     for i, j in order:
         apart = root[i] != root[j]
         if apart:
             root[root == root[j]] = root[i]
         if apart or between[i, j] >= WEAK_NEIGHBOR * max(most[i], most[j]):
-            found.append((int(i), int(j)))
-    return found
+            pairs.append((int(i), int(j)))
+    return pairs
 
 
 def _grown(weights: csr_array, parts: list[np.ndarray], shared: int) -> list[set[int]]:

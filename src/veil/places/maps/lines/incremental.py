@@ -111,7 +111,7 @@ def map_from_lines(
     for quads in quad_batches(problem, options):
         seeds = ranked_seeds(problem, quads, options)
         weak, reason, tried = weak + seeds.weak, reason or seeds.reason, tried + len(quads)
-        trials.try_all(seeds.found, checkpoint)
+        trials.try_all(seeds.ranked, checkpoint)
         if trials.extended:
             break
     if not tried:
@@ -160,19 +160,19 @@ class _SeedTrials:
         for quad, seed in seeds[: self._options.attempts]:
             start = _from_seed(self._problem, quad, seed, self._options)
             reconstruction, refused = _register_images(self._problem, start, self._options, checkpoint, self._progress)
-            found = _Trial(reconstruction=reconstruction, refused=refused, quad=quad)
+            trial = _Trial(reconstruction=reconstruction, refused=refused, quad=quad)
             if self.best is None or _size(self._problem, reconstruction) > _size(self._problem, self.best.reconstruction):
-                self.best = found
-            if found.images == len(self._problem.views) or (found.images > len(quad.images) and is_sure(seed)):
+                self.best = trial
+            if trial.images == len(self._problem.views) or (trial.images > len(quad.images) and is_sure(seed)):
                 break
 
 
-def _unless_doubtful(found: LineMap) -> LineMap | NoMap:
-    """Map `found`, or its doubts as the reason for none if its own check speaks against it."""
-    if not found.check.doubts:
-        return found
-    images = len(found.cam_from_world)
-    return NoMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(found.check.doubts))
+def _unless_doubtful(line_map: LineMap) -> LineMap | NoMap:
+    """Map `line_map`, or its doubts as the reason for none if its own check speaks against it."""
+    if not line_map.check.doubts:
+        return line_map
+    images = len(line_map.cam_from_world)
+    return NoMap(f"a map of {images} images cannot be told from a wrong one: " + "; ".join(line_map.check.doubts))
 
 
 def _size(problem: MappingProblem, reconstruction: Reconstruction) -> tuple[int, int]:
@@ -272,12 +272,12 @@ class _Registrations:
 
     def proposed(self, attempt: int) -> Reconstruction:
         """Reconstruction with one image more at a time, adjusted with it, until none can be registered."""
-        while (found := _register_next(self.problem, self.reconstruction, self.options, self.refusals)) is not None:
+        while (registration := _register_next(self.problem, self.reconstruction, self.options, self.refusals)) is not None:
             count = int(self.reconstruction.registered.sum()) + 1
             everything = count >= self.options.global_ratio * self.last_global
             self.last_global = count if everything else self.last_global
             self.reconstruction = with_image(
-                self.problem, self.reconstruction, *found, everything=everything, options=self.options
+                self.problem, self.reconstruction, *registration, everything=everything, options=self.options
             )
             if self.checkpoint is not None:
                 self.checkpoint(self.reconstruction)
@@ -345,21 +345,21 @@ def _register_next(
         for image in np.argsort(-counts, kind="stable").tolist():
             if counts[image] == 0 or not refusals.worth_trying(image, limits.min_lines, int(counts[image])):
                 continue
-            found = accepted_pose(problem, source, image, limits)
-            if not isinstance(found, str):
-                return image, found
-            refusals.add(image, limits.min_lines, int(counts[image]), found)
+            answer = accepted_pose(problem, source, image, limits)
+            if not isinstance(answer, str):
+                return image, answer
+            refusals.add(image, limits.min_lines, int(counts[image]), answer)
     return None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Seeds:
-    """Seeds of some quads: `found` ones that chance does not explain, best first, and `weak` ones that only fit closely.
+    """Seeds of some quads: `ranked` ones that chance does not explain, best first, and `weak` ones that only fit closely.
 
     `reason` says why the last quad without a seed gave none.
     """
 
-    found: list[tuple[Quad, Seed]]
+    ranked: list[tuple[Quad, Seed]]
     weak: list[tuple[Quad, Seed]]
     reason: str = ""
 
@@ -387,7 +387,7 @@ def quad_batches(problem: MappingProblem, options: LineMapOptions) -> Iterator[l
 
 def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOptions) -> Seeds:
     """Seeds of `quads`, until `MIN_SEEDS` are found of which one is sure."""
-    found: list[tuple[Quad, Seed]] = []
+    seeds: list[tuple[Quad, Seed]] = []
     weak: list[tuple[Quad, Seed]] = []
     reason = ""
     for quad in quads:
@@ -396,10 +396,10 @@ def ranked_seeds(problem: MappingProblem, quads: list[Quad], options: LineMapOpt
             reason = seed.reason
             weak += [] if seed.weak is None else [(quad, seed.weak)]
         else:
-            found.append((quad, seed))
-        if len(found) >= MIN_SEEDS and any(is_sure(item) for _, item in found):
+            seeds.append((quad, seed))
+        if len(seeds) >= MIN_SEEDS and any(is_sure(item) for _, item in seeds):
             break
-    return Seeds(found=sorted(found, key=lambda item: -item[1].evidence), weak=weak, reason=reason)
+    return Seeds(ranked=sorted(seeds, key=lambda item: -item[1].evidence), weak=weak, reason=reason)
 
 
 def is_sure(seed: Seed) -> bool:
@@ -431,17 +431,17 @@ def _quad_tracks(problem: MappingProblem, quad: Quad) -> QuadTracks:
 def further_maps(
     views: Mapping[str, LineView],
     graph: MatchGraph,
-    found: LineMap,
+    line_map: LineMap,
     *,
     options: LineMapOptions | None = None,
     progress: Progress | None = None,
 ) -> Iterator[LineMap]:
-    """Maps of the images that the map `found` left out, one after another, until no map comes of the images that are left.
+    """Maps of the images that the map `line_map` left out, one after another, until no map comes of the images that are left.
 
-    `views` and `graph` are those that `found` was made from; options and progress as in `map_from_lines`.
+    `views` and `graph` are those that `line_map` was made from; options and progress as in `map_from_lines`.
     """
     while True:
-        left = sorted(set(graph.names) - set(found.cam_from_world))
+        left = sorted(set(graph.names) - set(line_map.cam_from_world))
         rest = {name: views[name] for name in left}
         if len(rest) < 4 or all(view.lines.gravity is None for view in rest.values()):
             return
@@ -450,4 +450,4 @@ def further_maps(
         if isinstance(another, NoMap):
             return
         yield another
-        found = another
+        line_map = another

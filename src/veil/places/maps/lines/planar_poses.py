@@ -63,12 +63,12 @@ def planar_poses(tracks: PlanarTracks, *, error_px: float, samples: int, keep: i
         return []
     some = random.permutation(tracks.x.shape[1])[:MAX_TRACKS]
     scored = PlanarTracks(x=tracks.x[:, some], given=tracks.given[:, some], focal_px=tracks.focal_px)
-    found = [_sampled(tracks, draw, scored, error_px) for draw in draws]
+    sampled = [_sampled(tracks, draw, scored, error_px) for draw in draws]
     trials = PlanarViews(
-        angle=np.concatenate([views.angle for views, _ in found]),
-        translation=np.concatenate([views.translation for views, _ in found]),
+        angle=np.concatenate([views.angle for views, _ in sampled]),
+        translation=np.concatenate([views.translation for views, _ in sampled]),
     )
-    scores = np.concatenate([score for _, score in found])
+    scores = np.concatenate([score for _, score in sampled])
     candidates: list[PlanarPoses] = []
     for index in _distinct(trials, scores, 2 * keep):
         poses = adjusted_poses(trials.take(index), tracks, error_px)
@@ -114,15 +114,15 @@ def _sampled(
 ) -> tuple[PlanarViews, Float64[np.ndarray, "candidates"]]:
     """Poses of four views that the samples allow, and their scores on the tracks `scored`."""
     three = [view for view in range(len(tracks.x)) if view != draw.left_out]
-    found, problem = three_planar_views(np.moveaxis(tracks.x[three][:, draw.three], 0, 1), min_in_front=0.99)
+    triples, problem = three_planar_views(np.moveaxis(tracks.x[three][:, draw.three], 0, 1), min_in_front=0.99)
     rows = draw.fourth[problem]
     given = np.moveaxis(tracks.given[three][:, rows], 0, 1)
-    points = triangulate_planar(found, np.moveaxis(tracks.x[three][:, rows], 0, 1), given)
+    points = triangulate_planar(triples, np.moveaxis(tracks.x[three][:, rows], 0, 1), given)
     fourth = resect_planar(points, tracks.x[draw.left_out][rows])
     views = first_fixed(
         PlanarViews(
-            angle=np.insert(found.angle, draw.left_out, fourth.angle[..., 0], axis=-1),
-            translation=np.insert(found.translation, draw.left_out, fourth.translation[..., 0, :], axis=-2),
+            angle=np.insert(triples.angle, draw.left_out, fourth.angle[..., 0], axis=-1),
+            translation=np.insert(triples.translation, draw.left_out, fourth.translation[..., 0, :], axis=-2),
         )
     )
     parts = [score_views(views.take(slice(i, i + BATCH)), scored, error_px)[0] for i in range(0, len(problem), BATCH)]
@@ -181,7 +181,7 @@ def adjusted_poses(views: PlanarViews, tracks: PlanarTracks, error_px: float) ->
         track, view = np.nonzero(tracks.given[:, inliers].T)
         x = tracks.x[:, inliers]
         lines = np.stack([np.ones(len(track)), np.zeros(len(track)), -x[view, track]], axis=1)
-        found = adjust(
+        adjusted = adjust(
             LineProblem(
                 rotations=lifted(views),
                 translations=np.insert(views.translation, 1, 0.0, axis=1),
@@ -194,7 +194,8 @@ def adjusted_poses(views: PlanarViews, tracks: PlanarTracks, error_px: float) ->
             options=AdjustOptions(loss_px=scale * error_px / 2, max_iterations=15, tol=1e-4),
         ).problem
         views = PlanarViews(
-            angle=np.arctan2(found.rotations[:, 0, 2], found.rotations[:, 0, 0]), translation=found.translations[:, [0, 2]]
+            angle=np.arctan2(adjusted.rotations[:, 0, 2], adjusted.rotations[:, 0, 0]),
+            translation=adjusted.translations[:, [0, 2]],
         )
     score, inliers = score_views(views, tracks, error_px)
     return PlanarPoses(views=views, inliers=inliers, score=float(score))

@@ -130,11 +130,11 @@ def seed_from_quad(tracks: QuadTracks, options: SeedOptions | None = None) -> Se
         return NoSeed(reason="no planar poses explain the gravity-aligned tracks; is gravity right, and did the camera move?")
     rows = _some(tracks, options)
     chosen = tracks.take(rows)
-    found = [
+    seeds = [
         seed for poses in candidates if (seed := _upgrade(poses, lines[rows], chosen, upright, error_px, options)) is not None
     ]
-    found = [seed for seed in found if seed.median_angle_deg >= options.min_angle_deg]
-    best = max(found, key=lambda seed: seed.evidence, default=None)
+    seeds = [seed for seed in seeds if seed.median_angle_deg >= options.min_angle_deg]
+    best = max(seeds, key=lambda seed: seed.evidence, default=None)
     if best is not None:
         best = replace(best, log10_nfa=_chance(best, chosen, options))
     flat = flat_share(candidates[0], planar, error_px) >= FLAT_SHARE
@@ -289,13 +289,13 @@ def adjusted_cameras(cameras: list[Rigid], tracks: QuadTracks, limit_px: float, 
     rows = np.flatnonzero(worst < limit_px)
     if len(rows) < min_tracks:
         return None
-    found = adjust(
+    adjusted = adjust(
         _problem(cameras, points[rows], tracks.lines[rows], tracks.focal_px),
         constant=np.array([True, False, False, False]),
         upright=upright_of(np.array([camera.rotation for camera in cameras]), tracks.gravity),
         options=AdjustOptions(loss_px=limit_px / 4, max_iterations=30 if few else 15, tol=1e-5 if few else 1e-4),
     ).problem
-    return [Rigid(rotation=r, translation=t) for r, t in zip(found.rotations, found.translations, strict=True)]
+    return [Rigid(rotation=r, translation=t) for r, t in zip(adjusted.rotations, adjusted.translations, strict=True)]
 
 
 def _problem(cameras: list[Rigid], points: np.ndarray, lines: np.ndarray, focal_px: np.ndarray) -> LineProblem:

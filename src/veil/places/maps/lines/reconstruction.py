@@ -137,7 +137,7 @@ def adjusted(
     if not constant.any():
         constant[0] = True
     known = upright(problem, reconstruction)
-    found = adjust(
+    solved = adjust(
         LineProblem(
             rotations=reconstruction.rotations[cameras],
             translations=reconstruction.translations[cameras],
@@ -155,7 +155,7 @@ def adjusted(
         reconstruction.translations.copy(),
         reconstruction.points.copy(),
     )
-    rotations[cameras], translations[cameras], points[tracks] = found.rotations, found.translations, found.points
+    rotations[cameras], translations[cameras], points[tracks] = solved.rotations, solved.translations, solved.points
     return replace(reconstruction, rotations=rotations, translations=translations, points=points)
 
 
@@ -170,7 +170,7 @@ def line_distances(
 
     Row k: the world point `points[k]`, projected into image `image[k]`, against the line of its feature `feature[k]`.
     """
-    found = np.full(len(points), np.inf)
+    distances = np.full(len(points), np.inf)
     for i in np.unique(image):
         rows = np.flatnonzero(image == i)
         in_camera = points[rows] @ reconstruction.rotations[i].T + reconstruction.translations[i]
@@ -180,8 +180,8 @@ def line_distances(
         inside = ahead & (np.abs(projected) <= problem.half_extent[i]).all(axis=1)
         line = problem.views[i].lines.coefficients[feature[rows]].astype(np.float64)
         distance = np.abs((line[:, :2] * projected).sum(axis=1) + line[:, 2]) * problem.focal_px[i]
-        found[rows] = np.where(inside, distance, np.inf)
-    return found
+        distances[rows] = np.where(inside, distance, np.inf)
+    return distances
 
 
 def merge_tracks(
@@ -247,7 +247,7 @@ def _agrees(
     Both images must be registered.
     """
     graph, image_of = problem.graph, problem.graph.image_of
-    found = np.zeros(len(graph.first), dtype=bool)
+    mask = np.zeros(len(graph.first), dtype=bool)
     for near, far in ((graph.first, graph.second), (graph.second, graph.first)):
         track = track_of[near]
         rows = np.flatnonzero((track >= 0) & (track_of[far] != track) & reconstruction.registered[image_of[far]])
@@ -256,8 +256,8 @@ def _agrees(
         distance = line_distances(
             problem, reconstruction, image, far[rows] - graph.starts[image], reconstruction.points[track[rows]]
         )
-        found[rows[distance < limit_px]] = True
-    return found
+        mask[rows[distance < limit_px]] = True
+    return mask
 
 
 def _carried_over(

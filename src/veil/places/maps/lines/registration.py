@@ -208,8 +208,8 @@ def candidate_poses(
     resection = seen.resection
     starts = _upright_poses(resection, seen.down, sources, limit_px, sigma_deg, seed) if seen.down is not None else []
     if not starts:
-        found = resect_from_lines(resection, RansacOptions(max_error=limit_px, max_iterations=1000, seed=seed))
-        starts = [] if found is None else [found.model]
+        consensus = resect_from_lines(resection, RansacOptions(max_error=limit_px, max_iterations=1000, seed=seed))
+        starts = [] if consensus is None else [consensus.model]
     wide_px = limit_px + gravity_spread_px(sigma_deg, resection.focal_px)
     refined = [pose for start in starts if (pose := _refined(resection, start, wide_px, limit_px)) is not None]
     scored = sorted((_scored(resection, pose, limit_px) for pose in refined), key=lambda item: -item.score)
@@ -312,16 +312,16 @@ def accepted_pose(problem: MappingProblem, reconstruction: Reconstruction, image
         return f"sees {len(seen.rows)} points, fewer than the {options.min_registration_inliers} that have to agree"
     if (~seen.resection.aligned).sum() < 2:
         return f"sees {len(seen.rows)} points, but all along gravity"
-    found = candidate_poses(
+    candidates = candidate_poses(
         seen,
         [np.arange(len(seen.rows)), *sources],
         limit_px=options.resection_error_px,
         sigma_deg=options.seed.gravity_sigma_deg,
         seed=options.seed.seed,
     )
-    if not found:
+    if not candidates:
         return f"no pose explains the {len(seen.rows)} points that it sees"
-    weighed = [(candidate, evidence(problem, seen, sources, candidate, options)) for candidate in found]
+    weighed = [(candidate, evidence(problem, seen, sources, candidate, options)) for candidate in candidates]
     weighed.sort(key=lambda item: item[1].log10_nfa)
     (best, support), others = weighed[0], weighed[1:]
     if support.inliers < options.min_registration_inliers or support.log10_nfa > options.max_log10_nfa:
@@ -346,19 +346,21 @@ def contradicted(problem: MappingProblem, reconstruction: Reconstruction, option
     """
     tracks = problem.tracks
     length = np.bincount(tracks.track[reconstruction.observed], minlength=len(tracks))
-    found = {}
+    reasons = {}
     for image in np.flatnonzero(reconstruction.registered).tolist():
         rows = np.flatnonzero((tracks.image == image) & (length[tracks.track] - reconstruction.observed >= 4))
         seen = _sighting(problem, reconstruction, image, rows)
         inliers = seen.resection.residuals(reconstruction.pose(image)) < options.resection_error_px
         if inliers.sum() < options.min_firm_inliers:
-            found[image] = f"was taken out again: only {int(inliers.sum())} of its lines agree with points that others checked"
+            reasons[image] = (
+                f"was taken out again: only {int(inliers.sum())} of its lines agree with points that others checked"
+            )
             continue
         held = Candidate(pose=reconstruction.pose(image), inliers=inliers, score=float(inliers.sum()))
         support = evidence(problem, seen, neighbors(problem, reconstruction, image, rows), held, options)
         if support.log10_nfa > options.max_log10_nfa or support.share < options.min_neighbor_share:
-            found[image] = f"was taken out again: {support.inliers} of {len(rows)} lines agreed in the end"
-    return found
+            reasons[image] = f"was taken out again: {support.inliers} of {len(rows)} lines agreed in the end"
+    return reasons
 
 
 def sighting(

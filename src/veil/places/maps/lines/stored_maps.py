@@ -37,29 +37,29 @@ class LineImage:
         return LineView(camera=self.camera, lines=self.lines)
 
 
-def scene_of(found: LineMap, images: Mapping[str, LineImage]) -> Scene:
+def scene_of(line_map: LineMap, images: Mapping[str, LineImage]) -> Scene:
     """Scene of a map from lines: its registered images with the features that observe a point.
 
     `images` are all images of the map, by name. Projections of the points stand in for the hidden keypoints. Raises InputError
     if no image observes a point.
     """
-    tracks = found.tracks
-    rows = np.flatnonzero(found.observed)
+    tracks = line_map.tracks
+    rows = np.flatnonzero(line_map.observed)
     used, point_of = np.unique(tracks.track[rows], return_inverse=True)
-    points = found.points[used]
+    points = line_map.points[used]
     mapped, errors = {}, []
     for index, name in enumerate(tracks.names):
         mine = tracks.image[rows] == index
-        if name not in found.cam_from_world or not mine.any():
+        if name not in line_map.cam_from_world or not mine.any():
             continue
         features, image = tracks.feature[rows[mine]], images[name]
-        keypoints = projections(image.camera, found.cam_from_world[name], points[point_of[mine]])
+        keypoints = projections(image.camera, line_map.cam_from_world[name], points[point_of[mine]])
         lines = image.lines.take(features)
         errors.append(_distances(image.camera, lines, keypoints))
         mapped[name] = MappedImage(
             name=name,
             camera=image.camera,
-            cam_from_world=found.cam_from_world[name],
+            cam_from_world=line_map.cam_from_world[name],
             keypoints=keypoints,
             point_rows=point_of[mine].astype(np.int64),
             form=image.form.take(features),
@@ -87,15 +87,15 @@ def _distances(camera: Camera, lines: Lines, keypoints: np.ndarray) -> np.ndarra
 
 def images_of(scene: Scene) -> dict[str, LineImage]:
     """Images of a scene, by name, to extend its map from. Raises InputError if one of them came with positions."""
-    found = {}
+    images = {}
     for name, image in scene.images.items():
         if image.lines is None:
             raise InputError(
                 f"the map's image {name} came with positions, the new messages hide theirs in lines; add messages with "
                 "positions to it, localizing works with both"
             )
-        found[name] = LineImage(camera=image.camera, lines=image.lines, form=image.form)
-    return found
+        images[name] = LineImage(camera=image.camera, lines=image.lines, form=image.form)
+    return images
 
 
 def reconstruction_of(scene: Scene, graph: MatchGraph) -> tuple[Tracks, Reconstruction]:
@@ -143,7 +143,7 @@ def adjusted_scene(scene: Scene) -> tuple[Scene, LineMapCheck]:
         noise = noise_px(problem, reconstruction)
         reconstruction = adjusted(problem, reconstruction, reconstruction.registered, replace(FINAL, loss_px=noise))
         reconstruction = _agreeing(problem, reconstruction, float(np.clip(6 * noise, 0.75, options.point_error_px)), options)
-    found = LineMap(
+    line_map = LineMap(
         tracks=tracks,
         cam_from_world={name: reconstruction.pose(index) for index, name in enumerate(graph.names)},
         points=reconstruction.points,
@@ -152,7 +152,7 @@ def adjusted_scene(scene: Scene) -> tuple[Scene, LineMapCheck]:
         refused={},
         check=checked(problem, reconstruction, limit_px=options.point_error_px, left_out={}),
     )
-    return scene_of(found, images), found.check
+    return scene_of(line_map, images), line_map.check
 
 
 def _agreeing(

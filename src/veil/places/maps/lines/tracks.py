@@ -48,10 +48,10 @@ class Tracks:
         """Feature of every track in each of the given images (indices), -1 where it has none."""
         column = np.full(len(self.names), -1)
         column[list(images)] = np.arange(len(images))
-        found = np.full((len(self), len(images)), -1, dtype=np.int64)
+        features = np.full((len(self), len(images)), -1, dtype=np.int64)
         rows = np.flatnonzero(column[self.image] >= 0)
-        found[self.track[rows], column[self.image[rows]]] = self.feature[rows]
-        return found
+        features[self.track[rows], column[self.image[rows]]] = self.feature[rows]
+        return features
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -196,9 +196,9 @@ def candidate_quads(
     seen[tracks.track, tracks.image] = True
     vertical[tracks.track, tracks.image] = aligned
     seen &= np.array(with_gravity, dtype=bool)
-    found: list[Quad] = []
+    quads: list[Quad] = []
     for images, count in _ranked(seen, min_tracks):
-        others = [*apart_from, *found] if apart_from else []
+        others = [*apart_from, *quads] if apart_from else []
         if any(len({*images} & {*other.images}) > MOST_SHARED for other in others):
             continue
         columns = list(images)
@@ -207,10 +207,10 @@ def candidate_quads(
         random = int((vertical_lines <= 2).sum())
         if random >= min_tracks:
             steep = int((vertical_lines >= 3).sum())
-            found.append(Quad(images=images, shared_tracks=count, aligned_tracks=steep, random_tracks=random))
-            if len(found) == limit:
+            quads.append(Quad(images=images, shared_tracks=count, aligned_tracks=steep, random_tracks=random))
+            if len(quads) == limit:
                 break
-    return found
+    return quads
 
 
 def _ranked(seen: np.ndarray, min_tracks: int) -> list[tuple[tuple[int, int, int, int], int]]:
