@@ -142,8 +142,7 @@ def _in_order(record: type[Record]) -> list[dataclasses.Field[Any]]:
     """
     fields = {field.name: field for field in dataclasses.fields(record)}  # type: ignore[arg-type]
     names = dict.fromkeys(name for each in record.__mro__ for name in inspect.get_annotations(each) if name in fields)
-    arguments = {name: field.metadata.get("facts") for name, field in fields.items()}
-    typed = [field for name, field in fields.items() if arguments[name] and not arguments[name].names]
+    typed = [field for field in fields.values() if (facts := field.metadata.get("facts")) and not facts.names]
     rest = [fields[name] for name in names if fields[name] not in typed]
     return [*typed, *sorted(rest, key=lambda field: field.name == "json")]
 
