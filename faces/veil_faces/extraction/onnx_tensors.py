@@ -1,8 +1,8 @@
 """A check that an ONNX file holds all its weights: only then its SHA-256 stands for the network.
 
 A tensor may name another file (`external_data`), or with some versions of onnxruntime an address in memory, and is loaded from
-there. So the few messages that lead to tensors are walked here (onnx.proto), before anything is given to onnxruntime. A file
-of its own: it parses bytes of strangers, with nothing of faces in it.
+there. So the few messages that lead to tensors are walked here (onnx.proto), before anything is given to onnxruntime.
+A file of its own: it parses bytes of strangers, with nothing of faces in it.
 """
 
 from __future__ import annotations
