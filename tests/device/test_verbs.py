@@ -50,19 +50,6 @@ def test_raw_features_are_matched_as_by_force(pair: tuple[Features, Features]) -
     assert {tuple(row) for row in auto.indices.tolist()} < {tuple(row) for row in matches.indices.tolist()}
 
 
-def test_messages_are_matched_as_the_command_matches_them(pair: tuple[Features, Features], tmp_path: Path) -> None:
-    """Second method: `veil match` on the same messages, whose subspaces have half precision."""
-    left, right = pair
-    device = veil.Device(tmp_path / "home")
-    sent = [device.release(item, name=name) for item, name in ((left, "a.jpg"), (right, "b.jpg"))]
-    for number, item in enumerate(sent):
-        (tmp_path / f"{number}.veil").write_bytes(item.message)
-    assert run("match", tmp_path / "0.veil", tmp_path / "1.veil", "--json", tmp_path / "m.json") == 0
-    matches = veil.match(*(veil.decode(item.message) for item in sent))
-    told = json.loads((tmp_path / "m.json").read_text())
-    assert told["matches"] == matches.indices.tolist() and told["distances"] == matches.distances.tolist()
-
-
 def test_what_cannot_be_matched_is_refused(pair: tuple[Features, Features], tmp_path: Path) -> None:
     left, right = pair
     hidden = veil.Device(tmp_path / "home").release(left, name="a.jpg").upload
@@ -88,13 +75,13 @@ def test_a_map_is_indexed_in_its_folder(tmp_path: Path) -> None:
         veil.Map(scene=scene).index()
     where, copy = (veil.Map(scene=scene).write(tmp_path / name) for name in ("map", "copy"))
     book = veil.bundled_codebook()
-    made = where.index("both", nearest_words=4)
+    made = where.index("both")
     expected = index_map(scene, book, nearest=4)
     kept, points = read_vocabulary(tmp_path / "map", book.digest), read_point_index(tmp_path / "map")
     assert kept is not None and points is not None
     np.testing.assert_array_equal(kept.point_rows, expected.point_rows)
     assert made == {"words": len(expected.point_rows), "distances": len(points.entries)} and points.points == len(scene.points)
-    assert run("index", tmp_path / "copy", "--for", "both", "--nearest-words", 4, "--json", tmp_path / "i.json") == 0
+    assert run("index", tmp_path / "copy", "--for", "both", "--json", tmp_path / "i.json") == 0
     told = json.loads((tmp_path / "i.json").read_text())
     assert (told["entries"], told["listed_points"]) == (made["words"], made["distances"])
     assert told["dictionary"] == book.digest and told["words"] == len(book) and copy.folder is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import veil
 from veil.cli import main
 from veil.features import Features
 from veil.files.features import write_features
@@ -72,3 +73,12 @@ def test_slips_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> Non
     ):
         assert run(*words) == 1
         assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_command_matches_as_python_does(folder: Path, tmp_path: Path) -> None:
+    """Second method: `veil.match` on the same messages, whose subspaces have half precision."""
+    assert run(folder / "0.veil", folder / "1.veil", "--ratio", "none", "--json", tmp_path / "m.json") == 0
+    matches = veil.match(*(veil.decode((folder / f"{number}.veil").read_bytes()) for number in (0, 1)))
+    record = json.loads((tmp_path / "m.json").read_text())
+    assert record["matches"] == matches.indices.tolist() and record["distances"] == matches.distances.tolist()

@@ -56,8 +56,8 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Device:
 
 
 @pytest.fixture(scope="module")
-def messages(door: dict[str, Features], device: Device) -> list[bytes]:
-    return list(messages_of(door, device).values())
+def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    return list(messages_of(door, Device(tmp_path_factory.mktemp("messages"))).values())
 
 
 @pytest.fixture(scope="module")
