@@ -76,7 +76,7 @@ def test_a_map_is_indexed_in_its_folder(tmp_path: Path) -> None:
     where, copy = (veil.Map(scene=scene).write(tmp_path / name) for name in ("map", "copy"))
     book = veil.bundled_codebook()
     made = where.index("both")
-    expected = index_map(scene, book, nearest=4)
+    expected = index_map(scene, book)
     kept, points = read_vocabulary(tmp_path / "map", book.digest), read_point_index(tmp_path / "map")
     assert kept is not None and points is not None
     np.testing.assert_array_equal(kept.point_rows, expected.point_rows)
@@ -85,6 +85,7 @@ def test_a_map_is_indexed_in_its_folder(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "i.json").read_text())
     assert (told["entries"], told["listed_points"]) == (made["words"], made["distances"])
     assert told["dictionary"] == book.digest and told["words"] == len(book) and copy.folder is not None
+    assert where.index("words", nearest_words=4) == {"words": len(index_map(scene, book, nearest=4).point_rows)}
     # Left to itself a small public map is indexed for words alone.
     assert set(copy.index(dictionary=DICTIONARY)) == {"words"}
 
