@@ -35,8 +35,8 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from veil import distances
 from veil.distances import FeatureSet
 from veil.distances.cpu import candidates
-from veil.distances.cpu.axes import axes_worth_it
 from veil.distances.cpu.compile import has_vnni
+from veil.distances.cpu.prune import axes_worth_it
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_decoys
 from veil.files.photographs.examples import lund_door

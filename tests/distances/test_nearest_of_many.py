@@ -7,7 +7,7 @@ import pytest
 
 from veil import distances
 from veil.distances import FeatureSet
-from veil.distances.cpu import axes, candidates, pack, prepared, prune, stream
+from veil.distances.cpu import candidates, pack, prepared, prune, stream
 from veil.distances.cpu import compile as compiler
 from veil.distances.numpy import tiles
 from veil.distances.pairs import exact
@@ -38,15 +38,15 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     if fixed and request.getfixturevalue("backend") != "cpu":
         pytest.skip("only the compiled kernel has it")
     monkeypatch.setattr(candidates, "FIXED_MIN", 0 if fixed else np.inf)
-    monkeypatch.setattr(axes, "FIXED_ENTRIES_MIN", 1)
+    monkeypatch.setattr(prune, "FIXED_ENTRIES_MIN", 1)
     monkeypatch.setattr(stream, "CHUNK_MIN", 37)
     monkeypatch.setattr(stream, "CHUNK_PAIRS", 1)
     monkeypatch.setattr(stream, "EVALUATED", 11)
     monkeypatch.setattr(tiles, "QUERIES", 7)
     monkeypatch.setattr(tiles, "ENTRIES", 90)
-    monkeypatch.setattr(axes, "ENTRIES_MIN", 1)
-    monkeypatch.setattr(axes, "WORTH", np.inf)
-    plain = pack.aligned
+    monkeypatch.setattr(prune, "ENTRIES_MIN", 1)
+    monkeypatch.setattr(prune, "WORTH", np.inf)
+    plain = prepared.aligned
 
     def poisoned(count: int, kind: type = np.float32) -> np.ndarray:
         memory = plain(count, kind)
@@ -133,15 +133,15 @@ def test_large_searches_use_bounds(factor: float, monkeypatch: pytest.MonkeyPatc
     near = unit(words[:40] + 0.01 * random.normal(size=(40, 128)))
     queries = tuple(part.astype(np.float32) for part in affine_set(random, near, 2))
     words[2000:2300] *= factor
-    monkeypatch.setattr(axes, "ENTRIES_MIN", 1 << 16)
-    monkeypatch.setattr(axes, "FIXED_ENTRIES_MIN", 1 << 16)
-    monkeypatch.setattr(axes, "WORTH", 2.0)
+    monkeypatch.setattr(prune, "ENTRIES_MIN", 1 << 16)
+    monkeypatch.setattr(prune, "FIXED_ENTRIES_MIN", 1 << 16)
+    monkeypatch.setattr(prune, "WORTH", 2.0)
     monkeypatch.setattr(candidates, "FIXED_MIN", 0)
     monkeypatch.setattr(stream, "CHUNK_PAIRS", 40 * 600)
     used: list[object] = []
 
     def watched(*given: object, **options: object) -> object:
-        used.append(axes.axes_worth_it(*given, **options))  # type: ignore[arg-type]
+        used.append(prune.axes_worth_it(*given, **options))  # type: ignore[arg-type]
         return used[-1]
 
     monkeypatch.setattr(stream, "axes_worth_it", watched)

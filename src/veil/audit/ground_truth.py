@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.codebooks.codebook import Codebook
-from veil.distances.residual import point_subspace_pairs
+from veil.distances.pairs import point_subspace_pairs
 from veil.errors import InputError, Remedy
 from veil.features import Features
 from veil.forms import Released, Subspaces

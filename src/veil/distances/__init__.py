@@ -1,7 +1,7 @@
 """Distances between two sets of features, points or affine subspaces, and nearest neighbors (docs/theory/distances.md).
 
 - `search` is the door: all pairs, and the nearest of each. `sets` are its types, `backend` chooses who computes.
-- `reference` is slow and obvious. `pairs` and `residual` compute listed pairs in float64, `few_queries` a few points.
+- `reference` is slow and obvious. `pairs` computes listed pairs in float64, `few_queries` a few points.
 - `measure` times the backends: `numpy/`, `cpu/` and `gpu/`.
 """
 

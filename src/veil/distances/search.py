@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 
 from veil.distances import few_queries, reference
 from veil.distances.backend import Backend, served
-from veil.distances.cpu import bests, candidates, stream
+from veil.distances.cpu import candidates, stream, sweep
 from veil.distances.cpu.codegen.outputs import SQUARE_TRUSTED
 from veil.distances.numpy import tiles
 from veil.distances.pairs import exact
@@ -123,7 +123,7 @@ def _nearest_two(left: FeatureSet, right: FeatureSet, backend: Backend, threads:
         pairs = candidates.candidates(both, threads, _engine(backend, both))
         if pairs is not None:
             value = candidates.distances(both, pairs, threads)
-            return _both_ways(*bests.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape))
+            return _both_ways(*sweep.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape))
     row_best, column_best = tiles.sweep(left, right, threads, by_pairs=backend in ("cpu", "gpu"))
     return _both_ways(
         tiles.refined(left, right, row_best, transpose=False), tiles.refined(left, right, column_best, transpose=True)

@@ -9,11 +9,12 @@ import pytest
 
 from veil import distances
 from veil.distances import FeatureSet, reference
-from veil.distances.cpu import bests, candidates, sides, sweep
+from veil.distances.cpu import candidates, pack, sweep
 from veil.distances.cpu import compile as compiler
 from veil.distances.cpu.codegen.outputs import UNTRUSTED
 from veil.distances.cpu.codegen.shape import Shape, even
-from veil.distances.cpu.pack import aligned, pack_right
+from veil.distances.cpu.pack import pack_right
+from veil.distances.cpu.prepared import aligned
 from veil.distances.pairs import best, exact
 from veil.errors import RangeError, VeilError, VeilWarning
 from worlds import affine_set, generator, sift_like, through, unit
@@ -37,7 +38,7 @@ def numbers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(autouse=True)
 def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sets of any size are packed and searched by compiled code."""
-    for module in (sides, bests):
+    for module in (pack, sweep):
         monkeypatch.setattr(module, "COMPILED_MIN", 0)
 
 
@@ -71,7 +72,7 @@ def nearest(left: FeatureSet, right: FeatureSet, lanes: int | None = None, threa
     pairs = candidates.candidates(both, threads)
     assert pairs is not None
     value = candidates.distances(both, pairs, threads)
-    rows, columns = bests.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
+    rows, columns = sweep.two_best(*pairs, value, (len(left[0]), len(right[0])), both.shape)
     return distances.NearestTwo(
         right_of_left=rows[0], left_distance=rows[1], left_of_right=columns[0], right_distance=columns[1]
     )
@@ -139,7 +140,7 @@ def test_sizes_around_the_tiles_and_poisoned_memory(m: int, monkeypatch: pytest.
         memory.view(np.uint8)[:] = 0xFF  # NaN, or -1
         return memory
 
-    for module in ("sweep", "pack", "prepared", "sides"):
+    for module in ("pack", "prepared", "prune", "sweep"):
         monkeypatch.setattr(f"veil.distances.cpu.{module}.aligned", poisoned)
     for rows in {1, shape.features - 1, shape.features, shape.features + 1, 70} - {0}:
         for columns in (1, shape.lanes - 1, shape.lanes, shape.lanes + 1):
@@ -156,7 +157,7 @@ def test_the_two_best_of_listed_pairs_are_those_of_sorting(by_column: bool) -> N
     keys = np.sort(random.permutation(40 * 30)[:300])
     rows, columns = (keys % 40, keys // 40) if by_column else (keys // 30, keys % 30)
     distance = random.integers(0, 4, size=300).astype(np.float64)
-    found = bests.two_best(rows, columns, distance, (45, 45), Shape(left=1, right=1, lanes=LANES[-1]))
+    found = sweep.two_best(rows, columns, distance, (45, 45), Shape(left=1, right=1, lanes=LANES[-1]))
     for (index, value), (owner, other) in zip(found, ((rows, columns), (columns, rows)), strict=True):
         expected = best(owner, other, distance, 45, 2)
         assert (index == expected[0]).all() and (value == expected[1]).all()
@@ -173,7 +174,7 @@ def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
     work = candidates.Compiled(both.first, both.second, candidates.sweep_shape(both), 1)
     swept = work.best_two(candidates.squared_scale(both.first, both.second))
     rows, columns = swept.rows, swept.columns
-    assert isinstance(rows, bests.States) and isinstance(columns, bests.States)
+    assert isinstance(rows, sweep.States) and isinstance(columns, sweep.States)
     memory = np.empty(columns.state.size + 1, dtype=np.float32)
     moved = memory[1:].reshape(columns.state.shape)
     moved[:] = columns.state  # at an unaligned address, as where NumPy joins the states of several threads
@@ -196,8 +197,8 @@ def test_compiled_packing_is_that_of_numpy(left: int, right: int, lanes: int, ki
         if shape.fixed and not compiler.has_vnni(lanes):
             continue
         unit = 1.5 * both.second.longest if shape.fixed else 1.0
-        found, error = sides.pack(both.second, shape, left=False, unit=unit)
-        components, lost = sides.fixed_components(both.second, unit, shape) if shape.fixed else (both.second.components, 0.0)
+        found, error = pack.pack(both.second, shape, left=False, unit=unit)
+        components, lost = pack.fixed_components(both.second, unit, shape) if shape.fixed else (both.second.components, 0.0)
         expected = pack_right(components, both.second.squares / unit**2, shape)
         np.testing.assert_array_equal(found.values.view(np.int32), expected.values.view(np.int32))
         assert (found.squares == expected.squares).all() and found.group_bytes == expected.group_bytes
@@ -351,7 +352,7 @@ def test_a_thread_is_started_for_work_that_is_worth_it() -> None:
 
 
 def test_a_list_that_is_full_says_so() -> None:
-    """Oracle: every pair shares a direction, so that all are listed and none takes part in the running bests."""
+    """Oracle: every pair shares a direction, so that all are listed and none takes part in the running sweep."""
     random = generator("full list")
     inside, direction = unit(sift_like(random, 20)), random.normal(size=128)
     side = through_all(inside, direction, random)
@@ -359,8 +360,8 @@ def test_a_list_that_is_full_says_so() -> None:
     swept = sweep.best_two(*sweep.packed(both.first, both.second, both.shape), both.shape, 1.0)
     assert len(swept.doubtful) == 400 and not swept.overflowed
     assert {(int(i), int(j)) for i, j in swept.doubtful} == {(i, j) for i in range(20) for j in range(20)}
-    assert isinstance(swept.rows, bests.States) and (swept.rows.running.index == -1).all()
-    assert isinstance(swept.columns, bests.States) and np.isinf(swept.columns.running.value).all()
+    assert isinstance(swept.rows, sweep.States) and (swept.rows.running.index == -1).all()
+    assert isinstance(swept.columns, sweep.States) and np.isinf(swept.columns.running.value).all()
 
 
 def test_a_host_without_a_compiler_is_told_and_served_by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from veil import distances
 from veil.distances import FeatureSet
-from veil.distances.cpu import candidates, sides, sweep
+from veil.distances.cpu import candidates, pack, sweep
 from veil.distances.cpu import compile as compiler
 from veil.distances.cpu.codegen.outputs import UNTRUSTED
 from veil.distances.cpu.codegen.shape import ONE, Shape
@@ -58,7 +58,7 @@ def test_rows_are_rounded_and_entries_are_as_wrong_as_they_say(dim: int, stored:
     for lanes in LANES:
         padded: np.ndarray = np.full((len(rows), dim + 8), np.nan, dtype=stored)
         padded[:, :dim] = rows
-        found, error = sides.quantized_pairs(padded, dim, 1.0, Shape(left=1, right=1, lanes=lanes, fixed=True))
+        found, error = pack.quantized_pairs(padded, dim, 1.0, Shape(left=1, right=1, lanes=lanes, fixed=True))
         halves = found.view(np.int16)
         assert halves.shape == (len(rows), dim + dim % 2) and (halves[:, dim:] == 0).all()
         exact_halves = rows.astype(np.float64) * ONE

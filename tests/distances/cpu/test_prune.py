@@ -10,9 +10,9 @@ import pytest
 
 from veil import distances
 from veil.distances import FeatureSet
-from veil.distances.cpu import axes as axes_module
 from veil.distances.cpu import candidates, pack, prepared, prune, sweep
 from veil.distances.cpu import compile as compiler
+from veil.distances.cpu import prune as axes_module
 from veil.distances.cpu.codegen import listed
 from veil.distances.pairs import exact
 from worlds import affine_set, generator, sift_like, through, unit
@@ -115,7 +115,7 @@ def test_the_nearest_two_are_never_pruned(
 
 def poison(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fresh memory is full of NaN (for integers: -1), so that whatever is read before it is written shows."""
-    plain = pack.aligned
+    plain = prepared.aligned
 
     def poisoned(count: int, kind: type = np.float32) -> np.ndarray:
         memory = plain(count, kind)

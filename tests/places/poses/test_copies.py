@@ -13,13 +13,13 @@ from veil.errors import RangeError
 from veil.forms import Points
 from veil.matching.point_index import RankedImages, ranked_images
 from veil.matching.point_indexing import index_points
-from veil.places.poses import rivals as rival_poses
+from veil.places.poses import judge as rival_poses
 from veil.places.poses import search as ranked_search
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
 from veil.places.poses.evidence import PoseEvidence
+from veil.places.poses.judge import ShownPoints
 from veil.places.poses.options import LocalizeOptions
-from veil.places.poses.rivals import ShownPoints
 from veil.places.poses.search import MatchedImages
 from veil.progress import Progress
 from veil.scene import Scene

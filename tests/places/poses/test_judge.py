@@ -14,10 +14,22 @@ from veil.places.poses import by_words
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
 from veil.places.poses.evidence import PoseEvidence
-from veil.places.poses.judge import AMBIGUOUS, IMPOSSIBLE, VAGUE, Claim, claim_of, judge
+from veil.places.poses.judge import (
+    AMBIGUOUS,
+    COIN,
+    IMPOSSIBLE,
+    VAGUE,
+    Claim,
+    PairContest,
+    Rival,
+    Rivals,
+    WeighedPose,
+    claim_of,
+    coin,
+    judge,
+)
 from veil.places.poses.matches import MatchedPoints
 from veil.places.poses.options import LocalizeOptions, WordOptions
-from veil.places.poses.rivals import COIN, PairContest, Rival, Rivals, WeighedPose, coin
 from veil.places.poses.word_lines import LineWords
 from worlds import generator, project, world
 from worlds.word_worlds import dictionary_of, lines_of, scene_of, with_down, words_of

@@ -21,7 +21,7 @@ from veil.places.pairs.images import LoadedImage
 from veil.places.uploads import message_files
 
 LINES_HELP = (
-    "weak scenes: more lines along gravity where it is good (`veil.LineOptions.aligned_share` of Python), more features "
+    "weak scenes: more lines along gravity where it is good (`veil.HideInLines.aligned_share` of Python), more features "
     "(`veil extract --first-octave -1`)"
 )
 

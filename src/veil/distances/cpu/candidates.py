@@ -13,15 +13,14 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from veil.distances.cpu import prepared, prune, sides
-from veil.distances.cpu.axes import axes_worth_it
-from veil.distances.cpu.bests import Running, States
+from veil.distances.cpu import prepared, prune
 from veil.distances.cpu.codegen.outputs import UNTRUSTED
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import has_vnni, host_lanes
-from veil.distances.cpu.pack import PackedSide
+from veil.distances.cpu.pack import PackedSide, pack
 from veil.distances.cpu.prepared import Indices, Prepared
-from veil.distances.cpu.sweep import Swept, best_two, dense
+from veil.distances.cpu.prune import axes_worth_it
+from veil.distances.cpu.sweep import Running, States, Swept, best_two, dense
 from veil.distances.pairs import distinct, exact
 from veil.distances.sets import FeatureSet, dimension
 
@@ -122,7 +121,7 @@ class Compiled:
         return Compiled(self.a, self.b, replace(self.shape, fixed=False), self.threads) if self.shape.fixed else None
 
     def _packed(self, side: Prepared, *, left: bool) -> tuple[PackedSide, float]:
-        return sides.pack(side, self.shape, left=left, unit=self.unit, threads=self.threads)
+        return pack(side, self.shape, left=left, unit=self.unit, threads=self.threads)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

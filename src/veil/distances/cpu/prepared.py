@@ -8,15 +8,19 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int32, Int64
 
 from veil.distances.cpu.codegen.double import padded, scratch_doubles
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.compile import kernels
-from veil.distances.cpu.pack import Components, aligned
 from veil.distances.sets import FeatureSet
 from veil.threads import shared
 
+# Origins, then one array for each direction of the bases, each (features, dim), or in fixed point (features, dim / 2) integers
+# of two coordinates each.
+Components = Sequence[Float[np.ndarray, "_ _"] | Int32[np.ndarray, "_ _"]]
+# Alignment of packed memory: one cache line, one AVX-512 vector.
+ALIGNMENT = 64
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 # Least work of a thread: numbers of origins and bases that it prepares at a time, and products that it sums for listed pairs.
@@ -28,6 +32,14 @@ Indices = Int64[np.ndarray, "some"] | None
 DEFECT_MAX = 1e-6
 # Squared distance below which a pair takes the residual form, as one of infinite reach does: Eq. 4 cancels even in double.
 SQUARE_TRUSTED = 1e-4
+
+
+def aligned(count: int, kind: type = np.float32) -> np.ndarray:
+    """Uninitialized array of `count` numbers from an aligned address."""
+    size = np.dtype(kind).itemsize
+    raw = np.empty(count * size + ALIGNMENT, dtype=np.uint8)
+    first = -raw.ctypes.data % ALIGNMENT
+    return raw[first : first + count * size].view(kind)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

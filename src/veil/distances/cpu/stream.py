@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.distances.cpu import candidates, prepared, prune
-from veil.distances.cpu.axes import axes_worth_it
 from veil.distances.cpu.codegen.shape import Shape
 from veil.distances.cpu.prepared import Prepared
+from veil.distances.cpu.prune import axes_worth_it
 from veil.distances.pairs import best
 from veil.distances.sets import FeatureSet, dimension, take
 from veil.progress import Progress

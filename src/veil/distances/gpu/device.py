@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from veil.distances.cpu.bests import Running
 from veil.distances.cpu.candidates import REACHES
 from veil.distances.cpu.codegen.outputs import SQUARE_TRUSTED, UNTRUSTED
 from veil.distances.cpu.prepared import Indices, Prepared
-from veil.distances.cpu.sweep import Swept, list_capacity
+from veil.distances.cpu.sweep import Running, Swept, list_capacity
 from veil.distances.gpu.source import COLUMNS, ROWS, WARPS, fused, source
 from veil.errors import VeilWarning
 

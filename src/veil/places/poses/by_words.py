@@ -27,10 +27,9 @@ from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log
 from veil.matching.retrieval import most_similar
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence
-from veil.places.poses.judge import ONE_POINT, Claim, judge
+from veil.places.poses.judge import ONE_POINT, Claim, PairContest, judge, rivals
 from veil.places.poses.matches import Estimate, Matched, MatchedLines, MatchedPoints, matched_features
 from veil.places.poses.options import LocalizeOptions, WordOptions
-from veil.places.poses.rivals import PairContest, rivals
 from veil.places.poses.search import ImageMatches, RankedSearch
 from veil.places.poses.upright import localize_upright
 from veil.places.poses.upright_problem import UprightProblem

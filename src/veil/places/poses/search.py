@@ -25,10 +25,19 @@ from veil.matching.placed_points import PlacedPoints, placed
 from veil.matching.point_index import RankedImages
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import weigh
-from veil.places.poses.judge import claim_of, judge
+from veil.places.poses.judge import (
+    MOST_RIVALS,
+    PairContest,
+    Rival,
+    ShownPoints,
+    WeighedPose,
+    claim_of,
+    covisible,
+    judge,
+    rivals,
+)
 from veil.places.poses.matches import Estimate, Matched, features_of
 from veil.places.poses.options import LocalizeOptions
-from veil.places.poses.rivals import MOST_RIVALS, PairContest, Rival, ShownPoints, WeighedPose, covisible, rivals
 from veil.progress import Progress
 from veil.scene import Scene
 

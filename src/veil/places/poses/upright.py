@@ -30,10 +30,9 @@ from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
 from veil.matching.inverted_index import Candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence, beyond_chance
-from veil.places.poses.judge import Claim, judge
+from veil.places.poses.judge import COIN, Claim, Contest, WeighedPose, coin, judge, rivals
 from veil.places.poses.matches import Estimate, MatchedPoints
 from veil.places.poses.options import PositionOptions, WordOptions
-from veil.places.poses.rivals import COIN, Contest, WeighedPose, coin, rivals
 from veil.places.poses.upright_problem import UprightProblem
 from veil.progress import Progress
 from veil.scene import Scene

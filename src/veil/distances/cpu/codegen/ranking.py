@@ -1,4 +1,4 @@
-"""Function @ranked, the two nearest of every row and column of listed pairs, for `veil.distances.cpu.bests`.
+"""Function @ranked, the two nearest of every row and column of listed pairs, for `veil.distances.cpu.sweep`.
 
 A file of its own: each function that this folder writes is one.
 """

@@ -1,4 +1,4 @@
-"""Function @rounded, which rounds rows of float or double to 16 bits, for `veil.distances.cpu.sides`.
+"""Function @rounded, which rounds rows of float or double to 16 bits, for `veil.distances.cpu.pack`.
 
 A file of its own: each function that this folder writes is one.
 """

@@ -10,7 +10,7 @@ INFINITE = "0x7FF0000000000000"
 
 
 def module(shape: Shape, by: str) -> str:
-    """LLVM IR with the function @within for the bests of "rows" or of "columns" (`veil.distances.cpu.bests.States`)."""
+    """LLVM IR with the function @within for the bests of "rows" or of "columns" (`veil.distances.cpu.sweep.States`)."""
     lanes, vector = shape.lanes, f"<{shape.lanes} x float>"
     width = 32 * lanes
     return "\n".join(

@@ -21,7 +21,7 @@ ONE = 32767.0
 class Shape:
     """Parameters of generated code: components (m + 1) of a `left` and of a `right` feature, and floats in a vector (`lanes`).
 
-    With `fixed` the sweep multiplies coordinates of 16 bits, two in the place of a float (`veil.distances.cpu.sides`).
+    With `fixed` the sweep multiplies coordinates of 16 bits, two in the place of a float (`veil.distances.cpu.pack`).
     """
 
     left: int
