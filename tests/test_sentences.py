@@ -10,9 +10,6 @@ import pytest
 from extensions.sentences import LONG, length, pages, sentences
 
 ROOT = Path(__file__).parents[1]
-# Pages whose long sentences are still to be split.
-STILL_LONG = {"docs/architecture.md", "docs/reference/python.md", "docs/reference/service.md"}
-HELD = [page for page in pages() if page.relative_to(ROOT).as_posix() not in STILL_LONG]
 
 
 def test_sentences_are_told_apart() -> None:
@@ -30,7 +27,7 @@ def test_sentences_are_told_apart() -> None:
     assert length("30 / 35 % of them (context)") == 5
 
 
-@pytest.mark.parametrize("page", HELD, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_sentences_of_a_page_are_short(page: Path) -> None:
     """At most 20 words in the mean and 30 in each (docs/style.md)."""
     lengths = {sentence: length(sentence) for sentence in sentences(page.read_text(encoding="utf-8"))}
