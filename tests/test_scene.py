@@ -98,9 +98,9 @@ def test_readings_of_images_that_are_not_in_the_map_do_not_count() -> None:
     images = scene_of(PLACE, without="02").images
     assert mean_down({"02": DOWN, "elsewhere": DOWN}, images) is None
     assert mean_down({}, images) is None
-    found = mean_down({"02": -DOWN, "03": PLACE.poses["03"].rotation @ DOWN, "04": None}, images)
-    assert found is not None
-    np.testing.assert_allclose(found, DOWN, atol=1e-12)
+    down = mean_down({"02": -DOWN, "03": PLACE.poses["03"].rotation @ DOWN, "04": None}, images)
+    assert down is not None
+    np.testing.assert_allclose(down, DOWN, atol=1e-12)
 
 
 def test_a_measured_down_comes_first() -> None:

@@ -72,11 +72,11 @@ def liar() -> Iterator[Liar]:
 
 def chain(*contents: str) -> list[Receipt]:
     """A chain of receipts of contributions of these names, as an honest server writes it."""
-    found: list[Receipt] = []
+    receipts: list[Receipt] = []
     for name in contents:
         content = {"contribution": name, "message_sha256": "0" * 64, "nonce": f"nonce of {name}"}
-        found.append(Receipt(number=len(found) + 1, content=content, before=found[-1].digest if found else BEGIN))
-    return found
+        receipts.append(Receipt(number=len(receipts) + 1, content=content, before=receipts[-1].digest if receipts else BEGIN))
+    return receipts
 
 
 def noted(client: Client, head: str) -> None:
@@ -145,9 +145,9 @@ def test_a_wrong_pose_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_
         "map_version": 7,
     }
     liar.says["/v1/maps/m1/localize"] = made_up
-    found = client.localize("m1", features)
-    assert isinstance(found, RemotePose) and found.inliers == 500
-    np.testing.assert_allclose(found.cam_from_world.center, [-1, -2, -3])
+    answer = client.localize("m1", features)
+    assert isinstance(answer, RemotePose) and answer.inliers == 500
+    np.testing.assert_allclose(answer.cam_from_world.center, [-1, -2, -3])
     liar.says["/v1/maps/m1/localize"] = {"status": "no pose", "reason": "it is dark"}
     assert isinstance(client.localize("m1", features), NoPose)
 

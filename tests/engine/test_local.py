@@ -21,8 +21,8 @@ from veil.engine.local import LocalEngine
 from worlds import engine_tasks as tasks
 {guard}
     with LocalEngine({workers}, memory_bytes=1 << 40) as engine:  # with a limit, one worker is a process too
-        for found in engine.map(tasks.begun, [(0, {folder!r}), (1, {folder!r}), (2, {folder!r})]):
-            print(found, flush=True)
+        for result in engine.map(tasks.begun, [(0, {folder!r}), (1, {folder!r}), (2, {folder!r})]):
+            print(result, flush=True)
 """
 
 

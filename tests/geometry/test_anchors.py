@@ -77,8 +77,8 @@ def test_lines_of_one_anchor_leave_the_way_to_it_open() -> None:
     options = RansacOptions(max_error=2.0, seed=0)
     assert resect_from_lines(one, options) is None
     assert resect_from_lines(replace(one, pencil=None), options) is not None  # broken twin: the rule is not told
-    found = resect_from_lines(both, options)
-    assert found is not None and np.linalg.norm(found.model.center) < 1e-3 and found.inliers.all()
+    fit = resect_from_lines(both, options)
+    assert fit is not None and np.linalg.norm(fit.model.center) < 1e-3 and fit.inliers.all()
 
 
 def uncertainty(normals: np.ndarray, xy: np.ndarray, depth: np.ndarray) -> float:

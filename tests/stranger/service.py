@@ -51,14 +51,14 @@ class Server:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
             connection.request(method, path, body, {**said, **(headers or {})})
             answer = connection.getresponse()
-            data, found = answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+            data, headers_sent = answer.read(), {name.lower(): value for name, value in answer.getheaders()}
             connection.close()
-            if answer.status != 503 or "retry-after" not in found:
+            if answer.status != 503 or "retry-after" not in headers_sent:
                 break
-            time.sleep(min(1.0, float(found["retry-after"])))
+            time.sleep(min(1.0, float(headers_sent["retry-after"])))
         if answer.status >= 400:
             raise Problem(answer.status, data)
-        return Answer(status=answer.status, headers=found, data=data)
+        return Answer(status=answer.status, headers=headers_sent, data=data)
 
     def get(self, path: str) -> bytes:
         return self.ask("GET", path).data
@@ -76,9 +76,9 @@ class Server:
 
     def ended(self, job: str) -> dict[str, Any]:
         """A job once it has ended."""
-        while (found := json.loads(self.get(f"/v1/jobs/{job}")))["state"] in ("queued", "running"):
+        while (state := json.loads(self.get(f"/v1/jobs/{job}")))["state"] in ("queued", "running"):
             time.sleep(0.05)
-        return found
+        return state
 
     def delete(self, contribution: str) -> dict[str, Any]:
         """The receipt of a deletion, its numbers as they are written."""

@@ -40,11 +40,11 @@ def proved(record: bytes, index: int, manifest: dict[str, Any]) -> bytes:
     tile, proof = record[:size], record[size:]
     if len(proof) != 32 * depth:
         raise Refused("the record has another length")
-    found = hashlib.sha256(b"\x00" + tile).digest()
+    digest = hashlib.sha256(b"\x00" + tile).digest()
     for height in range(depth):
         sibling = proof[32 * height : 32 * height + 32]
-        found = node(sibling, found) if index >> height & 1 else node(found, sibling)
-    if found.hex() != manifest["merkle_root"]:
+        digest = node(sibling, digest) if index >> height & 1 else node(digest, sibling)
+    if digest.hex() != manifest["merkle_root"]:
         raise Refused(f"the root does not stand for tile {index}")
     return tile
 

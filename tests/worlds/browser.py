@@ -64,10 +64,10 @@ class Browser:
     def wait(self, script: str, *, seconds: float = 60.0) -> Any:
         """The value of a function's body in the page as soon as it is true."""
         until = time.monotonic() + seconds
-        while not (found := self.run(script)):
+        while not (value := self.run(script)):
             assert time.monotonic() < until, f"never true: {script}; the page says {self.run('return document.body.innerText')}"
             time.sleep(0.1)
-        return found
+        return value
 
     def click(self, selector: str) -> None:
         """Click on an element as a user does: it must be visible."""

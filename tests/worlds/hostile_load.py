@@ -42,7 +42,7 @@ def attacked(
     `markers` stand in no answer to a token but the administrator's. A connection hangs that neither answers nor ends within
     `limit_s`, by which waiting for a process and its deadline are over, or, if it is sent slowly, within `slow_s`.
     """
-    found, lock = Findings(), threading.Lock()
+    findings, lock = Findings(), threading.Lock()
     numbered = iter(enumerate(hostile))
     planted = [marker.encode() for marker in markers]
 
@@ -60,21 +60,21 @@ def attacked(
                 status = f"503 {named[1].decode()}"
             told = f"{number} {item.kind} {status}: {item.parts[0][:120]!r}"
             with lock:
-                found.statuses[item.kind, status] += 1
-                found.longest_s[item.kind] = max(found.longest_s.get(item.kind, 0.0), seconds)
+                findings.statuses[item.kind, status] += 1
+                findings.longest_s[item.kind] = max(findings.longest_s.get(item.kind, 0.0), seconds)
                 if status == "hung":
-                    found.hung.append(told)
+                    findings.hung.append(told)
                 elif status != "closed" and int(status[:3]) not in DOCUMENTED:
-                    found.undocumented.append(f"{told} {data[:300]!r}")
+                    findings.undocumented.append(f"{told} {data[:300]!r}")
                 if item.token != "admin" and any(marker in data for marker in planted):
-                    found.leaks.append(told)
+                    findings.leaks.append(told)
 
     workers = [threading.Thread(target=work) for _ in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    return found
+    return findings
 
 
 def _exchanged(

@@ -20,7 +20,7 @@ DATABASE = {"veil.sqlite", "veil.sqlite-shm", "veil.sqlite-wal"}
 
 def needles(server: Server) -> dict[str, list[bytes]]:
     """By id of each contribution, bytes of it in matches and in the present maps."""
-    found: dict[str, list[bytes]] = {}
+    windows_of: dict[str, list[bytes]] = {}
     service = server.service
     for record in service.records.all():
         parts = [of_matches(service.folder / "matches" / record.id)]
@@ -28,14 +28,14 @@ def needles(server: Server) -> dict[str, list[bytes]]:
         parts += [] if folder is None else [of_maps(folder)]
         for part in parts:
             for name, listed in part.items():
-                found.setdefault(name, []).extend(listed)
-    return found
+                windows_of.setdefault(name, []).extend(listed)
+    return windows_of
 
 
 def receipts_of(server: Server) -> list[dict[str, Any]]:
     """The contents of all receipts."""
-    with server.service.database.transaction() as found:
-        return [json.loads(row["content"]) for row in found.all("SELECT content FROM receipts ORDER BY number")]
+    with server.service.database.transaction() as transaction:
+        return [json.loads(row["content"]) for row in transaction.all("SELECT content FROM receipts ORDER BY number")]
 
 
 def deleted_and_there(server: Server, planted: dict[str, list[bytes]], *, backups: bool) -> list[str]:
@@ -102,8 +102,8 @@ def what_is_wrong(server: Server, attempted: Sequence[str], *, again: bool) -> l
 
 def wrong_jobs(server: Server) -> list[str]:
     """Jobs that did not end, or failed."""
-    with server.service.database.transaction() as found:
-        rows = found.all("SELECT kind, state, result FROM jobs")
+    with server.service.database.transaction() as transaction:
+        rows = transaction.all("SELECT kind, state, result FROM jobs")
     return [
         f"wrong: a job {row['kind']} is {row['state']}: {row['result']}"
         for row in rows
@@ -131,8 +131,8 @@ def wrong_maps(server: Server) -> list[str]:
 def more_than_named(server: Server) -> list[str]:
     """Files of a store that nothing names, when an hour has gone by."""
     service = server.service
-    with service.database.transaction() as found:
-        named = blobs_in(found)
+    with service.database.transaction() as transaction:
+        named = blobs_in(transaction)
     versions = {f"cache/{record.id}/{record.version}" for record in service.records.all()}
     matches = {f"matches/{record.id}" for record in service.records.all()}
     faults = [f"left: a blob that nothing names ({name[:8]})" for name in service.records.blobs.names() if name not in named]

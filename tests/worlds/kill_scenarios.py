@@ -37,12 +37,12 @@ from worlds.tile_streets import street
 
 def tiles_in(folder: Path) -> tuple[Path, ...]:
     """Three versions of tiles of a street."""
-    found = []
+    folders = []
     for number in range(3):
         made = cut(street("kills", cameras=20 + number).scene, CutOptions(tile_bytes=4000, words=8, asked=3))
-        found.append(folder / str(number))
-        write_tiles(found[-1], made)
-    return tuple(found)
+        folders.append(folder / str(number))
+        write_tiles(folders[-1], made)
+    return tuple(folders)
 
 
 @dataclass(frozen=True, kw_only=True)

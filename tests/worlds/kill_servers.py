@@ -204,8 +204,8 @@ class Server:
 
     def starts(self) -> None:
         """What the first turn of a started server does; the lease of a killed one is over."""
-        with self.service.database.transaction() as found:
-            found.run("UPDATE jobs SET lease = 0 WHERE state = 'running'")
+        with self.service.database.transaction() as transaction:
+            transaction.run("UPDATE jobs SET lease = 0 WHERE state = 'running'")
         sweep(self.service)
         self.do_work()
         self.do_follow()

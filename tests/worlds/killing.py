@@ -103,11 +103,11 @@ def points_of(task: Callable[..., Any], *given: Any, root: Path) -> list[Point]:
         os.close(handle)
     if ended.error:
         raise RuntimeError(ended.error)
-    found = []
+    points = []
     for line in log.read_text().splitlines():
         number, call, size, path = line.split("\t")
-        found.append(Point(number=int(number), call=call, size=int(size), path=path.removeprefix(f"{root}")))
-    return found
+        points.append(Point(number=int(number), call=call, size=int(size), path=path.removeprefix(f"{root}")))
+    return points
 
 
 def killed_at(number: int, half: bool, task: Callable[..., Any], *given: Any, root: Path, log: int = -1) -> Ended:
@@ -163,6 +163,6 @@ class Snapshots:
         shutil.copytree(self._kept, self.folder, symlinks=True)
 
 
-def tried(found: Mapping[str, int]) -> str:
+def tried(counts: Mapping[str, int]) -> str:
     """Numbers by name, as one line."""
-    return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

@@ -31,7 +31,7 @@ class Traces:
     prints: dict[str, list[bytes]]
     stored: frozenset[str]
 
-    def found(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
+    def counts(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
         """How many prints of each kind stand in some source; kinds without any are left out."""
         every = {part for parts in self.prints.values() for part in parts}
         held: set[bytes] = set()
@@ -42,8 +42,8 @@ class Traces:
 
     def missed(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
         """How many prints of what is stored stand in no source: none, before anything was deleted."""
-        found = self.found(sources)
-        missing = {what: len(set(self.prints[what])) - found.get(what, 0) for what in self.stored}
+        counts = self.counts(sources)
+        missing = {what: len(set(self.prints[what])) - counts.get(what, 0) for what in self.stored}
         return {what: count for what, count in missing.items() if count}
 
 
@@ -55,12 +55,12 @@ def held_in(data: bytes, prints: Collection[bytes]) -> set[bytes]:
         beginning.setdefault(part[:8], []).append(part)
     table = np.zeros(1 << _BITS, dtype=bool)
     table[_hashed(np.frombuffer(b"".join(beginning), dtype="<u8"))] = True
-    found: set[bytes] = set()
+    held: set[bytes] = set()
     for shift in range(min(8, max(0, len(data) - 7))):
         words = np.frombuffer(data, dtype="<u8", offset=shift, count=(len(data) - shift) // 8)
         for place in (8 * np.flatnonzero(table[_hashed(words)]) + shift).tolist():
-            found.update(part for part in beginning.get(data[place : place + 8], ()) if data.startswith(part, place))
-    return found
+            held.update(part for part in beginning.get(data[place : place + 8], ()) if data.startswith(part, place))
+    return held
 
 
 def _hashed(words: np.ndarray) -> np.ndarray:

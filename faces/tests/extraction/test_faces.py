@@ -134,8 +134,8 @@ def test_a_second_try_looks_where_the_first_finds_nothing(monkeypatch: pytest.Mo
         return []
 
     finder = FaceFinder(detector=nobody, predictor=predictor, network=network)
-    found = finder.find(np.zeros((200, 200, 3), dtype=np.uint8), only=True, least_px=60)
-    assert (found.landmarks, found.found_by, found.confidence) == ("landmarks", SECOND_TRY, 0.9)
+    face = finder.find(np.zeros((200, 200, 3), dtype=np.uint8), only=True, least_px=60)
+    assert (face.landmarks, face.found_by, face.confidence) == ("landmarks", SECOND_TRY, 0.9)
     assert shown == [(200, 200, 3), (300, 300, 3)] and places == [(60, 10, 160, 110)]
     finder.find(np.zeros((1501, 1000, 3), dtype=np.uint8))
     assert shown[2:] == [(750, 500, 3)] and places[1] == (220, 120, 420, 320)

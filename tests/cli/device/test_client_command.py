@@ -25,9 +25,9 @@ from worlds.servers import Running, running
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as found:
-        found.service.records.make("door", MapPolicy())
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as server:
+        server.service.records.make("door", MapPolicy())
+        yield server
 
 
 def run(*arguments: object) -> int:

@@ -28,8 +28,8 @@ from worlds.servers import Running, running
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1)), jobs=False) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1)), jobs=False) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")

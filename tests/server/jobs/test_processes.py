@@ -18,9 +18,9 @@ from worlds import server_tasks as tasks
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    found = Worker()
-    yield found
-    found.kill()
+    process = Worker()
+    yield process
+    process.kill()
 
 
 @pytest.mark.slow

@@ -53,8 +53,8 @@ def server(door_map: Map, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     service.heard = []
     assert door_map.folder is not None
     service.import_map("door", door_map.folder, MapPolicy(forms=("words",)))
-    with running(service, jobs=False) as found:
-        yield found
+    with running(service, jobs=False) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -228,12 +228,12 @@ def _require_same_pose(answer: dict[str, Any], door_map: Map) -> None:
     """The pose by words is that by raw descriptors within five of its own standard deviations, and within a hundredth."""
     with lund_door() as example:
         picture = read_picture(example.folder / QUERY, camera=example.camera)
-    found = localize(extract_sift(picture, SiftOptions(max_features=1536)), door_map)
-    assert isinstance(found, Localization)
-    away = np.array(answer["camera_center"]) - found.cam_from_world.center
+    pose = localize(extract_sift(picture, SiftOptions(max_features=1536)), door_map)
+    assert isinstance(pose, Localization)
+    away = np.array(answer["camera_center"]) - pose.cam_from_world.center
     spread = math.sqrt(np.trace(np.array(answer["covariance"])[3:, 3:]))
     assert np.linalg.norm(away) < 5 * spread and np.linalg.norm(away) < 0.02 * door_map.scene.extent
-    turn = np.array(answer["cam_from_world"]["rotation"]) @ found.cam_from_world.rotation.T
+    turn = np.array(answer["cam_from_world"]["rotation"]) @ pose.cam_from_world.rotation.T
     assert math.degrees(math.acos(min(1.0, (np.trace(turn) - 1) / 2))) < 0.5
 
 
