@@ -67,7 +67,7 @@ def _needs_the_original(function: FunctionType) -> bool:
 
 
 def _known_hints(function: FunctionType) -> dict[str, Any]:
-    """What the function's annotations stand for; any type where they name what is not known when it runs."""
+    """The types of the function's annotations; `Any` if an annotation names something that does not exist at run time."""
     hints: dict[str, Any] = {}
     for name, annotation in function.__annotations__.items():
         holder = SimpleNamespace(__annotations__={name: annotation})

@@ -110,7 +110,7 @@ def ci_commands(text: str) -> set[str]:
 
 
 def changelog_faults(text: str) -> list[str]:
-    """What departs from Keep a Changelog 1.1.0: other headings than versions and its six kinds of changes, and long lines."""
+    """Departures from Keep a Changelog 1.1.0: headings other than versions and its six kinds of changes, and long lines."""
     headings = [(len(heading[1]), heading[2]) for heading in map(_HEADING.match, prose(text)) if heading]
     faults = [] if headings[:2] == [(1, "Changelog"), (2, "[Unreleased]")] else ["it does not open with [Unreleased]"]
     kinds: set[str] = set()

@@ -34,7 +34,7 @@ def public() -> dict[Home, str]:
 
 @cache
 def defined(module: str) -> dict[str, ast.AST | Home]:
-    """What the names of a module stand for: a class, the value of an alias, or the place that they are imported from."""
+    """The definition of each name of a module: a class, the value of an alias, or the place that it is imported from."""
     file = SOURCE.joinpath(*module.split(".")[1:])
     path = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
     tree = ast.parse(path.read_text())
@@ -92,7 +92,7 @@ def withheld(cls: type) -> set[str] | None:
 
 
 def shown_by(home: Home) -> Iterator[tuple[str, Home]]:
-    """What a function or class shows, each beside the member that shows it."""
+    """The types in the signatures of a function or class, each with the member that shows it."""
     module, name = home
     value = getattr(importlib.import_module(module), name)
     if inspect.isfunction(value):
@@ -144,7 +144,7 @@ def test_every_type_in_a_public_signature_is_public() -> None:
 
 
 def test_the_walk_meets_what_is_not_public() -> None:
-    """Broken twin: without the name `Camera` its type is found open, by the fields of records that hold it."""
+    """Broken twin: without the name `Camera` its type is listed as open, by the fields of records that hold it."""
     names = {home: name for home, name in public().items() if name != "Camera"}
     assert "Picture.camera" in open_types(names)["veil.geometry.camera", "Camera"]
 

@@ -19,14 +19,14 @@ DOWN = np.array([0.0, 1.0, 0.0])
 
 
 def tilted(degrees: float, name: str) -> np.ndarray:
-    """A direction so many degrees off down, to a random side."""
+    """A direction `degrees` degrees off down, to a random side."""
     random = generator(f"tilt {name}")
     axis = unit(np.cross(DOWN, random.normal(size=3)))
     return Rotation.from_rotvec(np.radians(degrees) * axis).as_matrix() @ DOWN
 
 
 def scene_with(tilts: dict[str, float]) -> Scene:
-    """The map whose images named in `tilts` sent lines with a gravity so many degrees off."""
+    """The map whose images named in `tilts` sent lines with a gravity that is off by that number of degrees."""
     scene = scene_of(PLACE)
     images = dict(scene.images)
     for name, degrees in tilts.items():

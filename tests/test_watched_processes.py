@@ -31,7 +31,7 @@ for line in sys.stdin:
 
 
 def serve(connection: Connection) -> None:
-    """What the program does."""
+    """The loop of the program: it answers requests until one tells it to die."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         request = connection.recv()

@@ -13,7 +13,7 @@ from veil.errors import RangeError
 
 
 class World:
-    """Attacks that take so many seconds a feature, and a clock that they move."""
+    """Attacks that take a number of seconds for each feature, by name, and a clock that they advance."""
 
     def __init__(self, **paces: float) -> None:
         self.now, self.paces, self.done = 0.0, paces, {name: 0 for name in paces}

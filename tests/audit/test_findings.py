@@ -167,7 +167,7 @@ def test_few_features_do_not_pass_a_rule() -> None:
 
 @pytest.mark.parametrize("limit", [0.2, 1, 2, 5, 10, 50])
 def test_the_least_features_are_the_least(limit: float) -> None:
-    """Defining equation: with nothing recovered of so many a rule is kept, with one fewer it is not."""
+    """Defining equation: with nothing recovered of `least_features` a rule is kept, and with one feature fewer it is broken."""
     rule = Rule.parse(f"lattice>{limit}%")
     least = rule.least_features
     assert not rule.breaks(share(0, least))
@@ -225,7 +225,7 @@ def test_verdicts() -> None:
 
 
 def test_no_verdict_says_safe() -> None:
-    """Whatever is found: an audit is a lower bound."""
+    """Every verdict states a lower bound and none says "safe", from 0 to 100 recovered features."""
     for recovered in range(0, 101, 4):
         verdict = judge([finding("lattice", "structural", recovered)], {}, 1e-6)
         said = " ".join([verdict.grade, verdict.headline, *verdict.sentences]).lower()

@@ -35,7 +35,7 @@ def releases(door: dict[str, Features]) -> dict[str, Message]:
 
 
 def outcomes(examined: list[Examined]) -> list[tuple[str, list[tuple[str, str, list[int], bytes]]]]:
-    """What each attack said of each release, without the time that it took."""
+    """The outcome of each attack for each release, without the time that it took."""
     by_release = []
     for item in examined:
         own = []

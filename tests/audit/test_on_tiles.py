@@ -1,4 +1,4 @@
-"""What published tiles show, on a planted street: places and descriptors against planted ones, cameras against true ones."""
+"""Audits of published tiles, on a planted street: places, descriptors and cameras against the planted ones."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_other_descriptors_are_not_drawn() -> None:
 
 
 def test_the_camera_of_the_query_is_a_pinhole_without_surprises() -> None:
-    """What the other tests take for granted: `project` and COLMAP's camera agree."""
+    """`project`, on which the other tests rely, agrees with COLMAP's camera."""
     points = PLACE.scene.points[:20]
     assert np.allclose(np.asarray(as_colmap(camera()).img_from_cam(POSE.apply(points))), project(POSE, points, camera()))
     assert isinstance(QUERY, Features)

@@ -1,4 +1,4 @@
-"""What commands ask of their parsed arguments, also in functions that several of them share, exists in their parsers."""
+"""Attributes that commands read of their parsed arguments, also in shared functions, exist in their parsers."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_two_chains_for_two_clients_are_noticed_when_they_compare_their_ends(lia
 
 
 def test_a_wrong_pose_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_path: Path) -> None:
-    """What a client cannot do: a pose that was made up, with evidence that was made up, looks like any other one.
+    """Limit of the client: an invented pose with invented evidence is accepted as any other one.
 
     So does the lie that there is none. Only what is no pose at all is refused (tests/client/test_client.py).
     """
@@ -153,7 +153,7 @@ def test_a_wrong_pose_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_
 
 
 def test_a_copy_that_was_kept_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_path: Path) -> None:
-    """What a receipt does not prove: the server kept every byte that it was sent, and its receipt verifies all the same."""
+    """Limit of receipts: a server that kept every byte that it received writes a receipt that verifies all the same."""
     client = Client(liar.url, "t", Device(tmp_path))
     features = taken(next(iter(door.values())), np.arange(30))
     message = client.device.release(features).message

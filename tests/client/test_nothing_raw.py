@@ -105,7 +105,7 @@ def send(recorder: Recorder, folder: Path, features: Features, form: str, name: 
 def test_nothing_raw_whatever_is_sent(
     recorder: Recorder, door: dict[str, Features], form: str, way: str, name: str, first: int, count: int
 ) -> None:
-    """Any form, name and part of an image's features; the twins below send what must be found."""
+    """Any form, name and part of an image's features; the twins below send parts that the test must detect."""
     features = taken(next(iter(door.values())), np.arange(first, first + count) % 500)
     with TemporaryDirectory() as folder:
         send(recorder, Path(folder), features, form, name, way)

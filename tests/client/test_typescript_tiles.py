@@ -107,7 +107,7 @@ def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], 
 
 
 def order(fetched: Any, index: int) -> int:
-    """Where a tile stands in what a page found, as they come in random order."""
+    """The position of a tile among those that a page fetched; they come in random order."""
     return [item[0] for item in fetched[0]].index(index)
 
 

@@ -163,7 +163,7 @@ def test_auto_is_flat_up_to_the_bundled_size() -> None:
 
 
 def shares_by_enumeration(counts: list[int], limits: list[int], words: int) -> list[tuple[int, ...]]:
-    """All allotments within their bounds that lie nearest to the quotas, which are found among the rate's break points."""
+    """All allotments within their bounds that lie nearest to the quotas. The break points of the rate bracket it."""
 
     def total(rate: Fraction) -> Fraction:
         return sum((quota(rate, c, u) for c, u in zip(counts, limits, strict=True)), Fraction(0))

@@ -34,15 +34,15 @@ def test_distances_are_those_of_all_pairs(block: int, own: bool, monkeypatch: py
     monkeypatch.setattr(quantization, "NEIGHBORS", 11)
     descriptors, others = sift_like(generator("these"), 30), sift_like(generator("those"), 50)
     pool = np.concatenate([descriptors, others]) if own else others
-    measured_book = measure(BOOK, descriptors, pool=pool, in_pool=own, images=3, book_images=1, seed=0)
+    quality = measure(BOOK, descriptors, pool=pool, in_pool=own, images=3, book_images=1, seed=0)
     to_words = np.linalg.norm(unit(descriptors)[:, None] - unit(BOOK.stored)[None], axis=2)
-    np.testing.assert_allclose(measured_book.to_word, to_words.min(axis=1), atol=1e-6)
-    np.testing.assert_array_equal(measured_book.uses, np.bincount(to_words.argmin(axis=1), minlength=40))
+    np.testing.assert_allclose(quality.to_word, to_words.min(axis=1), atol=1e-6)
+    np.testing.assert_array_equal(quality.uses, np.bincount(to_words.argmin(axis=1), minlength=40))
     to_pool = np.linalg.norm(unit(descriptors)[:11, None] - unit(pool)[None], axis=2)
     if own:
         to_pool[np.arange(11), np.arange(11)] = np.inf
-    np.testing.assert_allclose(measured_book.to_other, to_pool.min(axis=1), atol=1e-6)
-    assert (measured_book.pool_size, measured_book.images, measured_book.book_images) == (len(pool), 3, 1)
+    np.testing.assert_allclose(quality.to_other, to_pool.min(axis=1), atol=1e-6)
+    assert (quality.pool_size, quality.images, quality.book_images) == (len(pool), 3, 1)
 
 
 def test_a_twin_is_another_descriptor() -> None:

@@ -36,7 +36,7 @@ def photographs(folder: Path, names: list[str], size: tuple[int, int] = (640, 48
 
 @pytest.mark.parametrize("kind", ["public", "subspaces", "lines"])
 def test_a_device_recognizes_its_images_by_their_features(kind: str, tmp_path: Path) -> None:
-    """Planted truth: images of a map are called otherwise than the photographs, and each is found by positions or lines.
+    """Planted truth: images of a map are called otherwise than the photographs, and each is recognized by positions or lines.
 
     Broken twin: features of another world, of which none belongs to any image.
     """
@@ -114,7 +114,7 @@ def test_other_json_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_raw_features_are_no_query(tmp_path: Path) -> None:
-    """What a server never sees does not come into its view by mistake."""
+    """Raw features, which no server receives, are refused as a query of a view."""
     scene, world = planted_map("poses")
     write_features(tmp_path / "features.h5", features_of(world, "poses").items())
     with pytest.raises(InputError, match=r"view_map\(device="):

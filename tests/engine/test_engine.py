@@ -1,4 +1,4 @@
-"""What holds of every engine: results of map, errors that name items, lost workers, shared values, laziness, cancellation."""
+"""Properties of every engine: results of map, errors that name items, lost workers, shared values, laziness, cancellation."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def program(tmp_path: Path, *, guard: str, workers: int) -> subprocess.Popen[str
 
 
 def workers_of(folder: Path, seconds: float, count: int) -> list[int]:
-    """Processes noted in a folder that run, after at most so many seconds in which there may come to be `count` of them."""
+    """Running processes noted in a folder, once there are `count` of them or after `seconds` seconds."""
     until = time.monotonic() + seconds
     while True:
         noted = [int(path.name[4:]) for path in folder.glob("pid-*")]

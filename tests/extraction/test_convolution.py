@@ -57,7 +57,7 @@ def summed(maps: np.ndarray, kernel: SquareConvolution, offsets: np.ndarray, *, 
 
 @pytest.mark.parametrize(("side", "stride"), [(1, 1), (3, 1), (3, 2)])
 def test_a_convolution_is_its_sum(side: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever number of rows is worked on at a time."""
+    """Oracle: the defining sum in plain loops, for one row at a time, for some, and for all at once."""
     maps = planted("convolution", 9, 7, 3)
     kernel = SquareConvolution(weight=planted("kernel", 4, 3, side, side), bias=planted("bias", 4))
     expected = summed(maps, kernel, np.zeros((9, 7, side * side, 2)), stride=stride)

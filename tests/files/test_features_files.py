@@ -28,7 +28,7 @@ def hloc(path: Path, name: str, **parts: np.ndarray) -> Path:
 
 
 def superpoint(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    """What hloc stores with `as_half`: everything in half precision."""
+    """Features as hloc stores them with `as_half`: everything in half precision."""
     values = random.normal(size=(256, count))
     return {
         "keypoints": random.integers(0, 400, (count, 2)).astype(np.float16),

@@ -1,4 +1,4 @@
-"""What kills leave half-written: it has one kind of name, its owner deletes it, and nothing else is taken for it."""
+"""Half-written files that kills leave: one kind of name, deleted by their owner, and no other file counts as one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHERS = (
 
 
 def planted(folder: Path, *, name: str = "file.h5") -> list[Path]:
-    """What kills leave of a file with its journal, and of a folder."""
+    """Leftovers of a killed process: a file with its journal, and a folder."""
     paths = [folder / f".{name}.abcd123_.veil.part.h5", folder / f".{name}.abcd123_.veil.part.h5-journal"]
     paths += [folder / f".{name}.0000aaaa.veil.part"]
     for path in paths[:2]:

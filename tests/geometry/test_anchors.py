@@ -64,7 +64,7 @@ def problem(through: np.ndarray, *, wrong: np.ndarray | None = None) -> tuple[Li
 def test_lines_of_one_anchor_leave_the_way_to_it_open() -> None:
     """Defining equation: a camera moved along the ray of the anchor meets all of its lines, and no pose is given.
 
-    The control is of both anchors: the pose is found, and the moved camera misses the lines of the other one.
+    The control is of both anchors: the pose is recovered, and the moved camera misses the lines of the other one.
     """
     one, true = problem(np.zeros(120, dtype=np.int64))
     both, _ = problem(np.arange(120) % 2)

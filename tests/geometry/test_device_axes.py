@@ -1,4 +1,4 @@
-"""Axes of an accelerometer found by edges: planted conventions of both frames, wrong readings and edges, and refusals."""
+"""Axes of an accelerometer from edges: planted conventions of both frames, wrong readings and edges, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cameras of free calibration: planted ones are found from points and from lines, bounds hold, and SciPy's optimum is met."""
+"""Cameras of free calibration: planted ones come back from points and from lines, bounds hold, and SciPy's optimum is met."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consensus on a model's down: planted faults are found, honest readings are left alone, undecidable cases are refused."""
+"""Consensus on a model's down: planted faults are named, honest readings are left alone, undecidable cases are refused."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_precise_reading_counts_for_more() -> None:
 
 
 def test_readings_that_scatter_wider_than_they_say_are_no_faults() -> None:
-    """Planted: all stray by 4 degrees and say 1.5, one by 60, in 60 models. The scale says so, the one is always found, and
+    """Planted: all stray by 4 degrees and say 1.5, one by 60, in 60 models. The scale says so, the one is always named, and
     of 1,740 honest readings at most 6 are called wrong (a scale of 1 would call 60: the tail at 3.7 of 8 degrees)."""
     wrong = 0
     for trial in range(60):

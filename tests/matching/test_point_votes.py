@@ -1,4 +1,4 @@
-"""Points that vote for points: against a search by hand, and two walks past the same points are found."""
+"""Points that vote for points: against a search by hand, and two walks past the same points are recognized."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def misplaced(table: Table, heads: str, lines: Sequence[str], row: Sequence[str]
 
 
 def faults(table: Table, lines: Sequence[str], width: int) -> list[str]:
-    """What is wrong with the lines of a table: some too wide, a column or row that is lost, a cell out of its place."""
+    """Faults in the lines of a table: lines that are too wide, lost columns or rows, cells out of their place."""
     problems = [f"too wide: {line!r}" for line in lines if planted_width(line) > width]
     blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n")]
     columns: list[int] = []

@@ -58,7 +58,7 @@ def door_map(server: Running, messages: dict[str, bytes]) -> str:
 @pytest.mark.slow
 @pytest.mark.planted
 def test_a_query_has_a_pose_and_leaves_nothing(server: Running, door_map: str, messages: dict[str, bytes]) -> None:
-    """Bytes of the query are in no file of the server, and its answer in no record. Broken twin: a contribution's are found."""
+    """No file of the server holds bytes of the query or its position. Broken twin: files hold bytes of a contribution."""
     contributed, query = next(iter(messages.values())), list(messages.values())[-1]
     for _ in range(3):
         answer = server.ask("POST", f"/v1/maps/{door_map}/localize", body=query)
@@ -217,7 +217,7 @@ def test_damaged_messages_say_so(server: Running, door_map: str, messages: dict[
 
 
 def raw(server: Running, data: bytes, *, wait_s: float = 10.0) -> bytes:
-    """What the server answers to bytes as they stand, until it closes or says no more."""
+    """The server's answer to raw bytes, until it closes the connection or sends no more."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=wait_s) as stream:
         stream.sendall(data)
         stream.settimeout(wait_s)

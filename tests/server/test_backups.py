@@ -33,7 +33,7 @@ PLANTED = b"planted bytes of a message " * 20
 
 
 def planted_map(version: int) -> bytes:
-    """What a version of the map has of it."""
+    """Planted bytes of a version of the map."""
     return b"planted bytes of version %d " % version * 20
 
 
@@ -93,7 +93,7 @@ def contents(service: Service) -> tuple[dict[str, list[tuple]], dict[str, bytes]
 
 
 def restored(path: Path, folder: Path, **more: Any) -> tuple[dict[str, list[tuple]], dict[str, bytes]]:
-    """What a backup gives back, in a folder."""
+    """Rows and blobs of a backup that is restored into a folder."""
     restore(path, folder, **more)
     service = Service(folder)
     try:
@@ -182,7 +182,7 @@ def test_a_backup_that_is_out_of_reach_is_told_and_made_up_for(
 
 
 def test_a_copy_is_restored_with_the_deletions_of_a_later_state(service: Service, tmp_path: Path) -> None:
-    """What was deleted and revoked since is not there; the map is made again from the messages that are left."""
+    """Contributions deleted and tokens revoked since are absent; the map is made again from the messages that are left."""
     token = service.tokens.all()[0]
     backup = write_backup(service, tmp_path / "one.backup")
     copy = Path(shutil.copy(backup.path, tmp_path / "copy.backup"))
@@ -251,7 +251,7 @@ def test_a_backup_that_fails_is_not_there(service: Service, tmp_path: Path, monk
 
 @pytest.mark.slow
 def test_a_killed_backup_leaves_nothing_that_stays(tmp_path: Path) -> None:
-    """What a kill leaves behind holds messages and is known to no server: the next backup there, or a sweep, deletes it.
+    """The file of a killed backup holds messages and no server lists it: the next backup there, or a sweep, deletes it.
 
     The process is killed in the midst of it, when the blobs are in the file. Broken twin: a file that is still written stays.
     """

@@ -1,4 +1,4 @@
-"""What goes before a receipt beside the message: what came and was never named, old versions, and matches."""
+"""Deletions before a receipt, beside the message: blobs that no row ever named, old versions, and matches."""
 
 from __future__ import annotations
 

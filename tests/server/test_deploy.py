@@ -113,7 +113,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 
 def container_faults(text: str) -> list[str]:
-    """What is wrong with a container file: root, tags that move, commands of a shell, files that are not there."""
+    """Faults of a container file: root, tags that move, commands of a shell, missing files."""
     steps = instructions(text)
     faults = [
         f"moving tag: {rest}" for name, rest in steps if name == "FROM" and not re.search(r":[\d.]+(-\w+)?( AS \w+)?$", rest)

@@ -107,7 +107,7 @@ def held(folder: Path) -> tuple[dict[str, list[tuple[Any, ...]]], set[bytes]]:
 
 
 def beside(folder: Path) -> list[Path]:
-    """What lies beside a folder under its name."""
+    """Files and folders beside a folder whose names contain its name."""
     return [path for path in folder.parent.iterdir() if folder.name in path.name and path != folder]
 
 
@@ -218,10 +218,10 @@ def test_what_a_killed_restore_wrote_to_a_bucket_is_used(
     assert not (tmp_path / "other").exists() and beside(tmp_path / "other") == []
     restore(backup, folder, settings)
     assert beside(folder) == [] and dict(rows(folder / "veil.sqlite")["facts"])["store"] == store
-    again = Service(folder, settings)
-    assert again.records.blobs.owner() == store
-    assert {again.records.blobs.get(name) for name in again.records.blobs.names()} == held(service.folder)[1]
-    again.close()
+    restarted = Service(folder, settings)
+    assert restarted.records.blobs.owner() == store
+    assert {restarted.records.blobs.get(name) for name in restarted.records.blobs.names()} == held(service.folder)[1]
+    restarted.close()
 
 
 def test_an_error_leaves_nothing_but_what_was_there(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def owner(service: Service, name: str = "owner") -> Token:
 @pytest.mark.slow
 @pytest.mark.planted
 def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messages: dict[str, bytes]) -> None:
-    """Planted bytes: the message, its digest, its name, and each row of its arrays. All are found before, none after."""
+    """Planted bytes: the message, its digest, its name, each row of its arrays. The store holds all before and none after."""
     mine, other = owner(service), owner(service, "other")
     record = service.records.make("door", MapPolicy())
     ids = {}

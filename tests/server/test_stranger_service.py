@@ -113,7 +113,7 @@ def place(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def message_of(features: Features, protection: Protection, folder: Path) -> bytes:
-    """What a device of veil releases, once the second implementation has written it again."""
+    """The message that a device of veil releases, after the second implementation has written it again, byte for byte."""
     ours = Device(folder).release(features, protection, allow_second=True).message
     again = encode(decode(ours))
     assert again == ours

@@ -59,7 +59,7 @@ def planted(
 @pytest.mark.slow
 @pytest.mark.planted
 def test_every_row_is_found_under_each_key_and_none_without_the_image(planted: Planted, tmp_path: Path) -> None:
-    """Oracle: the count of rows. Twins: one row is left in a file, or packed, or a window of the message: each is found."""
+    """Oracle: the count of rows. Twins: one row left in a file or packed, or a window of the message, is reported."""
     traces = planted.traces
     assert traces.missed(everything(planted.folder)) == {}
     assert {"stored origin", "stored basis", "message", "name"} <= traces.stored
@@ -86,8 +86,8 @@ def test_what_read_map_returns_is_not_what_a_map_stores(planted: Planted) -> Non
     form = read_map(planted.folder / "map").images[planted.gone].form
     assert isinstance(form, Subspaces)
     rows = {row.tobytes()[:WIDTH] for row in form.origin}
-    rows_stored = set[bytes]().union(*(held_in(data, rows) for _, data in everything(planted.folder)))
-    assert len(rows_stored) < len(rows)
+    present = set[bytes]().union(*(held_in(data, rows) for _, data in everything(planted.folder)))
+    assert len(present) < len(rows)
 
 
 def test_the_search_is_that_of_bytes_in() -> None:

@@ -105,7 +105,7 @@ class Tiles:
         self.count, self.size, self.asked = (self.manifest[key] for key in ("tiles", "record_bytes", "asked"))
 
     def indices(self, wanted: list[int]) -> list[int]:
-        """What is asked for: the wanted tiles and dummies, all different, in random order."""
+        """Indices of the wanted tiles and of dummies, all different, in random order."""
         chance = secrets.SystemRandom()
         others = [index for index in range(self.count) if index not in wanted]
         asked = [*wanted, *chance.sample(others, self.asked - len(wanted))]

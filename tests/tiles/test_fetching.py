@@ -1,4 +1,4 @@
-"""What a device asks for, and what a server can make of it: the same for all that is wanted, kept, or changed by the server."""
+"""Fetching tiles: a server's view is the same for all wanted tiles, for kept tiles, and after changes by the server."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_dummies_and_their_places_are_uniform() -> None:
     assert uniform_p(Counter(others[:2] * 3000), others) < 1e-9
 
 
-# What a server sees of a fetcher: how many records each fetch asked for, fetch after fetch.
+# A server's view of a fetcher: the number of records of each fetch, in order.
 View = list[int]
 Run = Callable[[Watched, Sequence[Sequence[int]]], list[Fetched]]
 

@@ -101,7 +101,7 @@ def as_read_by_both(data: bytes) -> tuple[messages.Message, Message]:
 
 
 def require_equal(stranger: messages.Message, ours: Message) -> None:
-    """What both read of one message."""
+    """Assert that both implementations read the same from one message."""
     camera, form = ours.camera, ours.form
     assert (stranger.model, stranger.width, stranger.height) == (camera.model, camera.width_px, camera.height_px)
     assert (stranger.params, stranger.focal_is_known) == (tuple(camera.params), camera.focal_is_known)

@@ -87,7 +87,7 @@ class Browser:
         return [json.loads(entry["message"])["message"] for entry in entries]
 
     def complaints(self) -> list[str]:
-        """What the page wrote into the console since the last call: errors, and violations of its policy."""
+        """Messages of the page's console since the last call: errors, and violations of its policy."""
         return [entry["message"] for entry in self.command("POST", "/se/log", {"type": "browser"})]
 
     def screenshot(self, *, width: int, height: int | None = None, scale: float = 1.0, dark: bool = False) -> bytes:

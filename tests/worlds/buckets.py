@@ -40,7 +40,7 @@ class Buckets:
         return f"s3://{name}"
 
     def objects(self, name: str) -> dict[str, bytes]:
-        """What a bucket holds, by key, old versions and parts of uploads too."""
+        """Contents of a bucket by key, old versions and parts of uploads included."""
         bucket = self.backend.buckets[name]
         contents = {
             key if number == 0 else f"{key} {number}": item.value

@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes from the service's own contract, and what it found."""
+"""Runs of schemathesis on the service's own contract, and their outcomes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STATEFUL_ROUTES = (
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run found: numbers of requests and of failures and errors, and what schemathesis printed."""
+    """The outcome of a run: number of requests, number of failures and errors, and the output of schemathesis."""
 
     requests: int
     failures: int
@@ -71,7 +71,7 @@ def serving(folder: Path, messages: Sequence[bytes]) -> Iterator[tuple[Running, 
 
 
 def prey(server: Running, messages: Sequence[bytes], map_id: str) -> dict[str, Any]:
-    """What a run is told of a server: messages, and what is there; adds tiles."""
+    """Facts about a server for a run: messages and existing ids. Adds tiles to the server."""
     version, *lengths = serve_street(server.service)
     name, digest = version.split("/")[-2:]
     query_bytes = dict(zip(EXITS, lengths, strict=True))

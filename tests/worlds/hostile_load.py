@@ -20,9 +20,9 @@ DOCUMENTED = {200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 4
 
 @dataclass
 class Findings:
-    """What came of hostile requests.
+    """Outcomes of hostile requests.
 
-    - `statuses`: how many of each kind ended how: a status, "closed" without one.
+    - `statuses`: number of requests by kind and end: a status, or "closed" without one.
     - `undocumented`, `leaks`, `hung`: requests whose answer was none that the page promises, told a marker, or did not end.
     - `longest_s`: until the answer or the end of a connection, of each kind.
     """
@@ -37,7 +37,7 @@ class Findings:
 def attacked(
     port: int, hostile: Iterable[Exchange], *, markers: Iterable[str], threads: int, slow_s: float, limit_s: float = 90.0
 ) -> Findings:
-    """What a server at a port of this machine does with hostile requests.
+    """Send hostile requests to a server at a port of this machine, and return the findings.
 
     `markers` stand in no answer to a token but the administrator's. A connection hangs that neither answers nor ends within
     `limit_s`, by which waiting for a process and its deadline are over, or, if it is sent slowly, within `slow_s`.
@@ -80,7 +80,7 @@ def attacked(
 def _exchanged(
     port: int, item: Exchange, kept: socket.socket | None, limit_s: float
 ) -> tuple[str, bytes, socket.socket | None]:
-    """How a request ended, all that was answered, and a connection that can be used again."""
+    """The end of a request, its whole answer, and a connection that can be used again."""
     whole = item.pause_s == 0 and item.kind not in ("garbage", "head")
     until = time.monotonic() + limit_s
     for again in itertools.count():

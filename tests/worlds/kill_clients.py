@@ -1,4 +1,4 @@
-"""What devices and commands write, in scenarios that are killed at each write: no server takes part.
+"""Scenarios of devices and commands that are killed at each write, without a server.
 
 | scenario | writers |
 | --- | --- |
@@ -101,7 +101,7 @@ def aged(place: Place) -> None:
 
 
 def parts_left(place: Place) -> list[str]:
-    """What was being written."""
+    """Half-written files that are left."""
     return [f"left: {path.relative_to(place.root)}" for path in place.root.rglob(".*.part*")]
 
 

@@ -71,7 +71,7 @@ class Scenario:
         Server(place).run(self.steps(self.killed, len(place.messages) - 1))
 
     def finish(self, place: Place, ending: str) -> list[str]:
-        """What is wrong after a kill and one of `ENDINGS`."""
+        """Faults after a kill and one of `ENDINGS`."""
         return finished(place, self.steps(self.killed, len(place.messages) - 1), ending, self.of)
 
     def steps(self, which: tuple[str, ...], last: int) -> list[str]:
@@ -142,7 +142,7 @@ class World:
         return points_of(self.scenario.act, self.place, root=self.place.root)
 
     def kill(self, number: int, half: bool, ending: str) -> tuple[Ended, list[str]]:
-        """How it ended, and what is wrong then."""
+        """The end of the killed process, and the faults after it."""
         self.put_back()
         ended = killed_at(number, half, self.scenario.act, self.place, root=self.place.root)
         if ended.error:

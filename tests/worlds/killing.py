@@ -77,7 +77,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a forked process ended: killed at its point, with a `value`, or with an error's text."""
+    """The end of a forked process: killed at its point, with a `value`, or with the text of an error."""
 
     killed: bool = False
     value: Any = None
@@ -111,7 +111,7 @@ def points_of(task: Callable[..., Any], *given: Any, root: Path) -> list[Point]:
 
 
 def killed_at(number: int, half: bool, task: Callable[..., Any], *given: Any, root: Path, log: int = -1) -> Ended:
-    """How a task ends that is killed before a point, or with `half` after half of what it writes."""
+    """The end of a task that is killed before a point, or with `half` after half of its write."""
 
     def run() -> Any:
         library = ctypes.CDLL(None)
@@ -125,7 +125,7 @@ def killed_at(number: int, half: bool, task: Callable[..., Any], *given: Any, ro
 
 
 def _forked(run: Callable[[], Any]) -> Ended:
-    """What a forked process returns, through a pipe; nothing of it runs on."""
+    """The end of a forked process, read through a pipe; no part of it keeps running."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

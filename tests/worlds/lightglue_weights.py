@@ -96,7 +96,7 @@ def still_weights(dim: int = 128, *, gain: float = 60.0) -> dict[str, np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class SlowAnswer:
-    """What `slow` finds: probabilities of the matches by pair, layers that were run, and keypoints that the last one read."""
+    """The answer of `slow`: probabilities of matches by pair, layers that ran, and keypoints that the last layer read."""
 
     matches: dict[tuple[int, int], float]
     layers: int

@@ -67,7 +67,7 @@ def node_sift(picture: Picture, options: SiftOptions) -> tuple[Features, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How alike two extractions of one picture are.
+    """Agreement of two extractions of one picture.
 
     - `share`: share of the reference's features that the other has within 1 px, 10 % of scale and 10 degrees.
     - `offsets_px`: between their positions.
@@ -80,7 +80,7 @@ class Agreement:
 
 
 def agreement(reference: Features, other: Features) -> Agreement:
-    """How alike an extraction is to the reference; of several features at a place, the one with the nearest descriptor."""
+    """Agreement of an extraction with the reference; of several features at a place, the nearest descriptor counts."""
     assert reference.scales is not None and other.scales is not None
     assert reference.orientations is not None and other.orientations is not None
     offsets, distances = [], []

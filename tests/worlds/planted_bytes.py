@@ -1,4 +1,4 @@
-"""Bytes that are planted in a store, and where any of them are found again: in files, compressed ones too, and in a bucket."""
+"""Bytes that are planted in a store, and the places that hold any of them: files, compressed ones too, and buckets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOW, SHARES = 32, tuple(0.02 + 0.96 * number / 15 for number in range(16))
 
 
 def windows(data: bytes, *, shares: Iterable[float] = SHARES) -> list[bytes]:
-    """Windows of some bytes; what is cut off anywhere after the first of them is found, too."""
+    """Windows of some bytes; the search also detects bytes that are cut off anywhere after the first window."""
     starts = sorted({int(share * max(0, len(data) - WINDOW)) for share in shares})
     return [part for part in (data[start : start + WINDOW] for start in starts) if len(set(part)) >= WINDOW // 4]
 
@@ -40,14 +40,16 @@ def told_apart(messages: list[bytes]) -> list[list[bytes]]:
 
 def of_maps(folder: Path) -> dict[str, list[bytes]]:
     """By name of each image in the maps of a folder, windows of the arrays that the map holds of it, as they are stored."""
-    windows_of: dict[str, list[bytes]] = {}
+    windows_by_name: dict[str, list[bytes]] = {}
     for model in model_folders(folder):
         with h5py.File(model / "descriptors.h5") as file:
             for name, group in file.items():
                 arrays: list[bytes] = []
                 group.visititems(lambda _, item, arrays=arrays: arrays.append(_bytes_of(item)))
-                windows_of.setdefault(name, []).extend(part for data in arrays for part in windows(data, shares=(0.3, 0.7)))
-    return windows_of
+                windows_by_name.setdefault(name, []).extend(
+                    part for data in arrays for part in windows(data, shares=(0.3, 0.7))
+                )
+    return windows_by_name
 
 
 def _bytes_of(item: object) -> bytes:

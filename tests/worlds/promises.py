@@ -21,7 +21,7 @@ class Promises:
         self._validator = cache(self._made)
 
     def resolved(self, value: dict[str, Any]) -> dict[str, Any]:
-        """What a reference leads to."""
+        """The value that a reference leads to."""
         while "$ref" in value:
             part: Any = self.document
             for key in value["$ref"].removeprefix("#/").split("/"):

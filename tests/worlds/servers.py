@@ -41,7 +41,7 @@ PRIVACY: dict[str, list[str]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered: `value` is its JSON, None where it is none."""
+    """An answer of a server: `value` is its JSON, None if the answer is not JSON."""
 
     status: int
     headers: dict[str, str]

@@ -99,7 +99,7 @@ def broken_links(site: dict[str, SitePage]) -> list[str]:
 
 
 def clicks(site: dict[str, SitePage], start: str) -> dict[str, int]:
-    """How many links of pages' own text lead from a page to each other one, at least."""
+    """The least number of links in pages' own text that lead from a page to each other page."""
     told, waiting = {start: 0}, deque([start])
     while waiting:
         name = waiting.popleft()

@@ -29,7 +29,7 @@ class StoreWorld:
         return Service(self.folder, replace(self.settings, **other))
 
     def swept(self, times: int = STARTS) -> list[str]:
-        """What so many starts with a sweep each are refused with; blobs are as old as if a week had gone by."""
+        """The refusals of `times` starts with a sweep each, with blobs as old as after a week."""
         told = []
         for _ in range(times):
             try:

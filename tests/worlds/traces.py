@@ -1,4 +1,4 @@
-"""What would betray a contribution, byte by byte, and a search for all of it in one pass.
+"""Prints that would betray a contribution, byte by byte, and a search for all of them in one pass.
 
 A map keeps a form as it was decoded, and `read_map` returns its canonical form, which differs in last digits. So the arrays are
 taken from the map's file as they are stored, every row of them; what veil computes from them is looked for beside.
@@ -32,7 +32,7 @@ class Traces:
     stored: frozenset[str]
 
     def counts(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
-        """How many prints of each kind stand in some source; kinds without any are left out."""
+        """Number of prints of each kind that stand in some source; kinds without any are left out."""
         every = {part for parts in self.prints.values() for part in parts}
         held: set[bytes] = set()
         for _, data in sources:
@@ -41,7 +41,7 @@ class Traces:
         return {what: count for what, count in counts.items() if count}
 
     def missed(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
-        """How many prints of what is stored stand in no source: none, before anything was deleted."""
+        """Number of stored prints of each kind that no source holds: none before a deletion."""
         counts = self.counts(sources)
         missing = {what: len(set(self.prints[what])) - counts.get(what, 0) for what in self.stored}
         return {what: count for what, count in missing.items() if count}
@@ -101,7 +101,7 @@ def _rows(values: np.ndarray) -> Iterator[bytes]:
 
 
 def _values(image: MappedImage) -> Iterator[tuple[str, np.ndarray, str]]:
-    """What veil makes of an image, with the types in which it may be kept."""
+    """The arrays that veil computes from an image, with the types in which it may store them."""
     form = image.form
     if isinstance(form, Points):
         yield "descriptors", form.vectors, "f2 f4 f8"

@@ -70,7 +70,7 @@ def message(camera: Camera, *, lines: bool, gravity: bool, count: int = 9, epsil
 
 
 def facts(sent: Upload | LineUpload) -> dict[str, Any]:
-    """What a message holds, as JSON values."""
+    """The contents of a message, as JSON values."""
     form, camera = sent.form, sent.camera
     assert isinstance(form, Subsets)
     gravity = sent.lines.gravity if isinstance(sent, LineUpload) else sent.gravity

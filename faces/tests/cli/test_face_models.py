@@ -113,7 +113,7 @@ def test_every_kind_of_no_is_one_exit_code(
     network = asked_network.load_onnx_network
 
     def finding(count: int, width: int) -> None:
-        """From now on every photograph shows so many faces, so wide."""
+        """From now on every photograph shows `count` faces of `width` pixels."""
         box = SimpleNamespace(width=lambda: width, height=lambda: width)
 
         def load(model: OnnxModel, *, second_try: bool) -> OnnxNetwork:

@@ -132,7 +132,7 @@ def test_damaged_files_are_refused() -> None:
 
 
 def test_a_model_must_hold_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies in another file is not under the SHA-256 that names the descriptors.
+    """Weights in another file are refused: the SHA-256 that names the descriptors does not cover them.
 
     Broken twin: onnxruntime itself takes these weights from the working folder.
     """

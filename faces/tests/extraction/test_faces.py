@@ -97,7 +97,7 @@ def test_quality_is_refused_with_a_reason() -> None:
 
 
 class Sure:
-    """What dlib's detection network gives for a face, in the picture that it is shown."""
+    """A detection as dlib's network returns it, in pixels of the picture that it is given."""
 
     def __init__(self, confidence: float, *sides: int) -> None:
         self.confidence = confidence
@@ -115,7 +115,7 @@ class Box:
 
 def test_a_second_try_looks_where_the_first_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a network that sees a face in the frame of edge pixels only, or in a large photograph that is shrunk for it. The
-    rectangle is that of the photograph; doubtful finds are none, and what found a face is said.
+    rectangle is that of the photograph; doubtful detections are none, and `found_by` names the try.
     """
     monkeypatch.setitem(sys.modules, "dlib", SimpleNamespace(rectangle=Box))
     shown: list[tuple[int, ...]] = []

@@ -140,7 +140,7 @@ def test_balanced_decoys_are_of_the_others_class() -> None:
 
 @pytest.mark.slow
 def test_lifting_hides_nobody_from_a_gallery(rows: dict[tuple[str, int, str], VerificationRow]) -> None:
-    """What the documentation says plainly: a template is nearest to its own person's raw descriptor. Null: shuffled people."""
+    """A template is nearest to the raw descriptor of its own person, as the documentation states. Null: shuffled people."""
     assert rows["adversarial", 8, "p2s"].identified > 0.9  # type: ignore[operator]
     faces = crowd("victims", 40, 4)
     order = generator("shuffled").permutation(len(faces))

@@ -1,4 +1,4 @@
-"""A density that is known, its network, and the modes that are found on it."""
+"""A known density, its network, and the modes that the search returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What training sees: variations whose keypoints stay on what they saw, and batches that depend on their number alone."""
+"""Photographs for training: keypoints of variations stay on their points, and batches depend on their number alone."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_without_decoys_a_database_that_holds_the_descriptors_gives_them_all_awa
     estimates = nearest_neighbor(form, database)
     assert np.linalg.norm(estimates.points - d, axis=1).max() < 1e-4
     assert estimates.decided.all() and not estimates.certified.any()
-    # Without those very descriptors nothing is exact, and decoys that are in the database themselves are what is found.
+    # Without those very descriptors nothing is exact, and the nearest entries are decoys that are in the database themselves.
     others = replace(database, vectors=np.concatenate([noise(500).vectors, publish(photograph(3, 40)).vectors]))
     assert np.linalg.norm(nearest_neighbor(form, others).points - d, axis=1).min() > 1e-2
     assert np.median(np.linalg.norm(nearest_neighbor(FORM, WORDS).points - d, axis=1)) > 0.7

@@ -1,4 +1,4 @@
-"""The repeat attack on subspaces and lines: fresh draws meet, memoized ones do not, and pairs are found without an order."""
+"""The repeat attack on subspaces and lines: fresh draws meet, memoized ones do not; features are paired without an order."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def test_neighboring_views_give_matched_features_away(door: dict[str, Features],
 def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
     """Broken twin, of the past: the surest partner without verification told less the more uploads it was given."""
     images = {name: released(features) for name, features in door.items()}
-    shares_right = []
+    recovered_shares = []
     for count in (1, 2, 5):
         right = total = 0
         for place, name in enumerate(images):
@@ -104,8 +104,8 @@ def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
             attempt = matched_views(target(images[name][0], {other: images[other][0] for other in order[:count]}))
             right += int((errors(attempt, images[name][1]) <= 0.2).sum())
             total += len(attempt.rows)
-        shares_right.append(right / total)
-    assert shares_right == sorted(shares_right) and shares_right[-1] > 1.1 * shares_right[0] > 0.05
+        recovered_shares.append(right / total)
+    assert recovered_shares == sorted(recovered_shares) and recovered_shares[-1] > 1.1 * recovered_shares[0] > 0.05
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Density of line clouds: crowded keypoints are found, evenly spread ones are not, and nothing is ever certified."""
+"""Density of line clouds: crowded keypoints are recovered, evenly spread ones are not, and nothing is ever certified."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_the_hardened_profile_is_not_decided() -> None:
 
 @pytest.mark.slow
 def test_dither_turns_success_into_none() -> None:
-    """Bounds on both sides of the count (Eq. 2): a twentieth of a step is found, a whole one (sigma 0.29 > 0.20) is not."""
+    """Bounds on both sides of the count (Eq. 2): a twentieth of a step is recovered, a whole one (sigma 0.29 > 0.20) is not."""
     random = generator("dither")
     u = few(12).descriptors
     shares = {}
@@ -314,10 +314,10 @@ def test_the_bound_rises_with_length_and_distance() -> None:
     lengths, distances = np.full(20, 512.0), np.geomspace(1e-6, 100, 20)
     assert (np.diff(log_false_claims(lengths, distances, span=5, dim=128)) > 0).all()
     lengths = np.geomspace(1, 3500, 90)
-    log_claims = log_false_claims(lengths, 1e-6 * lengths, span=5, dim=128)
-    assert (np.diff(log_claims) >= 0).all()
+    log_bounds = log_false_claims(lengths, 1e-6 * lengths, span=5, dim=128)
+    assert (np.diff(log_bounds) >= 0).all()
     # Levels: rounding up costs at most a factor 2^(1/8) in the radius.
-    steps = np.diff(log_claims[np.log2(lengths) > 9])
+    steps = np.diff(log_bounds[np.log2(lengths) > 9])
     assert steps.max() < 128 * math.log(2) * (1 / LEVELS_PER_OCTAVE + 0.2)
     wild = log_false_claims(np.array([0.0, 0.5, 2.0**12]), np.array([0.0, 0.1, 1e-9]), span=5, dim=128)
     assert (wild == math.inf).all()

@@ -139,7 +139,7 @@ def test_nothing_is_certified_where_there_is_nothing(kind: str, half: bool) -> N
 
 @pytest.mark.slow
 def test_a_certificate_needs_three_zeros_too_many() -> None:
-    """Planted truth around the limit: m + 2 zeros may be found, but are no proof; m + 3 are."""
+    """Planted truth around the limit: m + 2 zeros may be reached, but are no proof; m + 3 are."""
     for excess in (2, 3):
         points = sparse(f"excess {excess}", 40, 4 + excess)
         estimates = vertex_attack(through(f"excess {excess}", points, 4), seed=5, decoys=NO_DECOYS)
@@ -170,7 +170,7 @@ def test_known_decoys_are_passed_over() -> None:
 
 @pytest.mark.parametrize("half", [False, True])
 def test_a_word_is_known_again_where_half_precision_moved_it(half: bool) -> None:
-    """At m = 16 vertices at words of one descriptor were found 0.01 from them and certified. Planted: words moved so."""
+    """At m = 16 vertices at words of one descriptor were estimated 0.01 from them and certified. Planted: words moved so."""
     words = sparse("singletons", 8, 30)
     search = FlatSearch(flats(through("singletons", words, 16, half=half)), words, 1)
     moved = words + 0.01 * unit(generator("moved").normal(size=words.shape))
@@ -301,7 +301,7 @@ def test_third_points_on_the_plane_of_sparse_decoys_are_no_entries() -> None:
         np.linalg.norm(candidates[:, None] - true, axis=2) for candidates, true in zip(lists.candidates, points, strict=True)
     ]
     assert max(entry.min(axis=1).max() for entry in distance if len(entry)) < 1e-5
-    # All three have some 8 own zeros, so most are found.
+    # All three have some 8 own zeros, so most are recovered.
     assert sum((entry.min(axis=0) < 1e-5).sum() for entry in distance if len(entry)) >= 80
 
 

@@ -175,7 +175,7 @@ def test_an_infinite_epsilon_is_null_for_machines_and_a_word_for_people(capsys: 
 
 @pytest.mark.slow
 def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the table prints composes to at most what was asked for; the figure is a picture."""
+    """The printed epsilons compose to at most the given budget (oracle: `composed_epsilon`), and the figure is a PNG."""
     arguments = ("plan", "--epsilon-image", 300, "--features", 100, 1000, "--word-count", 16384, "--m", 1, 2)
     validate("budget-plan", record := printed(capsys, *arguments))
     plans = record["plans"]

@@ -35,7 +35,7 @@ def run(*arguments: object) -> int:
 
 
 def betrayed(folder: Path, traces: Traces) -> set[str]:
-    """What of a contribution the bytes of a folder's files hold."""
+    """The kinds of prints of a contribution that the files of a folder hold."""
     return set(traces.counts(everything(folder)))
 
 
@@ -179,7 +179,7 @@ def test_a_folder_called_remove_is_mapped_by_its_path(tmp_path: Path, monkeypatc
 def test_no_byte_of_its_matches_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Search of the kept matches for the image's name, its digest and the distances of its matches; those of others stay.
 
-    Broken twin: without --matches all of them are found in the folder.
+    Broken twin: without --matches the folder still holds all of them.
     """
     planted(tmp_path / "map", "subspaces")
     images = read_map(tmp_path / "map").images

@@ -299,7 +299,7 @@ def test_shared_points_read_as_zero(m: int) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_a_direction_that_all_share_is_no_trap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: the residual form where so many pairs are near parallel that the list of them overflows."""
+    """Oracle: the residual form. Every pair is near parallel, which overflows the list of such pairs (capacity 7)."""
     random = generator("all parallel")
     inside, direction = unit(sift_like(random, 80)), random.normal(size=128)
     left = through_all(inside[:40], direction, random)

@@ -61,7 +61,7 @@ def pruned(both: candidates.Compared, axes: np.ndarray, threads: int = 1, fixed:
 
 
 def check(pairs: candidates.Pairs, expected: np.ndarray) -> None:
-    """Assert that the two nearest of every row and column, found by sorting, are among the pairs."""
+    """Assert that the two nearest of every row and column, by sorting, are among the pairs."""
     listed_pairs = set(zip(*(part.tolist() for part in pairs), strict=True))
     assert len(listed_pairs) == len(pairs[0])
     for i, order in enumerate(np.argsort(expected, axis=1, kind="stable")[:, :2].tolist()):

@@ -34,7 +34,7 @@ def planted(random: np.random.Generator, count: int = 2) -> tuple[np.ndarray, ..
 
 
 def misfit(heading: float, rays: np.ndarray, points: np.ndarray) -> tuple[float, np.ndarray]:
-    """How far two upright points are from the rays at a heading, with the best center and depths by least squares.
+    """Misfit of two upright points to the rays at a heading, with the best center and depths by least squares.
 
     In frames where gravity is y: depths and t of s_i u_i = Y x_i + t are linear once the heading is chosen.
     """

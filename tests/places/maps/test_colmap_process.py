@@ -62,7 +62,7 @@ def test_limits_are_positive(wrong: dict[str, float]) -> None:
 
 
 def test_the_worker_takes_nothing_but_its_own_folder_from_the_path(tmp_path: Path) -> None:
-    """Under PYTHONSAFEPATH the first entry of the path is not the worker's folder, and pycolmap must still be found there."""
+    """Under PYTHONSAFEPATH the first entry of the path is not the worker's folder; pycolmap must still be imported."""
     (tmp_path / "pycolmap.py").write_text("raise ValueError('found it')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
     request = '{"do": "verify", "memory_bytes": 0, "stall_s": 0, "seed": 0, "options": {}, "database": ""}\n'

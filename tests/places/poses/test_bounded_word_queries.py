@@ -82,7 +82,7 @@ def test_ordinary_queries_meet_no_limit() -> None:
 
 
 def test_features_behind_the_last_entry_are_not_looked_up() -> None:
-    """Enumeration: with room for the entries of the first k features, their candidates are found, the rest is counted."""
+    """Enumeration: with room for the entries of the first k features, their candidates are listed, the rest is counted."""
     form = hostile(500, features=40)
     whole = vocabulary_candidates(form, VOCABULARY)
     sizes = np.diff(VOCABULARY.offsets)[form.ids.astype(np.int64)].sum(axis=1)

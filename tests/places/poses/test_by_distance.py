@@ -68,7 +68,7 @@ def test_a_planted_pose_is_recovered(query_m: int, map_m: int) -> None:
 
 @pytest.mark.slow
 def test_ranked_images_are_matched_until_there_is_a_pose() -> None:
-    """Planted truth, from the images that are named alone; progress tells how many were matched."""
+    """Planted truth, from the images that are named alone; progress counts the matched images."""
     matched: list[int] = []
     names = sorted(set(WORLD.poses) - {"02"})
     form, scene = WORLD.form("02"), scene_of(WORLD, without="02")

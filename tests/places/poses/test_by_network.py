@@ -1,4 +1,4 @@
-"""Raw queries on public maps by LightGlue: planted poses are found, and nothing protected is matched by a network."""
+"""Raw queries on public maps by LightGlue: planted poses are recovered, and nothing protected is matched by a network."""
 
 from __future__ import annotations
 

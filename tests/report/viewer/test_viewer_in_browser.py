@@ -68,7 +68,7 @@ def requested(browser: Browser) -> list[str]:
 
 
 def complaints(browser: Browser) -> list[str]:
-    """What the browser wrote about the page, but for what its drawing by the processor says of itself."""
+    """The browser's messages about the page, without those about drawing by the processor."""
     return [text for text in browser.complaints() if "GL Driver Message" not in text and "software WebGL" not in text]
 
 

@@ -184,7 +184,7 @@ def test_a_short_key_of_the_issuer_is_refused(issuer: Issuer) -> None:
 
 
 def test_keys_rotate_and_are_asked_for_seldom(issuer: Issuer) -> None:
-    """A new key is found with the first token that names it; made-up names make the server ask once in `AGAIN_S`, not more."""
+    """A new key is fetched with the first token that names it; invented names cause one request in `AGAIN_S`, not more."""
     clock = Clock()
     here = provider(issuer, clock)
     for _ in range(5):

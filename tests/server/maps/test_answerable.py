@@ -1,4 +1,4 @@
-"""What a map says that it answers is what it answers: each form of query against each kind of map, over HTTP."""
+"""A map answers exactly the forms of query that it lists: each form against each kind of map, over HTTP."""
 
 from __future__ import annotations
 

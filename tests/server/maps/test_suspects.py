@@ -321,7 +321,7 @@ def test_what_one_token_gives_keeps_no_others_from_the_map(unchecked: None) -> N
 
 
 def test_reasons_need_a_map(poisoned_item: Contribution) -> None:
-    """What the first contributions lack says nothing of them, and without others nothing can be weighed."""
+    """The first contributions give no reasons against themselves, and without other contributions there is no weight."""
     assert reasons_of(poisoned_item, images=2) == ()
     assert [reason.kind for reason in reasons_of(poisoned_item, images=3)] == ["left out"]
     assert weight_of(poisoned_item, [poisoned_item]) is None

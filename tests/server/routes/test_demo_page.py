@@ -150,7 +150,7 @@ def sent(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def leaks(requests: list[dict[str, Any]], shown: bytes, url: str, secret: str) -> list[str]:
-    """What of a page's requests is not as the page says: only to its server, one body, and that the bytes shown."""
+    """Requests that break the page's promise: they go to its server only, and the one body is the bytes shown."""
     wrong = [item["url"] for item in requests if not item["url"].startswith((f"{url}/", f"blob:{url}/"))]
     # The address that the page was opened with has the token in its fragment, which is told apart and not sent.
     wrong += [item["url"] for item in requests if secret in item["url"]]

@@ -30,14 +30,14 @@ from worlds.servers import Running, geopose_request, messages_of, running, words
 
 
 def schema(name: str) -> Draft202012Validator:
-    """What the protocol's interfaces ask of a request, or a schema of the contract."""
+    """Validator of the protocol's request, or of a schema of the contract."""
     if name == "request":
         return Draft202012Validator(json.loads((REFERENCE / "geopose" / "request.json").read_text()))
     return Draft202012Validator({"$ref": f"{SCHEMAS}/{name}", "components": {"schemas": components()}})
 
 
 def asked(url: str, token: str, request: dict[str, Any], *, version: str = "2.0") -> tuple[int, dict[str, Any]]:
-    """What a client that knows the specification alone does; the bearer's token is the one thing beside it."""
+    """Status and answer for a client that implements the specification alone, plus the bearer's token."""
     headers = {
         "Content-Type": "application/json",
         "Accept": f"application/vnd.oscp+json; version={version};",

@@ -32,7 +32,7 @@ GIB = 1 << 30
 
 
 class Told:
-    """A disk of which it is told how much is free."""
+    """A disk whose total and free bytes the test sets."""
 
     def __init__(self) -> None:
         self.free, self.total = 100 * GIB, 200 * GIB
@@ -70,7 +70,7 @@ def test_what_is_kept_free_fits_the_disk(told: Told, tmp_path: Path, total: int,
 
 
 def test_contributions_are_taken_while_there_is_room(told: Told, tmp_path: Path) -> None:
-    """What was promised to others counts until they are done; and at the floor nothing is taken any more."""
+    """Room that is promised to others counts until they are done, and nothing is taken at the floor. By hand."""
     told.free = GIB + TIMES * 100
     room = Room(tmp_path)
     with room.taking(60):
@@ -221,7 +221,7 @@ def test_quotas_hold_while_requests_are_counted_in_memory(told: Told, service: S
 def test_requests_are_counted_in_memory_where_the_database_has_no_room(
     told: Told, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is found out in the transaction, too; what was to be counted there is held and lost by no failure."""
+    """A transaction that meets a full disk raises too; the counts stay in memory, and no failure loses them."""
     made, secret = service.tokens.make("x", ["localize"])
     told.free = 0
     service.tokens.admit(secret, None, body_bytes=5)

@@ -148,7 +148,7 @@ def test_a_database_file_that_is_put_back_under_a_running_server_deletes_nothing
 def test_a_sweep_takes_what_deletion_left_and_in_its_time_what_was_never_named(
     world: StoreWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What left goes at once, what came is marked first, and goes when nothing has named it for the stated time."""
+    """A sweep deletes blobs that left at once. It marks new ones and deletes them if no row names them for the stated time."""
     service = world.start()
     names = fill(service, 6)
     gone, kept = sorted(names)[:2], sorted(names)[2:]

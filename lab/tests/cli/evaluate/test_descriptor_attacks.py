@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 def row(descriptor: str, attack: str, *, near: int = 0, skipped: str = "", words: bool = False) -> DescriptorRow:
-    """The row of an attack that found `near` of four descriptors exactly, and no other to within 0.4."""
+    """The row of an attack that recovers `near` of four descriptors exactly, and no other to within 0.4."""
     finding = Finding(attack=attack, family="distribution", assumes="", skipped=skipped)
     if not skipped:
         truth = np.eye(4)

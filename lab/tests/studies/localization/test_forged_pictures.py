@@ -1,4 +1,4 @@
-"""What forgeries are made of: sizes, places, cameras that see the same rays, and counts with their intervals."""
+"""Forged pictures: their sizes and places, cameras that see the same rays, and counts with their intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces are joined to one world; wrong overlaps are found by loops, and what nothing connects stays apart."""
+"""Pieces are joined to one world; loops expose wrong overlaps, and what nothing connects stays apart."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_wrong_overlap_is_rejected_by_loops() -> None:
 
 
 def test_the_best_placement_of_all_is_found() -> None:
-    """Oracle: the planted right edges of graphs of five pieces with three wrong ones: no placement found is worse."""
+    """Oracle: the planted right edges of graphs of five pieces with three wrong ones: the placement is no worse."""
     for seed in range(3):
         rng = np.random.default_rng(seed)
         worlds = [anywhere(rng) for _ in range(5)]

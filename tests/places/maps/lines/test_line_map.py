@@ -61,7 +61,7 @@ def test_lines_of_two_halves_are_refused(rule: LineRule) -> None:
 
 
 def graph_of(place: World, *, points: int = 10_000) -> MatchGraph:
-    """Matches of equal points, the first so many, between all pairs."""
+    """Matches of equal points between all pairs, of the first `points` points."""
     keys = sorted(place.poses)
     where = {k: {int(p): row for row, p in enumerate(place.visible[k])} for k in keys}
     matches = {
