@@ -38,7 +38,7 @@ settle()
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# What a user has set for veil reaches no test, also not before one begins; these two name folders that tests read.
+# A user's settings for veil reach no test, also not before one begins; these two name folders that tests read.
 for _name in [name for name in os.environ if name.startswith("VEIL_") and name not in ("VEIL_DATA", "VEIL_SITE")]:
     del os.environ[_name]
 
@@ -163,7 +163,7 @@ def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _keys_by_test_file(_home_of_fixtures: Path, pytestconfig: pytest.Config) -> Iterator[None]:
-    """Keys are drawn by the test's file, its VEIL_HOME and how many were drawn for these: none by chance.
+    """Keys are drawn by the test's file, its VEIL_HOME and the number of keys drawn for these: none by chance.
 
     A search by samples fails now and then; its test must do the same in each run, whichever worker it comes to. The system is
     asked first: what a test does to it still shows. `--keys N` draws other keys for another N.

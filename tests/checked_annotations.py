@@ -67,15 +67,15 @@ def _needs_the_original(function: FunctionType) -> bool:
 
 
 def _known_hints(function: FunctionType) -> dict[str, Any]:
-    """What the function's annotations stand for; any type where they name what is not known when it runs."""
-    found: dict[str, Any] = {}
+    """The types of the function's annotations; `Any` if an annotation names something that does not exist at run time."""
+    hints: dict[str, Any] = {}
     for name, annotation in function.__annotations__.items():
         holder = SimpleNamespace(__annotations__={name: annotation})
         try:
-            found |= get_type_hints(holder, function.__globals__, include_extras=True)
+            hints |= get_type_hints(holder, function.__globals__, include_extras=True)
         except Exception:  # as jaxtyping does
-            found[name] = Any
-    return found
+            hints[name] = Any
+    return hints
 
 
 def _with_hints(function: FunctionType, hints: dict[str, Any]) -> Callable[..., Any]:

@@ -55,23 +55,23 @@ def test_a_function_finds_those_of_other_modules_and_is_replaced_by_what_was_com
 
 def test_a_division_by_zero_is_an_error_unless_a_loop_shall_take_vectors() -> None:
     @compiled
-    def checked(values, by, found):
-        for i in range(len(found)):
-            found[i] = values[i] / by
+    def checked(values, by, quotients):
+        for i in range(len(quotients)):
+            quotients[i] = values[i] / by
 
     @compiled_in_vectors
-    def unchecked(values, by, found):
-        for i in range(len(found)):
-            found[i] = values[i] / by
+    def unchecked(values, by, quotients):
+        for i in range(len(quotients)):
+            quotients[i] = values[i] / by
 
-    values, found = np.array([1.0, -1.0, 0.0]), np.zeros(3)
+    values, quotients = np.array([1.0, -1.0, 0.0]), np.zeros(3)
     with pytest.raises(ZeroDivisionError):
-        checked(values, 0.0, found)
-    unchecked(values, 0.0, found)
-    np.testing.assert_array_equal(found, [np.inf, -np.inf, np.nan])
+        checked(values, 0.0, quotients)
+    unchecked(values, 0.0, quotients)
+    np.testing.assert_array_equal(quotients, [np.inf, -np.inf, np.nan])
     for function in (checked, unchecked):
-        function(values, 2.0, found)
-        np.testing.assert_array_equal(found, [0.5, -0.5, 0.0])
+        function(values, 2.0, quotients)
+        np.testing.assert_array_equal(quotients, [0.5, -0.5, 0.0])
 
 
 @pytest.mark.slow

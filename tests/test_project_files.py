@@ -53,8 +53,8 @@ def targets(text: str) -> Iterator[str]:
     """Where the links, pictures and link definitions of a Markdown page lead; code is left out."""
     plain = _CODE.sub("", "\n".join(prose(text)))
     for pattern in (_LINK, _DEFINITION, _ELEMENT):
-        for found in pattern.finditer(plain):
-            yield found[1]
+        for match in pattern.finditer(plain):
+            yield match[1]
 
 
 def slug(heading: str) -> str:
@@ -66,15 +66,15 @@ def slug(heading: str) -> str:
 
 def anchors(text: str) -> set[str]:
     """The anchors of all headings of a Markdown page; the second of two equal ones ends in `-1`."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in prose(text):
         if heading := _HEADING.match(line):
             name = plain = slug(heading[2])
-            while name in found:
-                found[plain] += 1
-                name = f"{plain}-{found[plain]}"
-            found[name] = 0
-    return set(found)
+            while name in counts:
+                counts[plain] += 1
+                name = f"{plain}-{counts[plain]}"
+            counts[name] = 0
+    return set(counts)
 
 
 def line_of(page: Path, target: str) -> int:
@@ -90,10 +90,10 @@ def broken(page: Path, root: Path) -> list[str]:
             continue
         path, _, anchor = unquote(target).partition("#")
         there = (page.parent / path).resolve() if path else page.resolve()
-        found = there.exists() and there.is_relative_to(root.resolve()) and not path.startswith("/")
-        if found and anchor and there.suffix == ".md":
-            found = anchor in anchors(there.read_text(encoding="utf-8"))
-        if not found:
+        exists = there.exists() and there.is_relative_to(root.resolve()) and not path.startswith("/")
+        if exists and anchor and there.suffix == ".md":
+            exists = anchor in anchors(there.read_text(encoding="utf-8"))
+        if not exists:
             failed.append(target)
     return failed
 
@@ -110,8 +110,8 @@ def ci_commands(text: str) -> set[str]:
 
 
 def changelog_faults(text: str) -> list[str]:
-    """What departs from Keep a Changelog 1.1.0: other headings than versions and its six kinds of changes, and long lines."""
-    headings = [(len(found[1]), found[2]) for found in map(_HEADING.match, prose(text)) if found]
+    """Departures from Keep a Changelog 1.1.0: headings other than versions and its six kinds of changes, and long lines."""
+    headings = [(len(heading[1]), heading[2]) for heading in map(_HEADING.match, prose(text)) if heading]
     faults = [] if headings[:2] == [(1, "Changelog"), (2, "[Unreleased]")] else ["it does not open with [Unreleased]"]
     kinds: set[str] = set()
     for level, name in headings[2:]:

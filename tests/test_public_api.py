@@ -288,7 +288,7 @@ def test_a_message_hides_what_it_should(door: dict[str, Features]) -> None:
 
 def doors() -> list[tuple[str, Callable[..., Any], str]]:
     """Public functions and constructors that take a path: name, callable, and the parameter."""
-    found: list[tuple[str, Callable[..., Any], str]] = []
+    parameters: list[tuple[str, Callable[..., Any], str]] = []
     for name in NAMES:
         value = getattr(veil, name)
         if inspect.isfunction(value):
@@ -303,8 +303,8 @@ def doors() -> list[tuple[str, Callable[..., Any], str]]:
         for told, function in members:
             for parameter in inspect.signature(function).parameters.values():
                 if re.search(r"\bPath\b", str(parameter.annotation)):
-                    found.append((told, function, parameter.name))
-    return found
+                    parameters.append((told, function, parameter.name))
+    return parameters
 
 
 def test_every_door_takes_a_path_as_text(tmp_path: Path) -> None:

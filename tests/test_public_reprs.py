@@ -61,7 +61,7 @@ def _scene() -> Any:
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_record_prints_as_one_short_line(name: str) -> None:
-    """Whatever stands in the fields: one line of at most 120 characters, which begins with the name of the type."""
+    """A record prints as one line of at most 120 characters that begins with the name of its type, for bulky fields too."""
     cls = getattr(veil, name)
     for shift in range(len(BULKY)):
         text = repr(made(cls, shift))

@@ -34,22 +34,22 @@ def public() -> dict[Home, str]:
 
 @cache
 def defined(module: str) -> dict[str, ast.AST | Home]:
-    """What the names of a module stand for: a class, the value of an alias, or the place that they are imported from."""
+    """The definition of each name of a module: a class, the value of an alias, or the place that it is imported from."""
     file = SOURCE.joinpath(*module.split(".")[1:])
     path = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
     tree = ast.parse(path.read_text())
-    found: dict[str, ast.AST | Home] = {}
+    names: dict[str, ast.AST | Home] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("veil"):
-            found |= {alias.asname or alias.name: (str(node.module), alias.name) for alias in node.names}
+            names |= {alias.asname or alias.name: (str(node.module), alias.name) for alias in node.names}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            found[node.name] = node
+            names[node.name] = node
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            found[node.targets[0].id] = node.value
+            names[node.targets[0].id] = node.value
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            found[node.target.id] = node.annotation
-    return found
+            names[node.target.id] = node.annotation
+    return names
 
 
 def types_in(annotation: ast.AST, module: str) -> Iterator[Home]:
@@ -87,18 +87,18 @@ def of_function(node: ast.FunctionDef, module: str) -> Iterator[Home]:
 def withheld(cls: type) -> set[str] | None:
     """Members that the docstring of the class, or of one above it, calls not public; None where it says so of all."""
     said = [re.search(r"^Not public: (.*?)[.]$", inspect.cleandoc(base.__doc__ or ""), re.M | re.S) for base in cls.__mro__]
-    texts = [found[1] for found in said if found]
+    texts = [match[1] for match in said if match]
     return None if "its members" in texts else {name for text in texts for name in re.findall(r"`(\w+)`", text)}
 
 
 def shown_by(home: Home) -> Iterator[tuple[str, Home]]:
-    """What a function or class shows, each beside the member that shows it."""
+    """The types in the signatures of a function or class, each with the member that shows it."""
     module, name = home
     value = getattr(importlib.import_module(module), name)
     if inspect.isfunction(value):
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
         assert isinstance(node, ast.FunctionDef)
-        yield from ((name, found) for found in of_function(node, module))
+        yield from ((name, shown) for shown in of_function(node, module))
     elif inspect.isclass(value) and (hidden := withheld(value)) is not None:
         for base in value.__mro__:
             if base.__module__.startswith("veil"):
@@ -106,7 +106,7 @@ def shown_by(home: Home) -> Iterator[tuple[str, Home]]:
     elif not inspect.isclass(value):
         alias = defined(module)[name]
         assert not isinstance(alias, tuple)
-        yield from ((name, found) for found in types_in(alias, module))
+        yield from ((name, shown) for shown in types_in(alias, module))
 
 
 def _members(cls: type, hidden: set[str]) -> Iterator[tuple[str, Home]]:
@@ -120,31 +120,31 @@ def _members(cls: type, hidden: set[str]) -> Iterator[tuple[str, Home]]:
         else:
             continue
         if name not in hidden and (not name.startswith("_") or name in CALLED):
-            yield from ((f"{cls.__name__}.{name}", found) for found in types)
+            yield from ((f"{cls.__name__}.{name}", home) for home in types)
 
 
 def open_types(names: dict[Home, str]) -> dict[Home, set[str]]:
     """Types of veil that can be reached from the public names and are not among them, with what shows them."""
-    found: dict[Home, set[str]] = defaultdict(set)
+    members: dict[Home, set[str]] = defaultdict(set)
     seen, waiting = set(names), list(names)
     while waiting:
         for member, home in shown_by(waiting.pop()):
             if home not in names:
-                found[home].add(member)
+                members[home].add(member)
             if home not in seen:
                 seen.add(home)
                 waiting.append(home)
-    return found
+    return members
 
 
 def test_every_type_in_a_public_signature_is_public() -> None:
     """Oracle: the definition. From all public names along annotations, to a fixed point, nothing that is not public is met."""
-    found = {f"{module}.{name}": sorted(members) for (module, name), members in open_types(public()).items()}
-    assert found == {}, "\n".join(f"{name}: {', '.join(members)}" for name, members in sorted(found.items()))
+    open_in_public = {f"{module}.{name}": sorted(members) for (module, name), members in open_types(public()).items()}
+    assert open_in_public == {}, "\n".join(f"{name}: {', '.join(members)}" for name, members in sorted(open_in_public.items()))
 
 
 def test_the_walk_meets_what_is_not_public() -> None:
-    """Broken twin: without the name `Camera` its type is found open, by the fields of records that hold it."""
+    """Broken twin: without the name `Camera` its type is listed as open, by the fields of records that hold it."""
     names = {home: name for home, name in public().items() if name != "Camera"}
     assert "Picture.camera" in open_types(names)["veil.geometry.camera", "Camera"]
 

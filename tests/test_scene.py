@@ -19,14 +19,14 @@ DOWN = np.array([0.0, 1.0, 0.0])
 
 
 def tilted(degrees: float, name: str) -> np.ndarray:
-    """A direction so many degrees off down, to a random side."""
+    """A direction `degrees` degrees off down, to a random side."""
     random = generator(f"tilt {name}")
     axis = unit(np.cross(DOWN, random.normal(size=3)))
     return Rotation.from_rotvec(np.radians(degrees) * axis).as_matrix() @ DOWN
 
 
 def scene_with(tilts: dict[str, float]) -> Scene:
-    """The map whose images named in `tilts` sent lines with a gravity so many degrees off."""
+    """The map whose images named in `tilts` sent lines with a gravity that is off by that number of degrees."""
     scene = scene_of(PLACE)
     images = dict(scene.images)
     for name, degrees in tilts.items():
@@ -98,9 +98,9 @@ def test_readings_of_images_that_are_not_in_the_map_do_not_count() -> None:
     images = scene_of(PLACE, without="02").images
     assert mean_down({"02": DOWN, "elsewhere": DOWN}, images) is None
     assert mean_down({}, images) is None
-    found = mean_down({"02": -DOWN, "03": PLACE.poses["03"].rotation @ DOWN, "04": None}, images)
-    assert found is not None
-    np.testing.assert_allclose(found, DOWN, atol=1e-12)
+    down = mean_down({"02": -DOWN, "03": PLACE.poses["03"].rotation @ DOWN, "04": None}, images)
+    assert down is not None
+    np.testing.assert_allclose(down, DOWN, atol=1e-12)
 
 
 def test_a_measured_down_comes_first() -> None:

@@ -57,7 +57,7 @@ def test_every_documented_output_has_a_schema() -> None:
 
 def made_of_fields(module: ast.Module) -> list[int]:
     """The lines at which a module makes a record for JSON out of the names of its fields."""
-    found = []
+    lines = []
     for part in ast.walk(module):
         if isinstance(part, ast.FunctionDef) and part.name in ("as_json", "as_record"):
             scope: ast.AST = part
@@ -68,8 +68,8 @@ def made_of_fields(module: ast.Module) -> list[int]:
         for node in ast.walk(scope):
             named = getattr(node, "attr", getattr(node, "id", ""))
             if isinstance(node, (ast.Attribute, ast.Name)) and named in ("__dict__", "asdict", "vars", "fields", "getattr"):
-                found.append(node.lineno)
-    return found
+                lines.append(node.lineno)
+    return lines
 
 
 @pytest.mark.slow

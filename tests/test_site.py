@@ -60,15 +60,15 @@ def test_the_site_reads_citations_as_the_tests_do() -> None:
     for path in (ROOT / "src" / "veil").rglob("*.py"):
         text = path.read_text()
         expected = [place for name, _ in test_citations.PAGE.findall(text) if (place := test_citations.page(name))]
-        found = [ROOT / f"{item.docname}.md" for item in files.citations(text)]
-        assert found == expected, path
+        cited = [ROOT / f"{item.docname}.md" for item in files.citations(text)]
+        assert cited == expected, path
 
 
 def test_a_citation_leads_to_its_equation_or_heading() -> None:
     """Golden values, one of each kind, also over the break of a comment's line."""
     text = "(docs/theory/words.md, Eq. 15-16; release.md#memoized-draws)\n# and hardened.md,\n# Eq. V2, but nothing.md"
-    found = [(item.docname, item.anchor, item.label) for item in files.citations(text)]
-    assert found == [
+    cited = [(item.docname, item.anchor, item.label) for item in files.citations(text)]
+    assert cited == [
         ("docs/theory/words", "#eq-15", "Eq. 15-16"),
         ("docs/theory/release", "#memoized-draws", "memoized draws"),
         ("docs/theory/hardened", "#eq-V2", "Eq. V2"),
@@ -143,8 +143,8 @@ def test_equations_are_mathml_without_their_numbers() -> None:
 
     latex, numbers = without_tags(r"x \cr y \tag{12}")
     assert numbers == ["12"] and "tag" not in latex
-    found = to_mathml(r"\begin{matrix} a \cr b \end{matrix}", block=True)
-    assert found.startswith('<math display="block">') and found.count("<mtr>") == 2
+    mathml = to_mathml(r"\begin{matrix} a \cr b \end{matrix}", block=True)
+    assert mathml.startswith('<math display="block">') and mathml.count("<mtr>") == 2
     with pytest.raises(ValueError, match="nonsense"):
         to_mathml(r"\nonsense x", block=False)
 
@@ -170,10 +170,10 @@ def test_broken_links_and_foreign_files_are_seen(tmp_path: Path) -> None:
         '<link rel="stylesheet" href="no.css"><nav><a href="c.html"></a></nav>'
         '<article><a href="b.html#x"></a><a href="b.html#y"></a><a href="d.html"></a><a href="https://example.org/"></a></article>'
     )
-    found = pages(tmp_path)
-    assert sorted(broken_links(found)) == ["a.html: b.html#y", "a.html: d.html", "a.html: no.css"]
-    assert clicks(found, "a.html") == {"a.html": 0, "b.html": 1, "d.html": 1, "c.html": 2}
-    assert [address for address in found["c.html"].loads() if from_elsewhere(address)] == ["https://example.org/a.png"]
+    site = pages(tmp_path)
+    assert sorted(broken_links(site)) == ["a.html: b.html#y", "a.html: d.html", "a.html: no.css"]
+    assert clicks(site, "a.html") == {"a.html": 0, "b.html": 1, "d.html": 1, "c.html": 2}
+    assert [address for address in site["c.html"].loads() if from_elsewhere(address)] == ["https://example.org/a.png"]
     assert list(loaded_by_styles('@import "//example.org/x.css"; a { b: url(c.png) } /* url(d) */')) == [
         "//example.org/x.css",
         "c.png",

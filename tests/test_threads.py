@@ -89,8 +89,8 @@ def test_calls_inside_of_calls_do_not_wait_for_each_other(monkeypatch: pytest.Mo
     """Broken twin: a pool whose threads wait for tasks of the same pool never ends. Here the pool has one thread only."""
     with ThreadPoolExecutor(1) as pool:
         monkeypatch.setattr(threads, "_pool", pool)
-        found = list(shared(lambda item: sum(shared(abs, range(item), 4)), range(8), 4))
-    assert found == [sum(range(item)) for item in range(8)]
+        sums = list(shared(lambda item: sum(shared(abs, range(item), 4)), range(8), 4))
+    assert sums == [sum(range(item)) for item in range(8)]
 
 
 def test_abandoned_results_leave_nothing_behind() -> None:

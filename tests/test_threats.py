@@ -16,15 +16,15 @@ _TEST = re.compile(r"`((?:lab/|faces/)?tests/[\w/]+\.py)::(\w+)`")
 def faults(text: str) -> list[str]:
     """Rows without a test or out of order, and tests that do not exist."""
     rows = _ROW.findall(text)
-    found = [f"row {number}" for at, (number, _, _) in enumerate(rows, start=1) if int(number) != at]
+    problems = [f"row {number}" for at, (number, _, _) in enumerate(rows, start=1) if int(number) != at]
     for number, _, tests in rows:
         named = _TEST.findall(tests)
         if not named or _TEST.sub("", tests).strip(", "):
-            found.append(f"row {number} names no test, or something else")
+            problems.append(f"row {number} names no test, or something else")
         for path, name in named:
             if not (ROOT / path).is_file() or name not in functions(ROOT / path):
-                found.append(f"row {number}: no {path}::{name}")
-    return found
+                problems.append(f"row {number}: no {path}::{name}")
+    return problems
 
 
 @cache

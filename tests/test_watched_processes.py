@@ -31,7 +31,7 @@ for line in sys.stdin:
 
 
 def serve(connection: Connection) -> None:
-    """What the program does."""
+    """The loop of the program: it answers requests until one tells it to die."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         request = connection.recv()
@@ -46,9 +46,9 @@ def serve(connection: Connection) -> None:
 def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Process[Any]]:
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
-    found: Process[Any] = spawned(serve, daemon=True) if request.param == "function" else scripted(path, lambda line: None)
-    yield found
-    found.kill()
+    child: Process[Any] = spawned(serve, daemon=True) if request.param == "function" else scripted(path, lambda line: None)
+    yield child
+    child.kill()
 
 
 def alive(pid: int | None) -> bool:

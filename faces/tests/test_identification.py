@@ -27,16 +27,16 @@ def impostors(distance: np.ndarray) -> Impostors:
 def test_all_galleries_are_counted() -> None:
     """Oracle: every gallery of three among eight templates, one after another; own templates are never in a stranger's."""
     distance = planted("few", 9, 9)
-    found = impostors(distance)
+    strangers = impostors(distance)
     for threshold in (0.8, 0.9, 1.0):
         shares = []
         for stranger in range(9):
             others = [column for column in range(9) if column != stranger]
             accepted = [distance[stranger, list(gallery)].min() <= threshold for gallery in combinations(others, 3)]
             shares.append(np.mean(accepted))
-        near = (found.ranked <= threshold).sum(axis=1)
+        near = (strangers.ranked <= threshold).sum(axis=1)
         assert accepting(near, 8, 3) == pytest.approx(shares)
-        assert found.fpir(3, threshold)[0] == pytest.approx(np.mean(shares))
+        assert strangers.fpir(3, threshold)[0] == pytest.approx(np.mean(shares))
 
 
 def test_a_person_is_first_where_nobody_is_nearer() -> None:
@@ -77,13 +77,13 @@ def test_thresholds_keep_strangers_out_of_galleries_of_every_size() -> None:
 
     over, share = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0.0)
     for trial in range(20):
-        found = impostors(planted(f"calibration {trial}", 250, 250))
+        strangers = impostors(planted(f"calibration {trial}", 250, 250))
         for size in sizes:
-            threshold = found.threshold(size, asked)
+            threshold = strangers.threshold(size, asked)
             assert threshold is not None
             over[size] += rate(size, threshold) > asked
             share[size] += rate(size, threshold) / asked / 20
-        single = float(np.quantile(found.ranked, asked))
+        single = float(np.quantile(strangers.ranked, asked))
         assert rate(20, single) > 5 * asked, "the broken twin"
     assert max(over.values()) <= 3 and min(share.values()) > 0.4
 

@@ -122,15 +122,15 @@ def test_only_the_key_unlinks_templates_of_two_purposes() -> None:
 @pytest.mark.slow
 def test_a_gallery_finds_unkeyed_templates_and_not_keyed_ones() -> None:
     """The nearest raw descriptor of each person's other picture: right without a key, at chance with it."""
-    found = {}
+    hit_rates = {}
     for keyed in (True, False):
         hits = 0
         for row in range(0, 50, 2):
             template = enrolled(client(keyed=keyed), row)
             distance = distances.pairwise((VICTIMS.vectors[1::2], None), (template.origin, template.basis))[:, 0]
             hits += int(np.argmin(distance)) == row // 2
-        found[keyed] = hits / 25
-    assert found[False] > 0.9 and found[True] < 0.2
+        hit_rates[keyed] = hits / 25
+    assert hit_rates[False] > 0.9 and hit_rates[True] < 0.2
 
 
 def test_two_templates_of_one_descriptor_meet_in_it() -> None:
@@ -171,8 +171,8 @@ def test_balanced_templates_hold_both_classes() -> None:
         for label, expected in ((None, other), (own, other), (other, own)):
             form = balanced().template(VICTIMS.vectors[row], purpose="door", person="x", version=1, label=label)
             inside = np.flatnonzero(distances.pairwise((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
-            found = [DECOYS.label("sex")[k] for k in inside]
-            assert len(found) == 3 and found.count(expected) == 2
+            labels = [DECOYS.label("sex")[k] for k in inside]
+            assert len(labels) == 3 and labels.count(expected) == 2
     with pytest.raises(InputError, match="no sex 'c'; they have a, b"):
         balanced().template(VICTIMS.vectors[0], purpose="door", person="x", version=1, label="c")
 
@@ -183,8 +183,8 @@ def test_a_quota_is_the_callers() -> None:
     who = FaceClient(scheme=scheme, decoys=DECOYS, secret=Secret(b"s" * 32))
     form = who.template(VICTIMS.vectors[0], purpose="door", person="x", version=1)
     inside = np.flatnonzero(distances.pairwise((DECOYS.vectors, None), (form.origin, form.basis))[:, 0] < 1e-5)
-    found = [DECOYS.label("sex")[k] for k in inside]
-    assert len(found) == 8 and found.count("a") > found.count("b") > 0
+    labels = [DECOYS.label("sex")[k] for k in inside]
+    assert len(labels) == 8 and labels.count("a") > labels.count("b") > 0
     with pytest.raises(InputError, match="a count for each sex: a, b; got a"):
         FaceClient(scheme=replace(scheme, quota=(("a", 3),)), decoys=DECOYS, secret=Secret(b"s" * 32))
     with pytest.raises(RangeError, match="say which with balance"):

@@ -56,7 +56,7 @@ def _compare(options: SiftOptions) -> None:
     colmap, node = np.median(seconds, axis=0)
     print(f"first octave {options.first_octave}, at most {options.max_features} features, {len(ours)} photographs")
     for whose, items in (("COLMAP's found in TypeScript", there), ("TypeScript's found in COLMAP", back)):
-        shares = [item.found for item in items]
+        shares = [item.share for item in items]
         print(f"  {whose}: {np.mean(shares):.2%} (worst {min(shares):.2%})")
     print(f"  distance of descriptors: median {np.median(distances):.4f}, 99th percentile {np.percentile(distances, 99):.4f}")
     print(f"  seconds for a photograph, median: COLMAP {colmap:.2f}, TypeScript {node:.2f}")

@@ -108,7 +108,7 @@ def test_keypoints_are_projections_of_their_landmarks_with_the_stated_noise() ->
 
 
 def through_blocks(own: City, image: CityImage) -> int:
-    """Landmarks in view whose line of sight passes a block's inside, found by walking along it in 400 steps."""
+    """Landmarks in view whose line of sight passes a block's inside, by walking along it in 400 steps."""
     points = own.points(image.seen[::5])
     center = image.cam_from_world.center
     steps = np.linspace(0, 1, 400)[:, None, None]

@@ -60,11 +60,11 @@ def outcome(message: Upload, scene: Scene | None = SCENE) -> Attempt | Skipped:
 @pytest.mark.slow
 def test_positions_in_the_clear_give_the_place_away() -> None:
     """Broken defense: words at epsilon 0 beside positions. Oracle: the planted pose."""
-    found = outcome(upload())
-    assert isinstance(found, Attempt) and isinstance(found.claim, Pose) and found.claim.cam_from_world is not None
-    assert np.linalg.norm(found.claim.cam_from_world.center - TRUTH.center) < 0.05
-    assert rotation_angle_deg(found.claim.cam_from_world.rotation @ TRUTH.rotation.T) < 0.5
-    assert found.details["localized"] == 1 and found.details["groups_tried"] <= found.details["groups"]
+    outcomes = outcome(upload())
+    assert isinstance(outcomes, Attempt) and isinstance(outcomes.claim, Pose) and outcomes.claim.cam_from_world is not None
+    assert np.linalg.norm(outcomes.claim.cam_from_world.center - TRUTH.center) < 0.05
+    assert rotation_angle_deg(outcomes.claim.cam_from_world.rotation @ TRUTH.rotation.T) < 0.5
+    assert outcomes.details["localized"] == 1 and outcomes.details["groups_tried"] <= outcomes.details["groups"]
 
 
 @pytest.mark.slow
@@ -90,8 +90,8 @@ def test_positions_by_chance_give_nothing_and_the_verdict_says_which() -> None:
     ],
 )
 def test_what_the_attack_lacks_is_said(message: Upload, scene: Scene | None, why: str) -> None:
-    found = outcome(message, scene)
-    assert isinstance(found, Skipped) and why in found.why
+    outcomes = outcome(message, scene)
+    assert isinstance(outcomes, Skipped) and why in outcomes.why
 
 
 def test_groups_hold_every_image() -> None:

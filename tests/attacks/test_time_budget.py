@@ -13,7 +13,7 @@ from veil.errors import RangeError
 
 
 class World:
-    """Attacks that take so many seconds a feature, and a clock that they move."""
+    """Attacks that take a number of seconds for each feature, by name, and a clock that they advance."""
 
     def __init__(self, **paces: float) -> None:
         self.now, self.paces, self.done = 0.0, paces, {name: 0 for name in paces}
@@ -26,9 +26,9 @@ class World:
             self.done[attack] += len(rows)
             return len(rows)
 
-        found = budget.run(attack, np.arange(features), work, seed=seed)
-        assert all(len(rows) == result for rows, result in found)
-        return np.sort(np.concatenate([rows for rows, _ in found])) if found else np.zeros(0, dtype=np.int64)
+        batches = budget.run(attack, np.arange(features), work, seed=seed)
+        assert all(len(rows) == result for rows, result in batches)
+        return np.sort(np.concatenate([rows for rows, _ in batches])) if batches else np.zeros(0, dtype=np.int64)
 
 
 def budget(world: World, seconds: float, turns: int) -> TimeBudget:
@@ -108,8 +108,8 @@ def test_what_compiling_takes_is_not_taken_from_the_attack() -> None:
         compiled.append(len(rows))
         return len(rows)
 
-    found = time.run("lattice", np.arange(40), work, seed=1)
-    assert sum(count for _, count in found) == 40 and compiled[0] == 1 and not time.spent["lattice"].cut_short
+    batches = time.run("lattice", np.arange(40), work, seed=1)
+    assert sum(count for _, count in batches) == 40 and compiled[0] == 1 and not time.spent["lattice"].cut_short
     assert time.spent["lattice"].seconds == pytest.approx(world.now) == pytest.approx(20 + 39 * pace)
 
 

@@ -44,10 +44,10 @@ def test_no_fixed_region_exceeds_epsilon_more_often_than_said(epsilon: float, de
 @pytest.mark.slow
 @pytest.mark.parametrize("words, epsilon, m", [(9, 0.5, 2), (9, 1.5, 4), (50, 3.0, 3)])
 def test_an_honest_mechanism_is_spared_and_its_epsilon_nearly_found(words: int, epsilon: float, m: int) -> None:
-    found = game(SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m), f"honest {words}")
-    assert not found.refutes(epsilon)
-    assert found.low > 0.75 * epsilon
-    assert found.low < found.ceiling and found.trials == 10_000
+    bound = game(SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m), f"honest {words}")
+    assert not bound.refutes(epsilon)
+    assert bound.low > 0.75 * epsilon
+    assert bound.low < bound.ceiling and bound.trials == 10_000
 
 
 @pytest.mark.slow
@@ -55,9 +55,9 @@ def test_over_many_games_the_confidence_holds() -> None:
     """Statistics: the bound may exceed epsilon in at most a fifth of the games; in half of them would be noticed."""
     mechanism, exceeded, lows, games = SubsetMechanism(dictionary_size=9, epsilon=1.0, m=2), 0, [], 150
     for index in range(games):
-        found = game(mechanism, f"many {index}", draws=1000, confidence=0.8)
-        exceeded += found.refutes(1.0)
-        lows.append(found.low)
+        bound = game(mechanism, f"many {index}", draws=1000, confidence=0.8)
+        exceeded += bound.refutes(1.0)
+        lows.append(bound.low)
     most = binom.isf(1e-6, games, 0.2)
     assert exceeded <= most and binom.cdf(most, games, 0.5) < 1e-3
     assert 0.4 < np.median(lows) < 1.0
@@ -83,8 +83,8 @@ def test_a_mechanism_that_always_sends_the_true_word_is_caught() -> None:
         others += others >= WORDS[which]
         return np.sort(np.stack([np.full(draws, WORDS[which]), others], axis=1), axis=1)
 
-    found = play(always, WORDS, draws=4000)
-    assert found.refutes(mechanism.epsilon) and found.low > 5 and found.misses == 0
+    bound = play(always, WORDS, draws=4000)
+    assert bound.refutes(mechanism.epsilon) and bound.low > 5 and bound.misses == 0
 
 
 @pytest.mark.slow
@@ -121,11 +121,11 @@ def test_a_rare_failure_counts_unless_delta_allows_it() -> None:
 
 
 def test_too_few_trials_show_little_and_say_so() -> None:
-    found = game(SubsetMechanism(dictionary_size=4096, epsilon=12.0, m=2), "few", draws=200)
-    assert not found.refutes(12.0)
-    assert 2 < found.low <= found.ceiling < 4
+    bound = game(SubsetMechanism(dictionary_size=4096, epsilon=12.0, m=2), "few", draws=200)
+    assert not bound.refutes(12.0)
+    assert 2 < bound.low <= bound.ceiling < 4
     # All of n, against none of n, at a tail of 2.5 % on either side.
-    assert found.ceiling == pytest.approx(math.log(0.025 ** (1 / 100) / (1 - 0.025 ** (1 / 100))))
+    assert bound.ceiling == pytest.approx(math.log(0.025 ** (1 / 100) / (1 - 0.025 ** (1 / 100))))
 
 
 def test_a_whole_release_from_descriptor_to_subset_keeps_its_promise(elsewhere: Features) -> None:
@@ -133,9 +133,9 @@ def test_a_whole_release_from_descriptor_to_subset_keeps_its_promise(elsewhere: 
     mechanism = SubsetMechanism(dictionary_size=len(book), epsilon=9.0, m=4)
     release, words = release_of_descriptors(elsewhere, (0, 5), mechanism, book, seeded("whole"))
     assert words[0] != words[1]
-    found = play(release, words, draws=400)
-    assert not found.refutes(9.0)
-    assert found.low > 2  # far from 9: the ceiling of so few trials
+    bound = play(release, words, draws=400)
+    assert not bound.refutes(9.0)
+    assert bound.low > 2  # far from 9: the ceiling of so few trials
     # Each trial is a draw of its own.
     assert len(np.unique(release(0, 50), axis=0)) > 40
 

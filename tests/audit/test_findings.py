@@ -43,12 +43,12 @@ def test_shares_count_the_undecided_as_not_recovered() -> None:
 def test_identified_is_who_has_no_nearer_original() -> None:
     """Originals on a line: an estimate nearer to another original is not identified; equal originals are one answer."""
     truth = np.array([[0.0], [0.0], [1.0]])
-    found = Estimates(
+    estimates = Estimates(
         points=np.array([[0.4], [0.6], [np.nan]]), confidence=np.array([0.5, 0.5, 0]), certified=np.zeros(3, bool)
     )
-    score = score_descriptors(found, truth, truth)
+    score = score_descriptors(estimates, truth, truth)
     assert score.identified is not None and score.identified.count == 1
-    twins = score_descriptors(found, truth, np.array([[0.0], [0.0]]))
+    twins = score_descriptors(estimates, truth, np.array([[0.0], [0.0]]))
     assert twins.identified is not None and twins.identified.count == 2
 
 
@@ -60,12 +60,12 @@ def test_false_certificates_are_counted() -> None:
 
 def test_positions_are_scored_in_pixels() -> None:
     truth = np.zeros((4, 2))
-    found = Estimates(
+    estimates = Estimates(
         points=np.array([[0.6, 0.0], [3.0, 4.0], [0.0, 10.0], [np.nan, np.nan]]),
         confidence=np.array([0.1, 0.1, 0.1, 0.0]),
         certified=np.array([False, True, True, False]),
     )
-    score = score_positions(found, truth)
+    score = score_positions(estimates, truth)
     assert {limit: share.count for limit, share in score.within.items()} == {1.0: 1, 5.0: 1, 20.0: 3}
     assert score.recovered == score.shares["within_5px"]
     assert score.median_distance == pytest.approx(5.0) and score.false_certificates == 2
@@ -151,9 +151,9 @@ FOUND = [
     ],
 )
 def test_rules(rule: str, broken: bool) -> None:
-    found = breaches([Rule.parse(rule)], FOUND, {"feature": 10.0, "image": 100.0})
-    assert bool(found) == broken
-    assert all(found.values())
+    breached = breaches([Rule.parse(rule)], FOUND, {"feature": 10.0, "image": 100.0})
+    assert bool(breached) == broken
+    assert all(breached.values())
 
 
 def test_few_features_do_not_pass_a_rule() -> None:
@@ -167,7 +167,7 @@ def test_few_features_do_not_pass_a_rule() -> None:
 
 @pytest.mark.parametrize("limit", [0.2, 1, 2, 5, 10, 50])
 def test_the_least_features_are_the_least(limit: float) -> None:
-    """Defining equation: with nothing recovered of so many a rule is kept, with one fewer it is not."""
+    """Defining equation: with nothing recovered of `least_features` a rule is kept, and with one feature fewer it is broken."""
     rule = Rule.parse(f"lattice>{limit}%")
     least = rule.least_features
     assert not rule.breaks(share(0, least))
@@ -225,7 +225,7 @@ def test_verdicts() -> None:
 
 
 def test_no_verdict_says_safe() -> None:
-    """Whatever is found: an audit is a lower bound."""
+    """Every verdict states a lower bound and none says "safe", from 0 to 100 recovered features."""
     for recovered in range(0, 101, 4):
         verdict = judge([finding("lattice", "structural", recovered)], {}, 1e-6)
         said = " ".join([verdict.grade, verdict.headline, *verdict.sentences]).lower()

@@ -35,8 +35,8 @@ def releases(door: dict[str, Features]) -> dict[str, Message]:
 
 
 def outcomes(examined: list[Examined]) -> list[tuple[str, list[tuple[str, str, list[int], bytes]]]]:
-    """What each attack said of each release, without the time that it took."""
-    found = []
+    """The outcome of each attack for each release, without the time that it took."""
+    by_release = []
     for item in examined:
         own = []
         for tried in item.tried:
@@ -46,8 +46,8 @@ def outcomes(examined: list[Examined]) -> list[tuple[str, list[tuple[str, str, l
                 continue
             points = attempt.estimates.points.tobytes() if attempt.estimates is not None else repr(attempt.notes).encode()
             own.append((tried.attack.name, attempt.label, attempt.rows.tolist(), points))
-        found.append((item.name, own))
-    return found
+        by_release.append((item.name, own))
+    return by_release
 
 
 @pytest.mark.slow

@@ -57,10 +57,10 @@ def drawn(
 ) -> tuple[list[DrawnPicture], Mapping[Kind, Inverts]]:
     networks = networks or {"raw": Shows("raw")}
     steps, effort = RecordedSteps(), Effort(threads=1)
-    found = reconstructions(item, knowledge, networks, features=features, photograph=photograph, effort=effort, progress=steps)
-    if found:
+    shown = reconstructions(item, knowledge, networks, features=features, photograph=photograph, effort=effort, progress=steps)
+    if shown:
         steps.require_time_left(last=0.0)
-    return found, networks
+    return shown, networks
 
 
 def few(door: dict[str, Features]) -> Features:
@@ -81,15 +81,15 @@ def test_a_broken_release_shows_what_raw_features_show(door: dict[str, Features]
     photograph = generator("photograph").integers(
         0, 256, (features.camera.height_px, features.camera.width_px, 3), dtype=np.uint8
     )
-    found, networks = drawn(examined(message, features), features, photograph=photograph)
-    assert [item.attack for item in found] == [UNPROTECTED, "lattice", "nearest, projected", "database"]
+    shown, networks = drawn(examined(message, features), features, photograph=photograph)
+    assert [item.attack for item in shown] == [UNPROTECTED, "lattice", "nearest, projected", "database"]
     shows = networks["raw"]
     assert isinstance(shows, Shows)
     raw, lattice, nearest, _ = shows.seen
-    assert np.array_equal(raw.cells, lattice.cells) and len(raw) == found[0].features > 20
+    assert np.array_equal(raw.cells, lattice.cells) and len(raw) == shown[0].features > 20
     assert np.abs(raw.values - lattice.values).max() < 1e-3 < np.abs(raw.values - nearest.values).max()
-    assert all(item.ssim is not None and item.release == "a" for item in found)
-    record = found[1].as_json()
+    assert all(item.ssim is not None and item.release == "a" for item in shown)
+    record = shown[1].as_json()
     assert set(record) == {"release", "attack", "features", "mae", "ssim", "psnr"} and record["mae"] > 0
 
 
@@ -98,9 +98,9 @@ def test_without_the_photograph_nothing_is_measured(door: dict[str, Features]) -
     features = few(door)
     message, _ = released(features, Profile.paper(4))
     item = Examined(name="a", message=message, tried=(), truth=None)
-    found = reconstructions(item, KNOWLEDGE, {"raw": Shows("raw")}, effort=Effort(threads=1))
-    assert [picture.attack for picture in found] == ["lattice", "nearest, projected", "database"]
-    assert all(picture.as_json()["ssim"] is None for picture in found)
+    shown = reconstructions(item, KNOWLEDGE, {"raw": Shows("raw")}, effort=Effort(threads=1))
+    assert [picture.attack for picture in shown] == ["lattice", "nearest, projected", "database"]
+    assert all(picture.as_json()["ssim"] is None for picture in shown)
 
 
 def test_direct_inversion_needs_a_network_for_the_form(door: dict[str, Features]) -> None:
@@ -108,8 +108,8 @@ def test_direct_inversion_needs_a_network_for_the_form(door: dict[str, Features]
     for profile, kind in ((Profile.paper(2), "subspaces"), (None, "words")):
         message, _ = released(features, profile)
         networks: dict[Kind, Inverts] = {"subspaces": Shows("subspaces"), "words": Shows("words")}
-        found, _ = drawn(examined(message, features), features, networks=networks)
-        assert [picture.attack for picture in found] == ["direct inversion"]
+        shown, _ = drawn(examined(message, features), features, networks=networks)
+        assert [picture.attack for picture in shown] == ["direct inversion"]
         (seen,) = [item for network in networks.values() if isinstance(network, Shows) for item in network.seen]
         assert seen.kind == kind and seen.values.shape[1] == (3 if kind == "subspaces" else 2)
     message, _ = released(features, Profile.hardened(quantized=True))  # no network reads what went through a PCA
@@ -129,11 +129,11 @@ def test_lines_are_drawn_where_attacks_put_them(door: dict[str, Features], profi
     knowledge = HARDENED if isinstance(message.form, Subspaces) and message.form.profile == "hardened" else KNOWLEDGE
     truth = find_truth(message, {"a": features}, knowledge.codebook)
     (item,) = examine({"a": message}, {"a": truth}, knowledge, effort=Effort(features=4, structural=1))
-    found, networks = drawn(item, features, knowledge)
+    shown, networks = drawn(item, features, knowledge)
     shows = networks["raw"]
     assert isinstance(shows, Shows)
     raw, guessed = shows.seen[0], shows.seen[-1]
-    assert found[0].attack == UNPROTECTED and len(found) >= 2
+    assert shown[0].attack == UNPROTECTED and len(shown) >= 2
     assert len(np.intersect1d(raw.cells, guessed.cells)) < 0.2 * len(raw)
 
 
@@ -169,9 +169,9 @@ def test_of_many_features_some_are_drawn_for_all_pictures(door: dict[str, Featur
     message, _ = released(features, Profile.paper(2))
     networks: dict[Kind, Inverts] = {"raw": Shows("raw"), "subspaces": Shows("subspaces")}
     effort = Effort(threads=1, pictured=10)
-    found = reconstructions(examined(message, features), KNOWLEDGE, networks, features=features, effort=effort)
+    shown = reconstructions(examined(message, features), KNOWLEDGE, networks, features=features, effort=effort)
     seen = [item for network in networks.values() if isinstance(network, Shows) for item in network.seen]
-    assert len(found) == len(seen) == 5 and 3 < len(seen[0]) <= 10
+    assert len(shown) == len(seen) == 5 and 3 < len(seen[0]) <= 10
     assert all(np.array_equal(item.cells, seen[0].cells) for item in seen)
 
 

@@ -1,4 +1,4 @@
-"""What published tiles show, on a planted street: places and descriptors against planted ones, cameras against true ones."""
+"""Audits of published tiles, on a planted street: places, descriptors and cameras against the planted ones."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ TILES = tiles_of(MADE)
 
 
 def view() -> TileView:
-    found = view_of_photograph("a.jpg", QUERY, MADE.manifest, TILES)
-    assert isinstance(found, TileView)
-    return found
+    view = view_of_photograph("a.jpg", QUERY, MADE.manifest, TILES)
+    assert isinstance(view, TileView)
+    return view
 
 
 @pytest.mark.slow
@@ -63,15 +63,15 @@ def test_a_camera_sees_the_planted_points_with_their_descriptors() -> None:
 
     Broken twin: the axes in which the descriptors are kept, taken for descriptors.
     """
-    found = view()
+    seen = view()
     true = project(POSE, PLACE.scene.points, camera())
-    distance = np.linalg.norm(true[None] - found.keypoints[:, None], axis=2)
+    distance = np.linalg.norm(true[None] - seen.keypoints[:, None], axis=2)
     near = distance.argmin(axis=1)
     assert np.quantile(distance.min(axis=1), 0.9) < 1.0
-    error = np.linalg.norm(found.descriptors - PLACE.descriptors[near], axis=1)
-    assert np.median(error) < 0.15 and len(found) > 0.8 * len(visible(POSE, PLACE.scene.points))
+    error = np.linalg.norm(seen.descriptors - PLACE.descriptors[near], axis=1)
+    assert np.median(error) < 0.15 and len(seen) > 0.8 * len(visible(POSE, PLACE.scene.points))
     points = united(TILES, MADE.manifest.coding)
-    rows, _ = seen_from(points, QUERY.camera, found.cam_from_world)
+    rows, _ = seen_from(points, QUERY.camera, seen.cam_from_world)
     wrong = np.pad(points.descriptors[rows], ((0, 0), (0, 8)))
     assert np.median(np.linalg.norm(wrong - PLACE.descriptors[near], axis=1)) > 0.5
 
@@ -100,19 +100,19 @@ def test_one_aspect_of_a_point_is_seen_the_one_from_the_nearest_direction() -> N
 
 
 def test_errors_of_descriptors_by_their_definition() -> None:
-    found = localize_in_tiles(QUERY, MADE.manifest, TILES)
-    assert isinstance(found, Localization)
+    answer = localize_in_tiles(QUERY, MADE.manifest, TILES)
+    assert isinstance(answer, Localization)
     points, coding = united(TILES, MADE.manifest.coding), MADE.manifest.coding
-    told = descriptor_errors(QUERY, found, points, coding)
+    told = descriptor_errors(QUERY, answer, points, coding)
     own = publish(QUERY).vectors.astype(np.float64)
     expected = [
         min(
             np.linalg.norm(own[feature] - led_back(points.descriptors[[aspect]], coding)[0])
             for aspect in np.flatnonzero(points.point_rows == point)
         )
-        for feature, point in zip(found.keypoint_rows, found.point_rows, strict=True)
+        for feature, point in zip(answer.keypoint_rows, answer.point_rows, strict=True)
     ]
-    assert told.median == pytest.approx(np.median(expected)) and told.matched == found.inliers
+    assert told.median == pytest.approx(np.median(expected)) and told.matched == answer.inliers
     assert told.within == (sum(e < 0.1 for e in expected), sum(e < 0.4 for e in expected))
     assert 0.01 < told.compression < 0.2 and told.features == len(QUERY)
 
@@ -133,32 +133,32 @@ def test_a_photograph_of_elsewhere_has_no_pose() -> None:
 @pytest.mark.parametrize("index", range(len(TILES)))
 def test_a_tile_alone_tells_a_camera_from_which_it_is_seen(index: int) -> None:
     """Second method: with the same intrinsics, the place of a true camera from which most of the tile's points are seen."""
-    found = view_of_tile(TILES[index], MADE.manifest)
+    view = view_of_tile(TILES[index], MADE.manifest)
     points = united([TILES[index]], MADE.manifest.coding)
-    center = found.cam_from_world.center
+    center = view.cam_from_world.center
     assert (MADE.manifest.low[index] - 1e-9 <= center).all() and (center <= MADE.manifest.high[index] + 1e-9).all()
-    best = max(len(seen_from(points, found.camera, pose_at(float(x)))[0]) for x in range(10))
-    assert len(found) > 0.7 * best and found.errors is None
-    forward, down = found.cam_from_world.rotation[2], found.cam_from_world.rotation[1]
-    assert forward[2] > 0.9 and down[1] > 0.9 and np.linalg.det(found.cam_from_world.rotation) == pytest.approx(1)
+    best = max(len(seen_from(points, view.camera, pose_at(float(x)))[0]) for x in range(10))
+    assert len(view) > 0.7 * best and view.errors is None
+    forward, down = view.cam_from_world.rotation[2], view.cam_from_world.rotation[1]
+    assert forward[2] > 0.9 and down[1] > 0.9 and np.linalg.det(view.cam_from_world.rotation) == pytest.approx(1)
 
 
 def test_pictures_are_drawn_from_what_is_seen() -> None:
     """The network gets the tiles' descriptors at the pixels of their points, and as many raw features; both are compared."""
-    network, found = Shows(), view()
+    network, seen = Shows(), view()
     photograph = np.full((480, 640, 3), 128, dtype=np.uint8)
-    drawn = pictures(found, MADE.manifest, network, features=QUERY, photograph=photograph)
+    drawn = pictures(seen, MADE.manifest, network, features=QUERY, photograph=photograph)
     assert isinstance(network, Inverts) and [item.source for item in drawn] == ["tiles", "raw features"]
     assert all(item.quality is not None and item.quality.ssim == pytest.approx(1) for item in drawn)
     tiles, raw = network.seen
-    cells = np.floor(Frame(width=640, height=480).moved(found.keypoints)).astype(np.int64)
+    cells = np.floor(Frame(width=640, height=480).moved(seen.keypoints)).astype(np.int64)
     where = {int(y) * SIDE + int(x): row for row, (x, y) in enumerate(cells.tolist()) if 0 <= x < SIDE and 0 <= y < SIDE}
     assert set(tiles.cells.tolist()) == set(where)
     alone = [cell for cell, row in where.items() if (cells == cells[row]).all(axis=1).sum() == 1]
     rows = [int(np.flatnonzero(tiles.cells == cell)[0]) for cell in alone]
-    assert np.allclose(tiles.values[rows, 0], found.descriptors[[where[cell] for cell in alone]], atol=1e-6)
-    assert 0 < len(raw) <= min(len(QUERY), len(found))
-    assert pictures(found, MADE.manifest, network)[0].quality is None
+    assert np.allclose(tiles.values[rows, 0], seen.descriptors[[where[cell] for cell in alone]], atol=1e-6)
+    assert 0 < len(raw) <= min(len(QUERY), len(seen))
+    assert pictures(seen, MADE.manifest, network)[0].quality is None
 
 
 def test_other_descriptors_are_not_drawn() -> None:
@@ -168,7 +168,7 @@ def test_other_descriptors_are_not_drawn() -> None:
 
 
 def test_the_camera_of_the_query_is_a_pinhole_without_surprises() -> None:
-    """What the other tests take for granted: `project` and COLMAP's camera agree."""
+    """`project`, on which the other tests rely, agrees with COLMAP's camera."""
     points = PLACE.scene.points[:20]
     assert np.allclose(np.asarray(as_colmap(camera()).img_from_cam(POSE.apply(points))), project(POSE, points, camera()))
     assert isinstance(QUERY, Features)

@@ -1,4 +1,4 @@
-"""What an audit says of the order of features: corrected for the number of releases, and with the effect that it would see."""
+"""Findings about the order of features: corrected for the number of releases, with the smallest effect that shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each option means that several commands have: one meaning, and which commands use it so.
+"""Declared meanings of the options that several commands have, with the commands that use each meaning.
 
 Options that look and read the same everywhere are not listed. Who gives a command an option that is listed here reads its
 meaning, and adds the command; who means something else takes another name.

@@ -1,4 +1,4 @@
-"""What commands ask of their parsed arguments, also in functions that several of them share, exists in their parsers."""
+"""Attributes that commands read of their parsed arguments, also in shared functions, exist in their parsers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def modules() -> list[ModuleType]:
 @cache
 def methods() -> dict[str, list[Any]]:
     """The functions in classes of the command line's modules, by name: what `output.write(arguments)` may call."""
-    found: dict[str, list[Any]] = {}
+    by_name: dict[str, list[Any]] = {}
     for module in modules():
         for item in vars(module).values():
             if inspect.isclass(item) and item.__module__ == module.__name__:
                 for name, member in vars(item).items():
                     if isinstance(member, FunctionType):
-                        found.setdefault(name, []).append(member)
-    return found
+                        by_name.setdefault(name, []).append(member)
+    return by_name
 
 
 def asked(function: Callable[..., Any]) -> tuple[set[str], list[Any]]:

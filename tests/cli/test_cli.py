@@ -136,10 +136,10 @@ def test_json_on_standard_output_stands_alone_and_is_documented(
     ]
     for arguments, expected in commands:
         assert run(*arguments, "--json", "-") == 0, arguments
-        found = keys(printed_json(capsys))
-        assert expected <= found
+        printed = keys(printed_json(capsys))
+        assert expected <= printed
         name = "veil " + " ".join(arguments[: 2 if arguments[0] == "codebook" else 1])
-        assert found <= documented(name), name
+        assert printed <= documented(name), name
 
 
 @pytest.mark.slow
@@ -153,8 +153,8 @@ def test_inspects_json_is_documented(at_home: Path, capsys: pytest.CaptureFixtur
         at_home / "home" / "ledger.sqlite",
     ):
         assert run("inspect", path, "--json", "-") == 0
-        validate("inspect", found := printed_json(capsys))
-        for key in found:
+        validate("inspect", printed := printed_json(capsys))
+        for key in printed:
             assert f"`{key}`" in text, (path, key)
 
 
@@ -171,9 +171,9 @@ def test_several_files_are_inspected_at_once(at_home: Path, tmp_path: Path, caps
     assert all(f"file: {path}" in said and facts["what"] in said for path, facts in zip(files, alone, strict=False))
     assert run("inspect", *files, "--json", "-") == 1
     output = capsys.readouterr()
-    found = json.loads(output.out)
-    validate("inspect", found)
-    assert found["files"] == dict(zip(map(str, files), alone, strict=False)) and list(found["skipped"]) == [str(files[2])]
+    printed = json.loads(output.out)
+    validate("inspect", printed)
+    assert printed["files"] == dict(zip(map(str, files), alone, strict=False)) and list(printed["skipped"]) == [str(files[2])]
     assert "skipped" in output.err and "there is no" in output.err
 
 
@@ -200,8 +200,8 @@ def test_one_pose_of_two_is_exit_code_3(at_home: Path, tmp_path: Path, capsys: p
     stranger = next((tmp_path / "up").glob("*.veil"))
     capsys.readouterr()
     assert run("localize", at_home / "map", query(at_home), stranger, "--json", "-") == 3
-    validate("localize", found := printed_json(capsys))
-    rows = found["queries"]
+    validate("localize", printed := printed_json(capsys))
+    rows = printed["queries"]
     assert [row["status"] for row in rows] == ["localized", "no pose"]
     assert set(rows[1]) == {"name", "status", "reason", "seconds"}
     assert documented("veil localize") >= set(rows[1])

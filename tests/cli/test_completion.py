@@ -32,15 +32,15 @@ def shell(name: str, program: str) -> list[str]:
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The script of each shell, as the command prints it."""
     folder = tmp_path_factory.mktemp("completion")
-    found = {}
+    paths = {}
     for name in SHELLS:
         with pytest.MonkeyPatch.context() as patch:
             printed: list[str] = []
             patch.setattr("builtins.print", lambda text, end="", to=printed: to.append(text))
             assert main(["completion", name]) == 0
-        found[name] = folder / f"veil.{name}"
-        found[name].write_text("".join(printed))
-    return found
+        paths[name] = folder / f"veil.{name}"
+        paths[name].write_text("".join(printed))
+    return paths
 
 
 SHELLS = ("bash", "zsh", "fish")
@@ -69,8 +69,8 @@ def test_bash_offers_what_the_parsers_take(
     program = (
         f"source {scripts['bash']}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _veil; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     )
-    found = set(shell("bash", program))
-    assert offered <= found and not others & found
+    completions = set(shell("bash", program))
+    assert offered <= completions and not others & completions
 
 
 @pytest.mark.slow
@@ -79,8 +79,8 @@ def test_fish_offers_what_the_parsers_take(
     scripts: dict[str, Path], words: list[str], offered: set[str], others: set[str]
 ) -> None:
     program = f"source {scripts['fish']}; complete -C 'veil {' '.join(words)}'"
-    found = {line.partition("\t")[0] for line in shell("fish", program)}
-    assert offered <= found and not others & found
+    completions = {line.partition("\t")[0] for line in shell("fish", program)}
+    assert offered <= completions and not others & completions
 
 
 @pytest.mark.slow

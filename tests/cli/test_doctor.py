@@ -24,13 +24,13 @@ DOCUMENTED = section("json.md", "veil doctor")
 @pytest.mark.slow
 def test_it_says_what_serves_and_how_fast(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--seconds", "0.1", "--threads", "1", "--json", "-"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    validate("doctor", found)
-    assert {item["backend"] for item in found["backends"]} == set(BACKENDS) - {"auto"}
-    assert found["serving"] in {item["backend"] for item in found["backends"] if item["serves"]}
-    assert [rate["m"] for rate in found["rates"]] == [2, 4] and all(rate["seconds"] > 0 for rate in found["rates"])
+    record = json.loads(capsys.readouterr().out)
+    validate("doctor", record)
+    assert {item["backend"] for item in record["backends"]} == set(BACKENDS) - {"auto"}
+    assert record["serving"] in {item["backend"] for item in record["backends"] if item["serves"]}
+    assert [rate["m"] for rate in record["rates"]] == [2, 4] and all(rate["seconds"] > 0 for rate in record["rates"])
     names = set(re.findall(r'[`"]([a-z0-9_]+)[`"]', DOCUMENTED))
-    keys = {*found, *found["machine"], *found["backends"][0], *found["rates"][0]}
+    keys = {*record, *record["machine"], *record["backends"][0], *record["rates"][0]}
     assert keys <= names, keys - names
     assert main(["doctor", "--seconds", "0"]) == 0
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What maps leave out is told by reason: every name of a few, a line for many."""
+"""Images that maps leave out are listed by reason: every name of a few, a single line for many."""
 
 from __future__ import annotations
 

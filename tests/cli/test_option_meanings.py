@@ -29,25 +29,25 @@ def kind_of(action: argparse.Action) -> str:
 
 def uses(commands: Mapping[str, argparse.ArgumentParser]) -> dict[str, list[tuple[str, str, str]]]:
     """Of each option the commands that have it, with the kind of its value and its help."""
-    found = defaultdict(list)
+    by_option = defaultdict(list)
     for name, parser in commands.items():
         for action in parser._actions:
             for word in action.option_strings:
                 if word.startswith("--"):
-                    found[word].append((name.removeprefix("veil "), kind_of(action), meaning(action)))
-    return found
+                    by_option[word].append((name.removeprefix("veil "), kind_of(action), meaning(action)))
+    return by_option
 
 
 def undeclared(commands: Mapping[str, argparse.ArgumentParser]) -> Iterator[str]:
     """Options that differ between commands without a declared meaning that says why they are one."""
-    for option, found in uses(commands).items():
-        if len({(kind, text) for _, kind, text in found}) == 1:
+    for option, users in uses(commands).items():
+        if len({(kind, text) for _, kind, text in users}) == 1:
             continue
         declared = [item for item in MEANINGS if item.option == option]
         texts = {item.text for item in declared}
         if len(texts) > 1 and option not in REASONS:
             yield f"{option} has {len(texts)} meanings and no reason for them"
-        for command, kind, text in found:
+        for command, kind, text in users:
             if not any(item.kind == kind and item.covers(command) for item in declared):
                 yield f"veil {command} {option} ({kind}): {text}"
 

@@ -62,7 +62,9 @@ def strange(commands: Iterable[argparse.ArgumentParser]) -> list[str]:
             for pattern, allowed in VOCABULARY.items():
                 if re.search(pattern, str(action.help or "")) and name not in allowed:
                     faults.append(f"{parser.prog} {name}: {action.help}")
-    return faults + [f"{sorted(found)}: {text}" for text, found in names.items() if len(text.split()) > 2 and len(found) > 1]
+    return faults + [
+        f"{sorted(options)}: {text}" for text, options in names.items() if len(text.split()) > 2 and len(options) > 1
+    ]
 
 
 def test_one_meaning_has_one_name() -> None:

@@ -34,26 +34,28 @@ def documents() -> list[Path]:
 
 def unknown(text: str) -> Iterator[str]:
     """Options that stand beside a command which has none of that name."""
-    for found in _LINE.finditer(text):
-        command, rest = found[1], re.sub(r"\\\n *", "", found[2])
+    for line in _LINE.finditer(text):
+        command, rest = line[1], re.sub(r"\\\n *", "", line[2])
         yield from (f"{command} {word}" for word in _OPTION.findall(rest.partition("  ")[0]) if word not in SHOWN[command])
 
 
 def test_documents_give_commands_the_options_that_they_have() -> None:
-    found = {str(path.relative_to(ROOT)): faults for path in documents() if (faults := list(unknown(path.read_text())))}
-    assert found == {}
+    unknown_options = {
+        str(path.relative_to(ROOT)): faults for path in documents() if (faults := list(unknown(path.read_text())))
+    }
+    assert unknown_options == {}
 
 
 def test_messages_name_options_that_there_are() -> None:
     """Not those of an earlier version."""
-    found: dict[str, set[str]] = {}
+    unknown_options: dict[str, set[str]] = {}
     packages = (ROOT / "src" / "veil", ROOT / "lab" / "veil_lab", ROOT / "faces" / "veil_faces")
     if not all(find_spec(package.name) for package in packages):
         pytest.skip("messages of veil name options of veil-lab, too")
     for path in sorted(path for package in packages for path in package.rglob("*.py")):
         if missing := set(_OPTION.findall(path.read_text())) - ALL - OTHERS:
-            found[str(path.relative_to(ROOT))] = missing
-    assert found == {}
+            unknown_options[str(path.relative_to(ROOT))] = missing
+    assert unknown_options == {}
 
 
 def test_an_option_of_another_command_is_seen() -> None:

@@ -83,8 +83,8 @@ def test_every_command_helps_with_examples(command: list[str], capsys) -> None:
 @pytest.mark.parametrize("kind", ["private", "public"])
 def test_a_private_query_is_localized(work: Path, kind: str, tmp_path: Path, capsys) -> None:
     assert run("localize", work / kind, query(work), "--json", tmp_path / "pose.json") == 0
-    validate("localize", found := json.loads((tmp_path / "pose.json").read_text()))
-    row = found["queries"][0]
+    validate("localize", record := json.loads((tmp_path / "pose.json").read_text()))
+    row = record["queries"][0]
     assert row["status"] == "localized"
     assert row["inliers"] > 50
     rotation = np.array(row["cam_from_world"]["rotation"])
@@ -113,8 +113,8 @@ def test_another_place_gets_no_pose_and_exit_code_3(work: Path, tmp_path: Path, 
         assert run("extract", path, "-o", tmp_path / "f.h5", "--max-features", 500) == 0
     assert run("privatize", tmp_path / "f.h5", "-o", tmp_path / "up") == 0
     assert run("localize", work / "public", next((tmp_path / "up").glob("*.veil")), "--json", tmp_path / "p.json") == 3
-    validate("localize", found := json.loads((tmp_path / "p.json").read_text()))
-    row = found["queries"][0]
+    validate("localize", record := json.loads((tmp_path / "p.json").read_text()))
+    row = record["queries"][0]
     assert row["status"] == "no pose" and row["reason"]
     assert "cam_from_world" not in row
     assert "no pose" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from veil.progress import StepCount
 
 
 def lines_of(stream: io.StringIO, count: int) -> list[str]:
-    """The lines of a stream once there are so many; a second is far more than they need."""
+    """The lines of a stream once there are `count` of them, or after 10 s, which is far more than they need."""
     deadline = time.monotonic() + 10
     while len(stream.getvalue().splitlines()) < count and time.monotonic() < deadline:
         time.sleep(0.005)

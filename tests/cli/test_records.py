@@ -16,7 +16,7 @@ from veil.cli.records import Record, add_record, add_record_command, json_file, 
 
 @dataclass(frozen=True, kw_only=True)
 class Fuel(Record):
-    """What burns."""
+    """The fuel of a stove."""
 
     gas: bool = option("burn gas", default=False)
 

@@ -77,7 +77,7 @@ def test_further_models_are_told_and_can_be_viewed(tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize("form", ["ply", "gltf", "colmap"])
 def test_exports_are_written_and_told(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is in them is tested in tests/files/test_map_exports.py."""
+    """Each format is written, and its record counts points and images. tests/files/test_map_exports.py tests the contents."""
     scene, _ = planted_map("export")
     write_map(tmp_path / "map", scene)
     output = tmp_path / f"out.{form}"

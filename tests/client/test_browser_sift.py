@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(no_node() is not None, reason
 
 def alike(reference: Features, other: Features) -> bool:
     """Whether two extractions are the same up to the rounding of single precision: 99.5 % of features, and their bytes."""
-    for found in (agreement(reference, other), agreement(other, reference)):
-        if found.found < 0.995 or np.percentile(found.distances, 99) > 0.01 or np.percentile(found.offsets_px, 99) > 0.02:
+    for agreed in (agreement(reference, other), agreement(other, reference)):
+        if agreed.share < 0.995 or np.percentile(agreed.distances, 99) > 0.01 or np.percentile(agreed.offsets_px, 99) > 0.02:
             return False
     return abs(len(other) - len(reference)) <= 0.005 * len(reference)
 
@@ -35,14 +35,14 @@ def test_features_are_colmaps() -> None:
     """Oracle: COLMAP. Broken twins: directions counted the other way around, cells by columns, keypoints half a pixel off."""
     picture, options = portal(), SiftOptions(max_features=1536)
     reference = extract_sift(picture, options)
-    found, _ = node_sift(picture, options)
-    assert alike(reference, found)
-    cells = found.descriptors.reshape(-1, 4, 4, 8)
+    features, _ = node_sift(picture, options)
+    assert alike(reference, features)
+    cells = features.descriptors.reshape(-1, 4, 4, 8)
     turned = np.roll(cells[..., ::-1], 1, axis=-1).reshape(-1, 128)
-    assert not alike(reference, replace(found, descriptors=np.ascontiguousarray(turned)))
+    assert not alike(reference, replace(features, descriptors=np.ascontiguousarray(turned)))
     by_columns = cells.transpose(0, 2, 1, 3).reshape(-1, 128)
-    assert not alike(reference, replace(found, descriptors=np.ascontiguousarray(by_columns)))
-    assert not alike(reference, replace(found, keypoints=found.keypoints - np.float32(0.5)))
+    assert not alike(reference, replace(features, descriptors=np.ascontiguousarray(by_columns)))
+    assert not alike(reference, replace(features, keypoints=features.keypoints - np.float32(0.5)))
 
 
 def test_a_doubled_image_and_root_sift_are_colmaps() -> None:
@@ -51,8 +51,8 @@ def test_a_doubled_image_and_root_sift_are_colmaps() -> None:
         picture = read_picture(path)
     options = SiftOptions(max_features=4096, normalization="L1_ROOT", first_octave=None)
     reference = extract_sift(picture, options)
-    found, _ = node_sift(picture, options)
-    assert alike(reference, found)
+    features, _ = node_sift(picture, options)
+    assert alike(reference, features)
 
 
 def test_a_blank_picture_is_refused() -> None:

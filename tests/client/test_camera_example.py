@@ -51,15 +51,15 @@ def test_a_folder_is_a_camera(
         runpy.run_path(str(EXAMPLE), run_name="__main__")
         folder = service.version_folder(service.map_record(record.id))
     shown = capsys.readouterr().out.splitlines()
-    found = re.fullmatch(r"1\.jpg: RemotePose\(center=[\[(](.*?)[\])], .*inliers=(\d+)\)", shown[0])
-    assert found and int(found[2]) >= 20 and len(shown) == 2
+    line = re.fullmatch(r"1\.jpg: RemotePose\(center=[\[(](.*?)[\])], .*inliers=(\d+)\)", shown[0])
+    assert line and int(line[2]) >= 20 and len(shown) == 2
     assert shown[1].startswith("2.jpg: ") and "inliers" in shown[1] and "center" not in shown[1]
     picture = veil.read_picture(photos / "1.jpg")
     features = veil.extract(veil.read_picture(photos / "1.jpg", camera=parse(camera, *_size(picture))))
     assert folder is not None
     here = veil.localize(veil.decode(veil.Device(home).release(features).message), veil.Map.read(folder))
     assert isinstance(here, veil.Localization)
-    assert [float(number) for number in found[1].replace(",", " ").split()] == pytest.approx(here.center.tolist(), abs=1e-3)
+    assert [float(number) for number in line[1].replace(",", " ").split()] == pytest.approx(here.center.tolist(), abs=1e-3)
 
 
 def test_the_example_is_short() -> None:

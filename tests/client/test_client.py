@@ -35,14 +35,14 @@ from worlds.servers import Running, running
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    with recording() as found:
-        yield found
+    with recording() as recorder:
+        yield recorder
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as server:
+        yield server
 
 
 def test_a_retry_sends_the_same_bytes(recorder: Recorder, door: dict[str, Features], tmp_path: Path) -> None:
@@ -156,17 +156,17 @@ def test_a_device_and_a_server(server: Running, door: dict[str, Features], tmp_p
     names = list(door)
     few = {name: taken(features, np.arange(500)) for name, features in door.items()}
     with Client(server.url, secret, Device(tmp_path / "device")) as client:
-        found = client.map("door")
-        assert found.id == record.id and not found.mapped
+        door_map = client.map("door")
+        assert door_map.id == record.id and not door_map.mapped
         with pytest.raises(ServerError, match="no map"):
             client.map("window")
-        sent = [client.contribute(found.id, few[name], name=name) for name in names[:-1]]
+        sent = [client.contribute(door_map.id, few[name], name=name) for name in names[:-1]]
         job = next(item.job for item in reversed(sent) if item and item.job)
         told: list[str] = []
         status = client.wait(job, on_status=lambda item: told.append(item.state))
         assert status.state == "done" and told[-1] == "done"
         assert {item.state for item in client.contributions()} <= {"mapped", "left out"}
-        pose = client.localize(found.id, few[names[-1]], name=names[-1])
+        pose = client.localize(door_map.id, few[names[-1]], name=names[-1])
         assert isinstance(pose, RemotePose) and pose.map_id == record.id
         folder = server.service.version_folder(server.service.map_record(record.id))
         assert folder is not None

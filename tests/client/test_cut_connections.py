@@ -23,8 +23,8 @@ from worlds.servers import Running, running
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     settings = ServerSettings(workers=1, body_s=2.0)
-    with running(Service(tmp_path_factory.mktemp("server"), settings), jobs=False) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server"), settings), jobs=False) as server:
+        yield server
 
 
 # Bytes that pass of the request (a head of some 300, a body of some 30,000), or of the answer.
@@ -68,15 +68,15 @@ def test_a_cut_connection_leaves_one_contribution(
 
 def bodies(cutter: Cutter) -> set[bytes]:
     """The bodies that clients sent whole."""
-    found = set()
+    whole = set()
     for sent in map(bytes, cutter.sent):
         while b"\r\n\r\n" in sent:
             head, _, sent = sent.partition(b"\r\n\r\n")
             length = next((int(line.split()[1]) for line in head.splitlines() if line.startswith(b"Content-Length:")), 0)
             if 0 < length <= len(sent):
-                found.add(sent[:length])
+                whole.add(sent[:length])
             sent = sent[length:]
-    return found
+    return whole
 
 
 @pytest.mark.slow

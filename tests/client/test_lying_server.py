@@ -72,11 +72,11 @@ def liar() -> Iterator[Liar]:
 
 def chain(*contents: str) -> list[Receipt]:
     """A chain of receipts of contributions of these names, as an honest server writes it."""
-    found: list[Receipt] = []
+    receipts: list[Receipt] = []
     for name in contents:
         content = {"contribution": name, "message_sha256": "0" * 64, "nonce": f"nonce of {name}"}
-        found.append(Receipt(number=len(found) + 1, content=content, before=found[-1].digest if found else BEGIN))
-    return found
+        receipts.append(Receipt(number=len(receipts) + 1, content=content, before=receipts[-1].digest if receipts else BEGIN))
+    return receipts
 
 
 def noted(client: Client, head: str) -> None:
@@ -130,7 +130,7 @@ def test_two_chains_for_two_clients_are_noticed_when_they_compare_their_ends(lia
 
 
 def test_a_wrong_pose_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_path: Path) -> None:
-    """What a client cannot do: a pose that was made up, with evidence that was made up, looks like any other one.
+    """Limit of the client: an invented pose with invented evidence is accepted as any other one.
 
     So does the lie that there is none. Only what is no pose at all is refused (tests/client/test_client.py).
     """
@@ -145,15 +145,15 @@ def test_a_wrong_pose_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_
         "map_version": 7,
     }
     liar.says["/v1/maps/m1/localize"] = made_up
-    found = client.localize("m1", features)
-    assert isinstance(found, RemotePose) and found.inliers == 500
-    np.testing.assert_allclose(found.cam_from_world.center, [-1, -2, -3])
+    answer = client.localize("m1", features)
+    assert isinstance(answer, RemotePose) and answer.inliers == 500
+    np.testing.assert_allclose(answer.cam_from_world.center, [-1, -2, -3])
     liar.says["/v1/maps/m1/localize"] = {"status": "no pose", "reason": "it is dark"}
     assert isinstance(client.localize("m1", features), NoPose)
 
 
 def test_a_copy_that_was_kept_is_not_noticed(liar: Liar, door: dict[str, Features], tmp_path: Path) -> None:
-    """What a receipt does not prove: the server kept every byte that it was sent, and its receipt verifies all the same."""
+    """Limit of receipts: a server that kept every byte that it received writes a receipt that verifies all the same."""
     client = Client(liar.url, "t", Device(tmp_path))
     features = taken(next(iter(door.values())), np.arange(30))
     message = client.device.release(features).message

@@ -40,9 +40,9 @@ NAMES = st.text(st.characters(min_codepoint=33, max_codepoint=0x24F, exclude_cha
 
 @pytest.fixture(scope="module")
 def recorder() -> Iterator[Recorder]:
-    with recording() as found:
-        found.answer = (200, {}, NO_POSE)
-        yield found
+    with recording() as recorder:
+        recorder.answer = (200, {}, NO_POSE)
+        yield recorder
 
 
 def raw_parts(features: Features, name: str) -> Iterator[bytes]:
@@ -105,7 +105,7 @@ def send(recorder: Recorder, folder: Path, features: Features, form: str, name: 
 def test_nothing_raw_whatever_is_sent(
     recorder: Recorder, door: dict[str, Features], form: str, way: str, name: str, first: int, count: int
 ) -> None:
-    """Any form, name and part of an image's features; the twins below send what must be found."""
+    """Any form, name and part of an image's features; the twins below send parts that the test must detect."""
     features = taken(next(iter(door.values())), np.arange(first, first + count) % 500)
     with TemporaryDirectory() as folder:
         send(recorder, Path(folder), features, form, name, way)
@@ -170,8 +170,8 @@ def test_nothing_of_a_photograph_is_sent(recorder: Recorder, tmp_path: Path, mon
         picture.save(path, exif=exif, quality=95)
     (tmp_path / "token").write_text("veil_token\n")
     recorder.requests.clear()
-    found = {"map": "m1", "name": "lobby", "mapped": True}
-    recorder.answers = {"/v1/maps": json.dumps({"maps": [found]}).encode()}
+    record = {"map": "m1", "name": "lobby", "mapped": True}
+    recorder.answers = {"/v1/maps": json.dumps({"maps": [record]}).encode()}
     options = ["--map", "lobby", "--server", recorder.url, "--token-file", str(tmp_path / "token"), "--camera", camera]
     assert main(["client", "localize", str(path), *options]) == 3
     sent = b"".join(f"{path} {headers}".encode() + body for _, path, headers, body in recorder.requests)

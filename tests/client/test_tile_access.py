@@ -24,7 +24,7 @@ class Files(SimpleHTTPRequestHandler):
     """A server of files that remembers the first line and the headers of what it is asked."""
 
     def log_error(self, format: str, *values: object) -> None:
-        """What is not there has a line as everything else."""
+        """Nothing: a file that does not exist gets the same line as every other."""
 
     def log_message(self, format: str, *values: object) -> None:
         headers = "".join(f" {name}" for name in sorted(self.headers))

@@ -164,13 +164,13 @@ def server(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) 
     assert main(["map", str(folder / "shown.h5"), "-o", str(folder / "map")]) == 0
     service = Service(folder / "store", ServerSettings(workers=1, map_workers=1))
     words = service.import_map("words", folder / "map").id
-    with running(service) as found:
-        maps = {name: found.ask("POST", "/v1/maps", value={"name": name}).value["map"] for name in ("door", "empty")}
+    with running(service) as server:
+        maps = {name: server.ask("POST", "/v1/maps", value={"name": name}).value["map"] for name in ("door", "empty")}
         for message in messages_of(shown, Device(folder / "mapper")).values():
-            job = found.ask("POST", f"/v1/maps/{maps['door']}/contributions", body=message).value["job"]
-        assert found.done(job)["state"] == "done"
-        assert found.ask("PUT", f"/v1/maps/{maps['door']}/place", value=PLACE).status == 200
-        yield found, {**maps, "words": words}
+            job = server.ask("POST", f"/v1/maps/{maps['door']}/contributions", body=message).value["job"]
+        assert server.done(job)["state"] == "done"
+        assert server.ask("PUT", f"/v1/maps/{maps['door']}/place", value=PLACE).status == 200
+        yield server, {**maps, "words": words}
 
 
 @pytest.mark.slow
@@ -181,7 +181,7 @@ def test_it_works_with_a_real_server(
 
     The request of the GeoPoseProtocol validates against its schema.
     """
-    found, maps = server
+    host, maps = server
     features = list(door.values())[-1]
     device = Device(tmp_path / "device")
     query, away = (messages_of({"query": item}, device)["query"] for item in (features, elsewhere))
@@ -189,8 +189,8 @@ def test_it_works_with_a_real_server(
     height, width = features.camera.height_px, features.camera.width_px
     secret = device._secret.key
     described: dict[str, Any] = {
-        "url": found.url,
-        "token": found.admin,
+        "url": host.url,
+        "token": host.admin,
         "map": maps["door"],
         "empty": maps["empty"],
         "words": maps["words"],
@@ -216,7 +216,7 @@ def test_it_works_with_a_real_server(
     said = json.loads((tmp_path / "found.json").read_text())
 
     def answered(map_id: str, message: bytes) -> dict[str, Any]:
-        return found.ask("POST", f"/v1/maps/{map_id}/localize", body=message).value
+        return host.ask("POST", f"/v1/maps/{map_id}/localize", body=message).value
 
     expected = answered(maps["door"], query)
     assert said["localized"]["camFromWorld"] == expected["cam_from_world"]

@@ -58,9 +58,9 @@ def test_every_tile_arrives_in_node(package: Path, tiles: tuple[CutMap, list[str
     described = {"urls": urls, "version": made.manifest.version, "place": PLACE}
     (tmp_path / "tiles.json").write_text(json.dumps(described))
     ran(package, "tile_servers.test.js", VEIL_TILES=tmp_path / "tiles.json", VEIL_FOUND=tmp_path / "found.json")
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found["tiles"] == digests(made)
-    assert found["near"] == wanted_tiles(made.manifest, near=np.array(PLACE))
+    fetched = json.loads((tmp_path / "found.json").read_text())
+    assert fetched["tiles"] == digests(made)
+    assert fetched["near"] == wanted_tiles(made.manifest, near=np.array(PLACE))
 
 
 class _Quiet(SimpleHTTPRequestHandler):
@@ -79,13 +79,13 @@ def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], 
     pages = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path)))
     Thread(target=pages.serve_forever, daemon=True).start()
     script = """
-        window.found = null;
+        window.fetched = null;
         const [urls, wanted] = arguments;
         import("/client/tiles.js").then(async ({ TileServers }) => {
           const { hex } = await import("/client/bytes.js"), { sha256 } = await import("/client/digests.js");
           const { tiles, refused } = await (await TileServers.open(urls)).fetch(wanted);
-          window.found = [[...tiles].map(([index, bytes]) => [index, hex(sha256(bytes))]), refused.size];
-        }).catch((error) => { window.found = String(error); });
+          window.fetched = [[...tiles].map(([index, bytes]) => [index, hex(sha256(bytes))]), refused.size];
+        }).catch((error) => { window.fetched = String(error); });
     """
     views = []
     try:
@@ -94,9 +94,9 @@ def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], 
             for wanted in ([0], [7, 4, 2]):
                 browser.log()
                 browser.run(script, urls, wanted)
-                found = browser.wait("return window.found")
-                assert found == [
-                    [[index, digests(made)[str(index)]] for index in sorted(wanted, key=lambda i: order(found, i))],
+                fetched = browser.wait("return window.fetched")
+                assert fetched == [
+                    [[index, digests(made)[str(index)]] for index in sorted(wanted, key=lambda i: order(fetched, i))],
                     0,
                 ]
                 views.append(sorted(posts(browser.log())))
@@ -106,9 +106,9 @@ def test_a_page_fetches_from_two_other_origins(tiles: tuple[CutMap, list[str]], 
     assert views[0] == views[1] and len(views[0]) == 2
 
 
-def order(found: Any, index: int) -> int:
-    """Where a tile stands in what a page found, as they come in random order."""
-    return [item[0] for item in found[0]].index(index)
+def order(fetched: Any, index: int) -> int:
+    """The position of a tile among those that a page fetched; they come in random order."""
+    return [item[0] for item in fetched[0]].index(index)
 
 
 def posts(events: list[dict[str, Any]]) -> list[str]:

@@ -94,7 +94,7 @@ def test_a_file_of_them_gives_the_book_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("descriptor", sorted(BUNDLED))
 def test_bundled_books_fit_each_other(descriptor: str) -> None:
-    """What a default release needs: one space, a PCA, a pool for a thousand features, photographs and terms that are named."""
+    """Bundled books serve a default release: one space, a PCA, a pool for 1,000 features, and named sources and licenses."""
     book, pool = bundled_codebook(descriptor), bundled_decoys(descriptor)
     assert book.raw_space == pool.raw_space and book.descriptor == descriptor and book.dim == DIMS[descriptor]
     assert book.kind == "centroids" and pool.kind == "descriptors" and book.pca is not None

@@ -37,9 +37,9 @@ def test_spherical_kmeans_finds_planted_clusters() -> None:
     random = generator("clusters")
     truth = unit(random.normal(size=(8, 16)))
     samples = unit(np.repeat(truth, 50, axis=0) + 0.01 * random.normal(size=(400, 16))).astype(np.float32)
-    found = list(spherical_kmeans(samples[random.permutation(400)], 8, iterations=25, seed=3))[-1]
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
-    cosine = found @ truth.T
+    centroids = list(spherical_kmeans(samples[random.permutation(400)], 8, iterations=25, seed=3))[-1]
+    np.testing.assert_allclose(np.linalg.norm(centroids, axis=1), 1, atol=1e-6)
+    cosine = centroids @ truth.T
     assert (cosine.max(axis=1) > 0.7).all()
     assert (cosine > 0.99).any(axis=0).sum() >= 6  # k-means may merge a bundle; spherical means must fit the others
     with pytest.raises(RangeError, match="add photographs"):
@@ -75,12 +75,12 @@ def test_exactly_so_many_unit_words_no_two_equal(words: int, floats: bool) -> No
     sample: np.ndarray = crowd("exact", 3000)
     if floats:
         sample = unit(sample - 10.0).astype(np.float32)  # learned descriptors are signed
-    found = train_words(sample, words, method="hierarchical", iterations=3, seed=1)
-    assert found.shape == (words, 128) and found.dtype == sample.dtype
-    assert directions(found) == words
+    trained = train_words(sample, words, method="hierarchical", iterations=3, seed=1)
+    assert trained.shape == (words, 128) and trained.dtype == sample.dtype
+    assert directions(trained) == words
     raw = hierarchical_kmeans(sample, words, iterations=3, seed=1)
     np.testing.assert_allclose(np.linalg.norm(raw, axis=1), 1, atol=1e-6)
-    np.testing.assert_allclose(unit(found), raw, atol=0 if floats else 0.5 / 255, rtol=1e-6)  # by half an 8-bit step at most
+    np.testing.assert_allclose(unit(trained), raw, atol=0 if floats else 0.5 / 255, rtol=1e-6)  # by half an 8-bit step at most
 
 
 def test_the_seed_decides() -> None:
@@ -113,8 +113,8 @@ def test_all_distinct_descriptors_become_words() -> None:
     random = generator("copies")
     few = sift_like(random, 60)
     sample = few[np.concatenate([np.arange(60), random.integers(0, 20, 900)])][random.permutation(960)]
-    found = train_words(sample, 60, method="hierarchical", iterations=4, seed=0)
-    distance = np.linalg.norm(unit(found)[:, None] - unit(few)[None], axis=2)
+    trained = train_words(sample, 60, method="hierarchical", iterations=4, seed=0)
+    distance = np.linalg.norm(unit(trained)[:, None] - unit(few)[None], axis=2)
     np.testing.assert_array_equal(np.sort(distance.argmin(axis=1)), np.arange(60))
     assert distance.min(axis=1).max() < 0.02
     with pytest.raises(RangeError, match="61 words need as many distinct descriptors, got 60; add photographs or ask"):
@@ -163,7 +163,7 @@ def test_auto_is_flat_up_to_the_bundled_size() -> None:
 
 
 def shares_by_enumeration(counts: list[int], limits: list[int], words: int) -> list[tuple[int, ...]]:
-    """All allotments within their bounds that lie nearest to the quotas, which are found among the rate's break points."""
+    """All allotments within their bounds that lie nearest to the quotas. The break points of the rate bracket it."""
 
     def total(rate: Fraction) -> Fraction:
         return sum((quota(rate, c, u) for c, u in zip(counts, limits, strict=True)), Fraction(0))
@@ -193,8 +193,8 @@ def test_words_are_shared_out_by_largest_remainders_within_bounds() -> None:
         counts[random.integers(4)] += 1
         limits = np.minimum(counts, random.integers(1, 12, 4))
         words = int(random.integers((counts > 0).sum(), limits.sum() + 1))
-        found = allot(counts, limits, words)
-        assert tuple(found.tolist()) in shares_by_enumeration(counts.tolist(), limits.tolist(), words)
+        allotment = allot(counts, limits, words)
+        assert tuple(allotment.tolist()) in shares_by_enumeration(counts.tolist(), limits.tolist(), words)
 
 
 def test_shares_of_a_known_election() -> None:

@@ -34,15 +34,15 @@ def test_distances_are_those_of_all_pairs(block: int, own: bool, monkeypatch: py
     monkeypatch.setattr(quantization, "NEIGHBORS", 11)
     descriptors, others = sift_like(generator("these"), 30), sift_like(generator("those"), 50)
     pool = np.concatenate([descriptors, others]) if own else others
-    found = measure(BOOK, descriptors, pool=pool, in_pool=own, images=3, book_images=1, seed=0)
+    quality = measure(BOOK, descriptors, pool=pool, in_pool=own, images=3, book_images=1, seed=0)
     to_words = np.linalg.norm(unit(descriptors)[:, None] - unit(BOOK.stored)[None], axis=2)
-    np.testing.assert_allclose(found.to_word, to_words.min(axis=1), atol=1e-6)
-    np.testing.assert_array_equal(found.uses, np.bincount(to_words.argmin(axis=1), minlength=40))
+    np.testing.assert_allclose(quality.to_word, to_words.min(axis=1), atol=1e-6)
+    np.testing.assert_array_equal(quality.uses, np.bincount(to_words.argmin(axis=1), minlength=40))
     to_pool = np.linalg.norm(unit(descriptors)[:11, None] - unit(pool)[None], axis=2)
     if own:
         to_pool[np.arange(11), np.arange(11)] = np.inf
-    np.testing.assert_allclose(found.to_other, to_pool.min(axis=1), atol=1e-6)
-    assert (found.pool_size, found.images, found.book_images) == (len(pool), 3, 1)
+    np.testing.assert_allclose(quality.to_other, to_pool.min(axis=1), atol=1e-6)
+    assert (quality.pool_size, quality.images, quality.book_images) == (len(pool), 3, 1)
 
 
 def test_a_twin_is_another_descriptor() -> None:
@@ -65,11 +65,11 @@ def test_words_that_are_the_descriptors_have_no_error() -> None:
 def test_random_partners_are_never_oneself() -> None:
     """Statistics: distances to random ones have the mean over all pairs of different rows; 1 % off would be seen."""
     descriptors = sift_like(generator("partners"), 4000)
-    found = measured(BOOK, descriptors)
+    quality = measured(BOOK, descriptors)
     cosine = unit(descriptors) @ unit(descriptors).T
     apart = np.sqrt(np.maximum(2 - 2 * cosine, 0))[~np.eye(4000, dtype=bool)]
-    assert found.to_random.min() > 0
-    require_mean(found.to_random, float(apart.mean()), sees=0.01 * float(apart.mean()))
+    assert quality.to_random.min() > 0
+    require_mean(quality.to_random, float(apart.mean()), sees=0.01 * float(apart.mean()))
     assert measured(BOOK, descriptors[:2]).to_random.min() > 0
 
 

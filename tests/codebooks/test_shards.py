@@ -35,7 +35,7 @@ class Bare:
 
 
 def shards(sample: np.ndarray, rows: int) -> list[Bare]:
-    """The sample in shards of so many rows."""
+    """The sample in shards of `rows` rows, the last one with the rest."""
     return [Bare(sample[start : start + rows]) for start in range(0, len(sample), rows)]
 
 
@@ -123,12 +123,12 @@ def test_a_shard_counts_every_descriptor_once() -> None:
     """Definition: sums and counts of one shard by a loop over its rows."""
     sample = crowd("once", 200)
     words = unit_rows(sample[:9])
-    found = assigned(Bare(sample), words)
+    assignment = assigned(Bare(sample), words)
     sums, counts = np.zeros((9, 128)), np.zeros(9, int)
     for row in unit_rows(sample):
         word = int((words @ row).argmax())
         sums[word] += row
         counts[word] += 1
-    np.testing.assert_array_equal(found.counts, counts)
-    np.testing.assert_allclose(found.sums, sums, atol=1e-9)
-    assert (np.diff(found.far_products) >= 0).all()
+    np.testing.assert_array_equal(assignment.counts, counts)
+    np.testing.assert_allclose(assignment.sums, sums, atol=1e-9)
+    assert (np.diff(assignment.far_products) >= 0).all()

@@ -36,7 +36,7 @@ def photographs(folder: Path, names: list[str], size: tuple[int, int] = (640, 48
 
 @pytest.mark.parametrize("kind", ["public", "subspaces", "lines"])
 def test_a_device_recognizes_its_images_by_their_features(kind: str, tmp_path: Path) -> None:
-    """Planted truth: images of a map are called otherwise than the photographs, and each is found by positions or lines.
+    """Planted truth: images of a map are called otherwise than the photographs, and each is recognized by positions or lines.
 
     Broken twin: features of another world, of which none belongs to any image.
     """
@@ -79,10 +79,10 @@ def test_poses_of_a_file_are_shown(tmp_path: Path) -> None:
     scene, _ = planted_map("poses")
     covariance = np.diag([1e-6, 1e-6, 1e-6, 0.04, 0.09, 0.16])
     pose = {"rotation": np.eye(3).tolist(), "translation": [0.0, 0.0, 0.0]}
-    found = {"name": "q", "status": "localized", "cam_from_world": pose, "covariance": covariance.tolist()}
+    record = {"name": "q", "status": "localized", "cam_from_world": pose, "covariance": covariance.tolist()}
     rows = [
-        {**found, "inliers": 30, "correspondences": 50},
-        {**found, "name": "r", "covariance": None, "inliers": 3, "correspondences": 5},
+        {**record, "inliers": 30, "correspondences": 50},
+        {**record, "name": "r", "covariance": None, "inliers": 3, "correspondences": 5},
         {"name": "s", "status": "no pose", "reason": "too few inliers", "seconds": 1.0},
     ]
     (tmp_path / "poses.json").write_text(json.dumps({"queries": rows, "skipped": {}}))
@@ -114,7 +114,7 @@ def test_other_json_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_raw_features_are_no_query(tmp_path: Path) -> None:
-    """What a server never sees does not come into its view by mistake."""
+    """Raw features, which no server receives, are refused as a query of a view."""
     scene, world = planted_map("poses")
     write_features(tmp_path / "features.h5", features_of(world, "poses").items())
     with pytest.raises(InputError, match=r"view_map\(device="):
@@ -187,9 +187,9 @@ def test_an_audit_alone_is_a_view(tmp_path: Path) -> None:
 def test_only_a_public_map_is_inverted() -> None:
     """Its pictures are of the images asked for; a private map has no raw descriptors."""
     scene, _ = planted_map("inverted", "public")
-    found = inverted(Map(scene=scene), 2, ignore_progress)
-    assert set(found) == {min(scene.images), max(scene.images)}
-    assert all(item.rgb.shape == (256, 256, 3) and item.rgb.std() > 0 for item in found.values())
+    pictures = inverted(Map(scene=scene), 2, ignore_progress)
+    assert set(pictures) == {min(scene.images), max(scene.images)}
+    assert all(item.rgb.shape == (256, 256, 3) and item.rgb.std() > 0 for item in pictures.values())
     private, _ = planted_map("inverted", "subspaces")
     with pytest.raises(InputError, match="make the audit"):
         inverted(Map(scene=private), 2, ignore_progress)

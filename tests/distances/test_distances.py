@@ -166,12 +166,12 @@ def test_nearest_two_is_the_two_smallest_of_the_full_matrix(m: int, n: int, thre
     right = (e, None) if n == 0 else affine_set(random, e, n)
     small = left[0][:60], None if left[1] is None else left[1][:60]
     expected = distances.pairwise(small, right, backend="reference")
-    found = distances.nearest_two(small, right, backend=backend, threads=threads)
+    neighbors = distances.nearest_two(small, right, backend=backend, threads=threads)
     order = np.argsort(expected, axis=1)[:, :2]
-    np.testing.assert_array_equal(found.right_of_left, order)
-    np.testing.assert_allclose(found.left_distance, np.take_along_axis(expected, order, axis=1), atol=1e-9)
+    np.testing.assert_array_equal(neighbors.right_of_left, order)
+    np.testing.assert_allclose(neighbors.left_distance, np.take_along_axis(expected, order, axis=1), atol=1e-9)
     order = np.argsort(expected.T, axis=1)[:, :2]
-    np.testing.assert_array_equal(found.left_of_right, order)
+    np.testing.assert_array_equal(neighbors.left_of_right, order)
 
 
 @pytest.mark.slow
@@ -181,18 +181,18 @@ def test_tiles_cover_uneven_sizes(backend: distances.Backend) -> None:
     random = generator("tiles")
     left = affine_set(random, descriptors("d", 701), 2)
     right = affine_set(random, descriptors("e", 533), 2)
-    found = distances.nearest_two(left, right, backend=backend, threads=2)
+    neighbors = distances.nearest_two(left, right, backend=backend, threads=2)
     rows = random.integers(0, 701, 5)
     expected = reference.subspace_to_subspace((left[0][rows], left[1][rows]), right)
-    np.testing.assert_array_equal(found.right_of_left[rows, 0], expected.argmin(axis=1))
+    np.testing.assert_array_equal(neighbors.right_of_left[rows, 0], expected.argmin(axis=1))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_single_rival_is_no_rival(backend: distances.Backend) -> None:
     side = affine_set(generator("one"), descriptors("one", 1), 2)
-    found = distances.nearest_two(side, affine_set(generator("two"), descriptors("two", 3), 2), backend=backend)
-    assert found.left_of_right[:, 1].tolist() == [-1, -1, -1]
-    assert np.isinf(found.right_distance[:, 1]).all()
+    neighbors = distances.nearest_two(side, affine_set(generator("two"), descriptors("two", 3), 2), backend=backend)
+    assert neighbors.left_of_right[:, 1].tolist() == [-1, -1, -1]
+    assert np.isinf(neighbors.right_distance[:, 1]).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -202,11 +202,11 @@ def test_an_empty_set_has_no_neighbors(count: int, rivals: int, backend: distanc
     left, right = (affine_set(generator("e"), descriptors("empty", 4), 2) for _ in range(2))
     left, right = (left[0][:count], left[1][:count]), (right[0][:rivals], right[1][:rivals])
     assert distances.pairwise(left, right, backend=backend).shape == (count, rivals)
-    found = distances.nearest_two(left, right, backend=backend)
-    assert (found.right_of_left[:, 1] == -1).all()
-    assert np.isinf(found.right_distance[:, 1]).all()
-    assert (found.right_of_left[:, 0] == (0 if rivals else -1)).all()
-    assert (found.left_of_right[:, 0] == (0 if count else -1)).all()
+    neighbors = distances.nearest_two(left, right, backend=backend)
+    assert (neighbors.right_of_left[:, 1] == -1).all()
+    assert np.isinf(neighbors.right_distance[:, 1]).all()
+    assert (neighbors.right_of_left[:, 0] == (0 if rivals else -1)).all()
+    assert (neighbors.left_of_right[:, 0] == (0 if count else -1)).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -39,11 +39,11 @@ def all_distances(points: np.ndarray, database: SubspaceSet) -> np.ndarray:
 def is_sorting(points: np.ndarray, database: SubspaceSet, count: int, backend: distances.Backend, threads: int = 1) -> None:
     """Assert that the neighbors are those of a stable sort of all float64 distances in residual form."""
     assert few_queries.serves((points, None), database, count, compiled=backend == "cpu")
-    found = distances.nearest((points, None), database, count, backend=backend, threads=threads)
+    neighbors = distances.nearest((points, None), database, count, backend=backend, threads=threads)
     truth = all_distances(points, database)
     order = np.argsort(truth, axis=1, kind="stable")[:, :count]
-    np.testing.assert_array_equal(found.index, order)
-    np.testing.assert_allclose(found.distance, np.take_along_axis(truth, order, axis=1), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(neighbors.index, order)
+    np.testing.assert_allclose(neighbors.distance, np.take_along_axis(truth, order, axis=1), rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow
@@ -60,9 +60,9 @@ def test_it_is_sorting(m: int, dim: int, points: int, kind: type, backend: dista
 def test_it_agrees_with_least_squares(backend: distances.Backend) -> None:
     """Oracle: a second method, least squares in float64."""
     points, database = probes("reference", 3, 40), gallery("reference", 100, 5, 40)
-    found = distances.nearest((points, None), database, 100, backend="cpu")
+    neighbors = distances.nearest((points, None), database, 100, backend="cpu")
     truth = reference.point_to_subspace(points, database)
-    np.testing.assert_allclose(found.distance, np.sort(truth, axis=1), atol=1e-7)
+    np.testing.assert_allclose(neighbors.distance, np.sort(truth, axis=1), atol=1e-7)
     few_found = distances.nearest((points, None), database, 4, backend=backend)
     np.testing.assert_array_equal(few_found.index, np.argsort(truth, axis=1)[:, :4])
 
@@ -100,9 +100,9 @@ def test_repeated_subspaces_and_zeros_keep_the_smaller_index(backend: distances.
     """Oracle: construction. The whole database three times; points that lie in three of its subspaces."""
     origin, basis = gallery("ties", 50, 3, 48)
     points = (origin + 0.4 * basis[:, 0])[[7, 30]]
-    found = distances.nearest((points, None), (np.tile(origin, (3, 1)), np.tile(basis, (3, 1, 1))), 3, backend=backend)
-    np.testing.assert_array_equal(found.index, [[7, 57, 107], [30, 80, 130]])
-    assert found.distance.max() < 1e-6
+    neighbors = distances.nearest((points, None), (np.tile(origin, (3, 1)), np.tile(basis, (3, 1, 1))), 3, backend=backend)
+    np.testing.assert_array_equal(neighbors.index, [[7, 57, 107], [30, 80, 130]])
+    assert neighbors.distance.max() < 1e-6
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -171,8 +171,8 @@ def test_scales_at_the_ends_of_single_precision(scale: float, backend: distances
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_small_and_bad_requests(backend: distances.Backend) -> None:
     points, database = probes("small", 1, 20), gallery("small", 1, 2, 20)
-    found = distances.nearest((points, None), database, 1, backend=backend)
-    np.testing.assert_allclose(found.distance, all_distances(points, database))
+    neighbors = distances.nearest((points, None), database, 1, backend=backend)
+    np.testing.assert_allclose(neighbors.distance, all_distances(points, database))
     assert distances.nearest((points[:0], None), database, 1, backend=backend).index.shape == (0, 1)
     empty = database[0][:0], database[1][:0]
     assert (distances.nearest((points, None), empty, 1, backend=backend).index == -1).all()

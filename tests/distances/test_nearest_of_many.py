@@ -68,12 +68,12 @@ def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: distan
     queries, database = a_set("queries", 17, m), a_set("database", 211, n)
     expected = truth(queries, database)
     done: list[tuple[int, int]] = []
-    found = distances.nearest(
+    neighbors = distances.nearest(
         queries, database, count, backend=backend, threads=threads, progress=lambda *step: done.append(step)
     )
     order = np.argsort(expected, axis=1, kind="stable")[:, :count]
-    np.testing.assert_array_equal(found.index, order)
-    np.testing.assert_allclose(found.distance, np.take_along_axis(expected, order, axis=1), atol=1e-9)
+    np.testing.assert_array_equal(neighbors.index, order)
+    np.testing.assert_allclose(neighbors.distance, np.take_along_axis(expected, order, axis=1), atol=1e-9)
     assert done[-1] == (211, 211) and done == sorted(done)
 
 
@@ -88,8 +88,8 @@ def test_once_thresholds_are_known_many_neighbors_take_few_parts(monkeypatch: py
 
     monkeypatch.setattr(prune.PrunedSearch, "run", run)
     queries, database = a_set("queries", 3, 2), a_set("database", 4096, 0)
-    found = distances.nearest(queries, database, 200, backend="cpu")
-    np.testing.assert_array_equal(found.index, np.argsort(truth(queries, database), axis=1, kind="stable")[:, :200])
+    neighbors = distances.nearest(queries, database, 200, backend="cpu")
+    np.testing.assert_array_equal(neighbors.index, np.argsort(truth(queries, database), axis=1, kind="stable")[:, :200])
     assert parts[0] >= 200 and parts[-1] == 200 // prune.SETTLED_PARTS
 
 
@@ -100,9 +100,9 @@ def test_repeated_entries_tie_and_keep_the_smaller_index(backend: distances.Back
     queries, words = a_set("queries", 6, 2), a_set("database", 50, 0)[0]
     assert queries[1] is not None
     words[:6] = queries[0] + 0.3 * queries[1][:, 0]
-    found = distances.nearest(queries, (np.tile(words, (3, 1)), None), 3, backend=backend)
-    np.testing.assert_array_equal(found.index, np.arange(6)[:, None] + [0, 50, 100])
-    assert found.distance.max() < 1e-6
+    neighbors = distances.nearest(queries, (np.tile(words, (3, 1)), None), 3, backend=backend)
+    np.testing.assert_array_equal(neighbors.index, np.arange(6)[:, None] + [0, 50, 100])
+    assert neighbors.distance.max() < 1e-6
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -113,10 +113,10 @@ def test_bad_requests_are_refused(backend: distances.Backend) -> None:
             distances.nearest(queries, database, count, backend=backend)
     with pytest.raises(InputError, match="NaN"):
         distances.nearest(queries, (np.full((5, 128), np.nan), None), 1, backend=backend)
-    found = distances.nearest(
+    neighbors = distances.nearest(
         (queries[0][:0], queries[1][:0] if queries[1] is not None else None), database, 2, backend=backend
     )
-    assert found.index.shape == (0, 2)
+    assert neighbors.index.shape == (0, 2)
     assert (distances.nearest(queries, (database[0][:0], None), 1, backend=backend).index == -1).all()
     assert (distances.nearest(queries, database, 5, backend=backend).index >= 0).all()
 
@@ -145,7 +145,7 @@ def test_large_searches_use_bounds(factor: float, monkeypatch: pytest.MonkeyPatc
         return used[-1]
 
     monkeypatch.setattr(stream, "axes_worth_it", watched)
-    found = distances.nearest((queries[0], queries[1]), (words, None), 2, backend="cpu", threads=2)
+    neighbors = distances.nearest((queries[0], queries[1]), (words, None), 2, backend="cpu", threads=2)
     expected = truth((queries[0], queries[1]), (words, None))
-    np.testing.assert_array_equal(found.index, np.argsort(expected, axis=1)[:, :2])
+    np.testing.assert_array_equal(neighbors.index, np.argsort(expected, axis=1)[:, :2])
     assert used[0] is not None

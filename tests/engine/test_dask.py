@@ -66,8 +66,8 @@ def test_a_scheduler_and_two_workers_of_which_any_may_be_killed(
             engine._cluster.look()  # type: ignore[attr-defined]  # again, and now
             time.sleep(0.05)
         with engine.scatter(np.arange(100) ** 2) as table, engine.scatter(7) as offset:
-            found = dict(engine.map(tasks.weighed, range(20), shared=(table, offset)))
-            processes = {process for _, process, _ in found.values()}
+            weighed = dict(engine.map(tasks.weighed, range(20), shared=(table, offset)))
+            processes = {process for _, process, _ in weighed.values()}
             assert processes == {each.pid for each in workers}
             results = engine.map(tasks.slow_weighed, range(20), shared=(table, offset))
             first = [next(results), next(results)]

@@ -1,4 +1,4 @@
-"""What holds of every engine: results of map, errors that name items, lost workers, shared values, laziness, cancellation."""
+"""Properties of every engine: results of map, errors that name items, lost workers, shared values, laziness, cancellation."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def running(folder: Path) -> list[int]:
 def test_results_are_those_of_map(engine: Engine) -> None:
     """Second method: the built-in map. Progress counts every result once."""
     told: list[tuple[int, int]] = []
-    found = list(engine.map(tasks.square, range(12), progress=lambda done, total: told.append((done, total))))
-    assert sorted(found) == list(enumerate(map(tasks.square, range(12))))
+    results = list(engine.map(tasks.square, range(12), progress=lambda done, total: told.append((done, total))))
+    assert sorted(results) == list(enumerate(map(tasks.square, range(12))))
     assert told == [(done, 12) for done in range(1, 13)]
     assert list(engine.map(tasks.square, [])) == []
     assert list(engine.map(tasks.square, [7])) == [(0, 49)]
@@ -55,9 +55,9 @@ def test_results_are_those_of_map(engine: Engine) -> None:
 @pytest.mark.slow
 def test_a_result_comes_as_soon_as_it_is_there(apart: Engine) -> None:
     """Planted: the first item takes far longer than the others, and does not hold them up."""
-    found = [index for index, _ in apart.map(tasks.slow_square, [(0, 0.2), (1, 0.0), (2, 0.0)])]
-    assert found[-1] == 0
-    assert sorted(found) == [0, 1, 2]
+    arrived = [index for index, _ in apart.map(tasks.slow_square, [(0, 0.2), (1, 0.0), (2, 0.0)])]
+    assert arrived[-1] == 0
+    assert sorted(arrived) == [0, 1, 2]
 
 
 @pytest.mark.slow
@@ -96,13 +96,13 @@ def test_a_killed_worker_costs_only_what_it_was_at(apart: Engine, tmp_path: Path
 def test_a_task_that_always_kills_ends_with_its_name(apart: Engine, tmp_path: Path) -> None:
     """Planted: number 1 kills its process each time. It is begun three times, then named; results before that came."""
     items = [(number, str(tmp_path)) for number in range(2)]
-    found: list[int] = []
+    results: list[int] = []
     with pytest.raises(EngineError, match=r"always_killed of \(1, .*ended its worker.* 3 times"):
         for index, _ in apart.map(tasks.always_killed, items):
-            found.append(index)
+            results.append(index)
     calls = Counter(map(int, (tmp_path / "calls").read_text().split()))
     assert calls[1] == 3
-    assert found == [0]
+    assert results == [0]
 
 
 @pytest.mark.slow
@@ -110,9 +110,9 @@ def test_shared_values_follow_the_item_and_are_read_only(engine: Engine) -> None
     """Planted: a table and an offset, in tasks of every worker; released values are refused."""
     table = np.arange(1000) ** 2
     with engine.scatter(table) as first, engine.scatter(5) as second:
-        found = list(engine.map(tasks.weighed, range(20), shared=(first, second)))
-        assert sorted((index, value) for index, (value, _, _) in found) == [(i, i * i + 5) for i in range(20)]
-        assert not any(writeable for _, (_, _, writeable) in found)
+        results = list(engine.map(tasks.weighed, range(20), shared=(first, second)))
+        assert sorted((index, value) for index, (value, _, _) in results) == [(i, i * i + 5) for i in range(20)]
+        assert not any(writeable for _, (_, _, writeable) in results)
     table[0] = 1  # the caller's own array is as it was
     with pytest.raises(InputError, match="released"):
         engine.map(tasks.weighed, range(2), shared=(first, second))
@@ -174,11 +174,11 @@ def test_cancel_ends_the_map(engine: Engine) -> None:
         if done == 3:
             engine.cancel()
 
-    found: list[int] = []
+    results: list[int] = []
     with pytest.raises(Cancelled):
         for index, _ in engine.map(tasks.square, iter(int, 1), progress=stop):
-            found.append(index)
-    assert 3 <= len(found) <= 3 + engine.workers
+            results.append(index)
+    assert 3 <= len(results) <= 3 + engine.workers
     assert list(engine.map(tasks.square, [3])) == [(0, 9)]
 
 
@@ -208,13 +208,13 @@ def test_other_texts_are_refused(text: str) -> None:
 @pytest.mark.slow
 def test_tasks_run_elsewhere_or_here_as_promised(engine: Engine) -> None:
     """Definition: with one worker, this process; with two, other processes of one thread each, in BLAS and OpenMP too."""
-    found = [result for _, result in engine.map(tasks.settings, range(4))]
+    results = [result for _, result in engine.map(tasks.settings, range(4))]
     if engine.workers == 1:
-        assert {(process, threads) for process, threads, _ in found} == {(os.getpid(), 1)}
+        assert {(process, threads) for process, threads, _ in results} == {(os.getpid(), 1)}
     else:
-        assert os.getpid() not in {process for process, _, _ in found}
-        assert {threads for _, threads, _ in found} == {1}
-        assert set().union(*(pools for _, _, pools in found)) == {1}
+        assert os.getpid() not in {process for process, _, _ in results}
+        assert {threads for _, threads, _ in results} == {1}
+        assert set().union(*(pools for _, _, pools in results)) == {1}
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ from veil.engine.local import LocalEngine
 from worlds import engine_tasks as tasks
 {guard}
     with LocalEngine({workers}, memory_bytes=1 << 40) as engine:  # with a limit, one worker is a process too
-        for found in engine.map(tasks.begun, [(0, {folder!r}), (1, {folder!r}), (2, {folder!r})]):
-            print(found, flush=True)
+        for result in engine.map(tasks.begun, [(0, {folder!r}), (1, {folder!r}), (2, {folder!r})]):
+            print(result, flush=True)
 """
 
 
@@ -36,7 +36,7 @@ def program(tmp_path: Path, *, guard: str, workers: int) -> subprocess.Popen[str
 
 
 def workers_of(folder: Path, seconds: float, count: int) -> list[int]:
-    """Processes noted in a folder that run, after at most so many seconds in which there may come to be `count` of them."""
+    """Running processes noted in a folder, once there are `count` of them or after `seconds` seconds."""
     until = time.monotonic() + seconds
     while True:
         noted = [int(path.name[4:]) for path in folder.glob("pid-*")]

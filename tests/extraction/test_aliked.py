@@ -136,8 +136,8 @@ def test_agrees_with_the_published_network(network: Aliked, weights: dict[str, n
     np.testing.assert_allclose(dense.scores, scores, atol=1e-4)
     pixels = np.stack(np.meshgrid(np.arange(96), np.arange(64)), axis=-1)
     np.testing.assert_allclose(np.moveaxis(dense.features(pixels), -1, 0), features, atol=1e-3)
-    places, found, descriptors = network.detect_and_describe(rgb, most=40, least_score=0.0)
-    for place, score, descriptor in zip(places, found, descriptors, strict=True):
+    places, confidences, descriptors = network.detect_and_describe(rgb, most=40, least_score=0.0)
+    for place, score, descriptor in zip(places, confidences, descriptors, strict=True):
         expected = ndimage.map_coordinates(scores, [[place[1]], [place[0]]], order=1, mode="nearest")[0]
         assert score == pytest.approx(expected, abs=1e-3)
         if 2 <= place[0] < 94 and 2 <= place[1] < 62:
@@ -150,7 +150,7 @@ def test_keypoints_are_maxima_refined_as_they_are_defined(network: Aliked) -> No
     """Enumeration: each comes from a pixel that no pixel around exceeds, moved by the softmax of the 5 x 5 scores at 0.1."""
     rgb = photograph(96, 128)
     scores = network.dense(rgb).scores
-    places, found, _ = network.detect_and_describe(rgb, most=50, least_score=0.05)
+    places, confidences, _ = network.detect_and_describe(rgb, most=50, least_score=0.05)
     maxima = np.argwhere(local_maxima(scores, 2))
     expected = []
     for i, j in maxima.tolist():
@@ -160,16 +160,16 @@ def test_keypoints_are_maxima_refined_as_they_are_defined(network: Aliked) -> No
             expected.append((scores[i, j], j + (share.sum(0) @ np.arange(-2, 3)), i + (share.sum(1) @ np.arange(-2, 3))))
     expected.sort(reverse=True)
     np.testing.assert_allclose(places, [row[1:] for row in expected[:50]], atol=1e-3)
-    assert (np.diff([row[0] for row in expected[: len(found)]]) <= 0).all()
+    assert (np.diff([row[0] for row in expected[: len(confidences)]]) <= 0).all()
     first = scores == ndimage.maximum_filter(scores, 5, mode="constant", cval=-1)
     assert (local_maxima(scores, 2) >= first).all() and (local_maxima(scores, 2) > first).any()
 
 
 def agreeing(first: Features, second: Features, truth: np.ndarray) -> int:
     """Mutual neighbors whose positions agree with the homography `truth`, of positions from the corner, in 3 px."""
-    found = match(publish(first), publish(second)).indices
-    ends = np.column_stack([first.keypoints[found[:, 0]], np.ones(len(found))]) @ truth.T
-    gaps = np.linalg.norm(ends[:, :2] / ends[:, 2:] - second.keypoints[found[:, 1]], axis=1)
+    matches = match(publish(first), publish(second)).indices
+    ends = np.column_stack([first.keypoints[matches[:, 0]], np.ones(len(matches))]) @ truth.T
+    gaps = np.linalg.norm(ends[:, :2] / ends[:, 2:] - second.keypoints[matches[:, 1]], axis=1)
     return int((gaps < 3).sum())
 
 

@@ -43,7 +43,7 @@ def summed(maps: np.ndarray, kernel: SquareConvolution, offsets: np.ndarray, *, 
     """The definition: a sum over taps and channels, each tap read at its place moved by an offset (y, x)."""
     side = kernel.side
     rows, columns = ((size - 1) // stride + 1 for size in maps.shape[:2])
-    found = np.zeros((rows, columns, len(kernel.bias)))
+    sums = np.zeros((rows, columns, len(kernel.bias)))
     for (i, j), output in ((place, o) for place in np.ndindex(rows, columns) for o in range(len(kernel.bias))):
         total = float(kernel.bias[output])
         for tap, (a, b) in enumerate(np.ndindex(side, side)):
@@ -51,13 +51,13 @@ def summed(maps: np.ndarray, kernel: SquareConvolution, offsets: np.ndarray, *, 
             x = j * stride + b - side // 2 + offsets[i, j, tap, 1]
             for channel in range(maps.shape[2]):
                 total += float(kernel.weight[output, channel, a, b]) * read(maps, y, x, channel)
-        found[i, j, output] = total
-    return found
+        sums[i, j, output] = total
+    return sums
 
 
 @pytest.mark.parametrize(("side", "stride"), [(1, 1), (3, 1), (3, 2)])
 def test_a_convolution_is_its_sum(side: int, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever number of rows is worked on at a time."""
+    """Oracle: the defining sum in plain loops, for one row at a time, for some, and for all at once."""
     maps = planted("convolution", 9, 7, 3)
     kernel = SquareConvolution(weight=planted("kernel", 4, 3, side, side), bias=planted("bias", 4))
     expected = summed(maps, kernel, np.zeros((9, 7, side * side, 2)), stride=stride)

@@ -40,8 +40,8 @@ def test_edges_lie_where_they_were_drawn(size: tuple[int, int]) -> None:
     width, height = size
     scale = max(1.0, max(size) / MAX_SIDE_PX)
     left, right, tilt = 0.3 * width, 0.6 * width, 0.1
-    found = detect_segments(drawn(slanted_bar(width, height, left, right, tilt)))
-    long = found[np.linalg.norm(found[:, 1] - found[:, 0], axis=1) > 0.5 * height]
+    segments = detect_segments(drawn(slanted_bar(width, height, left, right, tilt)))
+    long = segments[np.linalg.norm(segments[:, 1] - segments[:, 0], axis=1) > 0.5 * height]
     assert len(long) == 2
     for edge in (left, right):
         expected = edge + tilt * (long[..., 1] - height / 2)
@@ -81,11 +81,11 @@ def test_the_bundled_portal_hangs_straight() -> None:
     with lund_door() as example:
         names = sorted(example.poses)
         for name in names[::4]:
-            found = vertical_of(read_picture(example.folder / name, camera=example.camera), calibrated=True)
-            assert isinstance(found, Vertical), found
-            assert found.gravity.sigma_deg is not None and found.gravity.sigma_deg < 1.5
-            world.append(example.poses[name].rotation.T @ found.gravity.direction)
-            others.append(example.poses[names[-1 - names.index(name)]].rotation.T @ found.gravity.direction)
+            vertical = vertical_of(read_picture(example.folder / name, camera=example.camera), calibrated=True)
+            assert isinstance(vertical, Vertical), vertical
+            assert vertical.gravity.sigma_deg is not None and vertical.gravity.sigma_deg < 1.5
+            world.append(example.poses[name].rotation.T @ vertical.gravity.direction)
+            others.append(example.poses[names[-1 - names.index(name)]].rotation.T @ vertical.gravity.direction)
 
     def spread_deg(directions: list[np.ndarray]) -> float:
         mean = np.mean(directions, axis=0)
@@ -122,9 +122,9 @@ def test_down_of_surveyed_buildings(veil_data: Path, scene: str) -> None:
     for path in sorted((folder / "images").glob("*.jpg"))[::4]:
         numbers = np.array((folder / "gt_dense_cameras" / f"{path.name}.camera").read_text().split(), dtype=np.float64)
         truth = numbers[12:21].reshape(3, 3).T @ [0, 0, 1]
-        found = vertical_of(read_picture(path, camera=camera), calibrated=True)
-        assert isinstance(found, Vertical), path
-        assert math.degrees(math.acos(min(1.0, float(found.gravity.direction @ truth)))) < 1.2
+        vertical = vertical_of(read_picture(path, camera=camera), calibrated=True)
+        assert isinstance(vertical, Vertical), path
+        assert math.degrees(math.acos(min(1.0, float(vertical.gravity.direction @ truth)))) < 1.2
 
 
 @pytest.mark.slow

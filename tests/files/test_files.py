@@ -35,10 +35,10 @@ IMAGE = features(generator("file"), 30)
 def test_features_come_back(tmp_path: Path) -> None:
     with_shape = replace(IMAGE, scales=np.ones(30, np.float32), orientations=np.zeros(30, np.float32))
     write_features(tmp_path / "f.h5", [("a/b.jpg", with_shape), ("c.png", IMAGE)])
-    found = dict(read_features(tmp_path / "f.h5"))
-    assert list(found) == ["a/b.jpg", "c.png"]
+    features = dict(read_features(tmp_path / "f.h5"))
+    assert list(features) == ["a/b.jpg", "c.png"]
     for name, sent in (("a/b.jpg", with_shape), ("c.png", IMAGE)):
-        got = found[name]
+        got = features[name]
         np.testing.assert_array_equal(got.descriptors, sent.descriptors)
         np.testing.assert_allclose(got.keypoints, sent.keypoints, atol=1e-6)
         assert (got.camera, got.space, got.image_digest) == (sent.camera, sent.space, sent.image_digest)

@@ -17,10 +17,10 @@ def test_readings_become_unit_vectors(tmp_path: Path, header: str) -> None:
     """Golden: (0, 9.81, 0) is down; (3, 4, 0) has length 5."""
     path = tmp_path / "g.csv"
     path.write_text(f'{header}a.jpg,0,9.81,0\n\n"db/b, c.jpg", 3, 4, 0\n', encoding="utf-8")
-    found = read_gravity(path)
-    assert set(found) == {"a.jpg", "db/b, c.jpg"}
-    np.testing.assert_allclose(found["a.jpg"], [0, 1, 0])
-    np.testing.assert_allclose(found["db/b, c.jpg"], [0.6, 0.8, 0])
+    readings = read_gravity(path)
+    assert set(readings) == {"a.jpg", "db/b, c.jpg"}
+    np.testing.assert_allclose(readings["a.jpg"], [0, 1, 0])
+    np.testing.assert_allclose(readings["db/b, c.jpg"], [0.6, 0.8, 0])
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     }
     path = tmp_path / "g.csv"
     write_gravity(path, readings)
-    found = read_gravity_readings(path)
-    assert set(found) == set(readings)
+    read = read_gravity_readings(path)
+    assert set(read) == set(readings)
     for name, reading in readings.items():
-        np.testing.assert_allclose(found[name].direction, reading.direction, atol=1e-9)
-        assert found[name].sigma_deg == reading.sigma_deg
+        np.testing.assert_allclose(read[name].direction, reading.direction, atol=1e-9)
+        assert read[name].sigma_deg == reading.sigma_deg
     before = path.read_bytes()
     write_gravity(path, dict(reversed(readings.items())))
     assert path.read_bytes() == before
@@ -102,11 +102,11 @@ def test_a_table_of_sensors_is_read_by_its_columns(tmp_path: Path) -> None:
         "1512,0,9,0.4,c.jpg,0.3,-1\n",
         encoding="utf-8",
     )
-    found = read_gravity_readings(path)
-    assert set(found) == {"db/a, b.jpg", "c.jpg"}
-    np.testing.assert_allclose(found["db/a, b.jpg"].direction, [0, 1, 0])
-    np.testing.assert_allclose(found["c.jpg"].direction, [0.6, 0.8, 0])
-    assert all(reading.sigma_deg is None for reading in found.values())
+    readings = read_gravity_readings(path)
+    assert set(readings) == {"db/a, b.jpg", "c.jpg"}
+    np.testing.assert_allclose(readings["db/a, b.jpg"].direction, [0, 1, 0])
+    np.testing.assert_allclose(readings["c.jpg"].direction, [0.6, 0.8, 0])
+    assert all(reading.sigma_deg is None for reading in readings.values())
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,10 @@ def test_a_header_without_all_of_the_columns_names_none(tmp_path: Path) -> None:
 
 def test_the_phone_of_the_evaluation_set(veil_data: Path) -> None:
     """Golden: the first image's accelerometer vector of length 0.994 as its README turns it."""
-    found = read_gravity(veil_data / "smartphone_monstree" / "sensors.csv")
+    readings = read_gravity(veil_data / "smartphone_monstree" / "sensors.csv")
     vector = np.array([-0.085239, 0.957951, 0.252371])
-    assert len(found) == 23
-    np.testing.assert_allclose(found["IMG_1025.jpg"], vector / np.linalg.norm(vector), atol=1e-12)
+    assert len(readings) == 23
+    np.testing.assert_allclose(readings["IMG_1025.jpg"], vector / np.linalg.norm(vector), atol=1e-12)
 
 
 def test_accelerometer_tables_are_no_gravity(tmp_path: Path) -> None:

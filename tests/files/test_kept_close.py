@@ -1,4 +1,4 @@
-"""What stays on the client's disk: for its owner alone, of its owner, and never replaced or forgotten in silence."""
+"""Files on the client's disk: readable by their owner alone, of their owner, never replaced or lost without an error."""
 
 from __future__ import annotations
 

@@ -225,14 +225,15 @@ def killed_at(limit, folder):
 
 def state(folder):
     entries = Ledger(folder / "home").entries()
-    found = folder / "up" / "bb.veil"
-    return [len(entries), sum(entry.charge is not None for entry in entries), found.exists() and found.read_bytes() == MESSAGE]
+    message = folder / "up" / "bb.veil"
+    whole = message.exists() and message.read_bytes() == MESSAGE
+    return [len(entries), sum(entry.charge is not None for entry in entries), whole]
 
 work = Path(sys.argv[1])
 release(work / "first")  # what runs once per process (imports, caches) would not run in the children
 lines = killed_at(-1, work / "whole")
 points = sorted(random.Random("kill").sample(range(1, lines + 1), 60))
-found = []
+states = []
 for point in points:
     folder = work / str(point)
     child = os.fork()
@@ -243,8 +244,8 @@ for point in points:
     before = state(folder)
     release(folder)
     visible = [path.name for path in (folder / "up").glob("*.veil")]
-    found.append([signaled, before, state(folder), visible])
-print(json.dumps(found))
+    states.append([signaled, before, state(folder), visible])
+print(json.dumps(states))
 """
 
 
@@ -254,12 +255,12 @@ def test_kill_9_neither_loses_nor_doubles(tmp_path: Path) -> None:
     """At 60 random lines of a release. After the kill: no message without its entry, no entry without its charge, no half
     message. After the same command again: one entry, one charge, the message."""
     done = subprocess.run([sys.executable, "-c", _KILLED, tmp_path], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    assert len(found) == 60 and all(signaled for signaled, *_ in found)
-    left = {tuple(before) for _, before, _, _ in found}
+    budgets = json.loads(done.stdout)
+    assert len(budgets) == 60 and all(signaled for signaled, *_ in budgets)
+    left = {tuple(before) for _, before, _, _ in budgets}
     assert left >= {(0, 0, False), (1, 1, False)}  # kills on either side of the entry
     assert left <= {(0, 0, False), (1, 1, False), (1, 1, True)}
-    assert all(after == [1, 1, True] and visible == ["bb.veil"] for _, _, after, visible in found)
+    assert all(after == [1, 1, True] and visible == ["bb.veil"] for _, _, after, visible in budgets)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What kills leave half-written: it has one kind of name, its owner deletes it, and nothing else is taken for it."""
+"""Half-written files that kills leave: one kind of name, deleted by their owner, and no other file counts as one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ OTHERS = (
 
 
 def planted(folder: Path, *, name: str = "file.h5") -> list[Path]:
-    """What kills leave of a file with its journal, and of a folder."""
-    found = [folder / f".{name}.abcd123_.veil.part.h5", folder / f".{name}.abcd123_.veil.part.h5-journal"]
-    found += [folder / f".{name}.0000aaaa.veil.part"]
-    for path in found[:2]:
+    """Leftovers of a killed process: a file with its journal, and a folder."""
+    paths = [folder / f".{name}.abcd123_.veil.part.h5", folder / f".{name}.abcd123_.veil.part.h5-journal"]
+    paths += [folder / f".{name}.0000aaaa.veil.part"]
+    for path in paths[:2]:
         path.write_bytes(b"planted")
-    found[2].mkdir()
-    (found[2] / "inside").write_bytes(b"planted")
-    return sorted(found)
+    paths[2].mkdir()
+    (paths[2] / "inside").write_bytes(b"planted")
+    return sorted(paths)
 
 
 def test_leftovers_are_known_by_name_and_age(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ UPRIGHT = apple_note(-0.08, -0.96, -0.25)
 
 def test_the_vector_is_read_back() -> None:
     """Inverse pair with a writer of its own."""
-    found = parse_acceleration(apple_note(-0.085239, -0.957951, 1.5))
-    assert found is not None
-    np.testing.assert_allclose(found, [-0.085239, -0.957951, 1.5], atol=1e-9)
+    acceleration = parse_acceleration(apple_note(-0.085239, -0.957951, 1.5))
+    assert acceleration is not None
+    np.testing.assert_allclose(acceleration, [-0.085239, -0.957951, 1.5], atol=1e-9)
     assert parse_acceleration(apple_note(0, -1, 0, tag=0x0009)) is None
 
 
@@ -42,9 +42,9 @@ def test_every_reading_of_a_phones_table_is_recovered(veil_data: Path, tmp_path:
         path = phone_photograph(tmp_path / row["image"], apple_note(*acceleration), 6 if upright else 1)
         height, width = read_rgb(path).shape[:2]
         assert (height > width) == upright
-        found = gravity_from_exif(path)
-        assert isinstance(found, Gravity)
-        np.testing.assert_allclose(found.direction, truth / np.linalg.norm(truth), atol=2e-6)
+        gravity = gravity_from_exif(path)
+        assert isinstance(gravity, Gravity)
+        np.testing.assert_allclose(gravity.direction, truth / np.linalg.norm(truth), atol=2e-6)
         twin = gravity_from_exif(phone_photograph(path, apple_note(*(-value for value in acceleration)), 6 if upright else 1))
         assert isinstance(twin, NoGravity)
 
@@ -56,9 +56,9 @@ def test_home_button_on_the_left(veil_data: Path, tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     for row in rows:
         note = apple_note(*(float(row[f"acc_{axis}"]) for axis in "xyz"))
-        found = gravity_from_exif(phone_photograph(tmp_path / row["file"], note, 3))
-        assert isinstance(found, Gravity)
-        assert found.direction[1] > 0.9 and found.direction[2] < -0.2  # level, and looking up at the houses
+        gravity = gravity_from_exif(phone_photograph(tmp_path / row["file"], note, 3))
+        assert isinstance(gravity, Gravity)
+        assert gravity.direction[1] > 0.9 and gravity.direction[2] < -0.2  # level, and looking up at the houses
         assert isinstance(gravity_from_exif(phone_photograph(tmp_path / row["file"], note, 1)), NoGravity)
 
 
@@ -79,9 +79,9 @@ def test_photographs_without_a_reading(tmp_path: Path) -> None:
     ],
 )
 def test_readings_that_do_not_tell_down(tmp_path: Path, options: dict, words: str) -> None:
-    found = gravity_from_exif(phone_photograph(tmp_path / "p.jpg", **({"note": UPRIGHT} | options)))
-    assert isinstance(found, NoGravity)
-    assert words in found.reason
+    gravity = gravity_from_exif(phone_photograph(tmp_path / "p.jpg", **({"note": UPRIGHT} | options)))
+    assert isinstance(gravity, NoGravity)
+    assert words in gravity.reason
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_hostile_notes_never_crash() -> None:
     for data in (*truncated(UPRIGHT, 60), *flipped(random, UPRIGHT, 300)):
         error = outcome(partial(parse_acceleration, data))
         if error is None:
-            found = parse_acceleration(data)
-            assert found is None or (found.shape == (3,) and np.isfinite(found).all())
+            acceleration = parse_acceleration(data)
+            assert acceleration is None or (acceleration.shape == (3,) and np.isfinite(acceleration).all())
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")

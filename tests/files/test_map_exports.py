@@ -58,7 +58,7 @@ class Glb:
 
     def world_from(self) -> dict[str, np.ndarray]:
         """The matrix of each node by name, with those of the nodes above it."""
-        found: dict[str, np.ndarray] = {}
+        matrices: dict[str, np.ndarray] = {}
 
         def walk(number: int, above: np.ndarray) -> None:
             node = self.content["nodes"][number]
@@ -72,13 +72,13 @@ class Glb:
                     [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w)],
                     [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
                 ]
-            found[node["name"]] = above @ matrix
+            matrices[node["name"]] = above @ matrix
             for child in node.get("children", ()):
-                walk(child, found[node["name"]])
+                walk(child, matrices[node["name"]])
 
         for number in self.content["scenes"][self.content["scene"]]["nodes"]:
             walk(number, np.eye(4))
-        return found
+        return matrices
 
 
 def colors_of(scene: Scene) -> np.ndarray:

@@ -101,7 +101,7 @@ def test_a_kill_leaves_the_old_map_or_the_new_one(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert min(map(int, done.stdout.split())) > 8, "so many moments were tried"
+    assert min(map(int, done.stdout.split())) > 8, "more than 8 moments were tried"
 
 
 def test_a_failure_keeps_the_old_map_and_leaves_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

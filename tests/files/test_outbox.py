@@ -1,4 +1,4 @@
-"""What a client keeps of servers: messages that wait, notes of what was acknowledged, and damaged files."""
+"""The outbox of a client: waiting messages, notes of acknowledged ones, and damaged files."""
 
 from __future__ import annotations
 

@@ -207,8 +207,8 @@ def test_photographs_are_found_sorted_and_nothing_else(tmp_path: Path) -> None:
         (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "photos" / name).touch()
     (tmp_path / "photos" / "folder.jpg").mkdir()
-    found = [path.relative_to(tmp_path / "photos").as_posix() for path in find_pictures(tmp_path / "photos")]
-    assert found == ["a.webp", "b/1.png", "b/2.JPG"]
+    names = [path.relative_to(tmp_path / "photos").as_posix() for path in find_pictures(tmp_path / "photos")]
+    assert names == ["a.webp", "b/1.png", "b/2.JPG"]
     assert find_pictures(tmp_path / "photos" / "notes.txt") == [tmp_path / "photos" / "notes.txt"]  # a file is believed
     for path, words in ((tmp_path / "nowhere", "there is no"), (tmp_path / "photos" / "folder.jpg", "looked for .*jpeg")):
         with pytest.raises(InputError, match=words):

@@ -15,7 +15,7 @@ from veil.geometry.georeference import georeference
 from worlds import generator
 
 
-def found():
+def georeferenced():
     draw = generator("places file")
     return georeference(draw.normal(size=(6, 3)), np.array([55.0, 13, 80]) + draw.normal(size=(6, 3)) * [1e-4, 1e-4, 3])
 
@@ -50,7 +50,7 @@ def test_slips_are_named(tmp_path: Path, text: str, told: str) -> None:
 
 def test_a_place_is_read_as_it_was_written(tmp_path: Path) -> None:
     """Inverse pair through JSON; wrong values are refused one by one."""
-    facts = place_facts(found())
+    facts = place_facts(georeferenced())
     (tmp_path / "place.json").write_text(json.dumps(facts))
     assert place_facts(read_place(tmp_path / "place.json")) == facts
     moved = facts["enu_from_map"]

@@ -41,14 +41,14 @@ def database(path: Path, gravity: dict[str, Any]) -> Path:
 def test_measured_gravity_is_read_as_it_is(tmp_path: Path) -> None:
     """Inverse pair with pycolmap's writer; lengths are not kept."""
     vectors = {"b.jpg": [0.1, 0.99, -0.05], "a/a.jpg": [0.05, 9.7, 1.2], "z.jpg": None, "n.jpg": [np.nan] * 3}
-    found = read_colmap_gravity(database(tmp_path / "d.db", vectors))
-    assert list(found) == sorted(vectors)
+    readings = read_colmap_gravity(database(tmp_path / "d.db", vectors))
+    assert list(readings) == sorted(vectors)
     for name in ("b.jpg", "a/a.jpg"):
-        reading, vector = found[name], np.array(vectors[name])
+        reading, vector = readings[name], np.array(vectors[name])
         assert isinstance(reading, Gravity) and reading.sigma_deg is None
         np.testing.assert_allclose(reading.direction, vector / np.linalg.norm(vector), rtol=1e-12)
     for name in ("z.jpg", "n.jpg"):
-        reading = found[name]
+        reading = readings[name]
         assert isinstance(reading, NoGravity) and "no gravity" in reading.reason
 
 
@@ -82,9 +82,9 @@ def test_the_orientation_tag_is_no_measurement(tmp_path: Path) -> None:
     pycolmap.Database.open(tmp_path / "d.db").close()
     pycolmap.logging.minloglevel = 3
     pycolmap.extract_features(tmp_path / "d.db", tmp_path / "photos")
-    found = read_colmap_gravity(tmp_path / "d.db")
-    assert len(found) == 4
-    for reading in found.values():
+    readings = read_colmap_gravity(tmp_path / "d.db")
+    assert len(readings) == 4
+    for reading in readings.values():
         assert isinstance(reading, NoGravity) and "EXIF orientation" in reading.reason
 
 
@@ -94,10 +94,10 @@ def test_what_points_up_or_is_damaged_is_its_own_images_fault(tmp_path: Path) ->
         number = connection.execute("SELECT image_id FROM images WHERE name = 'cut.jpg'").fetchone()
         connection.execute("UPDATE pose_priors SET gravity = x'00112233' WHERE corr_data_id = ?", number)
         connection.commit()
-    found = read_colmap_gravity(path)
-    assert [type(found[name]) for name in ("up.jpg", "cut.jpg", "good.jpg")] == [NoGravity, NoGravity, Gravity]
-    assert "points up" in getattr(found["up.jpg"], "reason", "")
-    assert "damaged" in getattr(found["cut.jpg"], "reason", "")
+    readings = read_colmap_gravity(path)
+    assert [type(readings[name]) for name in ("up.jpg", "cut.jpg", "good.jpg")] == [NoGravity, NoGravity, Gravity]
+    assert "points up" in getattr(readings["up.jpg"], "reason", "")
+    assert "damaged" in getattr(readings["cut.jpg"], "reason", "")
 
 
 def test_reading_leaves_the_database_as_it_was(tmp_path: Path) -> None:

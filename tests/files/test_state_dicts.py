@@ -50,7 +50,7 @@ class _Pickler(pickle.Pickler):
         return item.pid if isinstance(item, Run) else None
 
 
-def torch_file(path: Path, found: Any, runs: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> Path:
+def torch_file(path: Path, tree: Any, runs: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file as `torch.save` lays it out (since 1.6), by `pickle` and `zipfile`: PyTorch itself need not be there."""
     for module, name, item in (("torch", "FloatStorage", Storage), ("torch._utils", "_rebuild_tensor_v2", _rebuild_tensor_v2)):
         stand_in = types.ModuleType(module)
@@ -58,7 +58,7 @@ def torch_file(path: Path, found: Any, runs: dict[str, np.ndarray], monkeypatch:
         monkeypatch.setitem(sys.modules, module, stand_in)
     with zipfile.ZipFile(path, "w") as archive:
         with archive.open("weights/data.pkl", "w") as stream:
-            _Pickler(stream, protocol=2).dump(found)
+            _Pickler(stream, protocol=2).dump(tree)
         for key, numbers in runs.items():
             archive.writestr(f"weights/data/{key}", numbers.astype("<f4").tobytes())
     return path
@@ -67,13 +67,13 @@ def torch_file(path: Path, found: Any, runs: dict[str, np.ndarray], monkeypatch:
 def test_tensors_are_views_of_stored_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted truth: one run of numbers seen whole, in part, turned, and as a single number."""
     run = generator("run").normal(size=24).astype(np.float32)
-    found = OrderedDict(
+    tensors = OrderedDict(
         whole=View("0", 24, 0, (2, 3, 4), (12, 4, 1)),
         part=View("0", 24, 20, (4,), (1,)),
         turned=View("0", 24, 0, (4, 6), (1, 4)),
         single=View("0", 24, 5, (), ()),
     )
-    got = read_state_dict(torch_file(tmp_path / "w.pt", found, {"0": run}, monkeypatch))
+    got = read_state_dict(torch_file(tmp_path / "w.pt", tensors, {"0": run}, monkeypatch))
     np.testing.assert_array_equal(got["whole"], run.reshape(2, 3, 4))
     np.testing.assert_array_equal(got["part"], run[20:])
     np.testing.assert_array_equal(got["turned"], run.reshape(6, 4).T)
@@ -127,5 +127,5 @@ def test_weights_that_the_user_names(tmp_path: Path) -> None:
         load_network("sift", tmp_path / "w.npz")
     assert load_network("sift") is None
     assert installed_file("veil-no-such-package", "w.pt") is None
-    found = installed_file("numpy", "METADATA")
-    assert found is not None and found.is_file() and installed_file("numpy", "w.pt") is None
+    metadata = installed_file("numpy", "METADATA")
+    assert metadata is not None and metadata.is_file() and installed_file("numpy", "w.pt") is None

@@ -19,7 +19,7 @@ HELD = {
 }
 
 
-def found(acceleration: tuple[float, float, float], orientation: int) -> Gravity:
+def gravity_of(acceleration: tuple[float, float, float], orientation: int) -> Gravity:
     answer = gravity_from_accelerometer(np.array(acceleration, dtype=np.float64), orientation)
     assert isinstance(answer, Gravity), answer
     return answer
@@ -28,7 +28,7 @@ def found(acceleration: tuple[float, float, float], orientation: int) -> Gravity
 @pytest.mark.parametrize("held", HELD)
 def test_a_level_phone_has_down_in_the_picture(held: str) -> None:
     """Golden: whatever edge of the phone is down, the upright picture shows down along its y-axis."""
-    np.testing.assert_allclose(found(*HELD[held]).direction, [0, 1, 0], atol=1e-15)
+    np.testing.assert_allclose(gravity_of(*HELD[held]).direction, [0, 1, 0], atol=1e-15)
 
 
 @pytest.mark.parametrize("held", HELD)
@@ -36,7 +36,7 @@ def test_a_phone_that_looks_down_sees_gravity_ahead(held: str) -> None:
     """Golden: tilted forward by 30 degrees the screen faces up, so gravity leaves through the back: z is -sin 30 degrees."""
     (x, y, _), orientation = HELD[held]
     tilted = (x * np.cos(np.pi / 6), y * np.cos(np.pi / 6), -np.sin(np.pi / 6))
-    np.testing.assert_allclose(found(tilted, orientation).direction, [0, np.cos(np.pi / 6), 0.5], atol=1e-15)
+    np.testing.assert_allclose(gravity_of(tilted, orientation).direction, [0, np.cos(np.pi / 6), 0.5], atol=1e-15)
 
 
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
@@ -73,7 +73,7 @@ def test_frames_are_turned_and_never_mirrored() -> None:
         base = np.array([x, y, z], dtype=np.float64)
         device = base + random.normal(0, 0.1, (3, 3))
         device /= np.linalg.norm(device, axis=1, keepdims=True)
-        camera = np.array([found(tuple(row), orientation).direction for row in device])
+        camera = np.array([gravity_of(tuple(row), orientation).direction for row in device])
         rotation = np.linalg.solve(device, camera).T
         np.testing.assert_allclose(rotation @ rotation.T, np.eye(3), atol=1e-9)
         assert np.linalg.det(rotation) == pytest.approx(1.0)
@@ -95,8 +95,8 @@ def test_a_moving_phone_measures_no_gravity(length: float) -> None:
 
 def test_the_spread_grows_with_the_departure_from_one_g() -> None:
     """Golden: hypot of the sensor's own spread and 0.1 rad."""
-    assert found((0, -1, 0), 6).sigma_deg == pytest.approx(SENSOR_SIGMA_DEG)
-    assert found((0, -1.1, 0), 6).sigma_deg == pytest.approx(np.hypot(SENSOR_SIGMA_DEG, np.rad2deg(0.1)))
+    assert gravity_of((0, -1, 0), 6).sigma_deg == pytest.approx(SENSOR_SIGMA_DEG)
+    assert gravity_of((0, -1.1, 0), 6).sigma_deg == pytest.approx(np.hypot(SENSOR_SIGMA_DEG, np.rad2deg(0.1)))
 
 
 def test_gravity_is_checked_where_it_is_made() -> None:

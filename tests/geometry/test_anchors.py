@@ -64,7 +64,7 @@ def problem(through: np.ndarray, *, wrong: np.ndarray | None = None) -> tuple[Li
 def test_lines_of_one_anchor_leave_the_way_to_it_open() -> None:
     """Defining equation: a camera moved along the ray of the anchor meets all of its lines, and no pose is given.
 
-    The control is of both anchors: the pose is found, and the moved camera misses the lines of the other one.
+    The control is of both anchors: the pose is recovered, and the moved camera misses the lines of the other one.
     """
     one, true = problem(np.zeros(120, dtype=np.int64))
     both, _ = problem(np.arange(120) % 2)
@@ -77,8 +77,8 @@ def test_lines_of_one_anchor_leave_the_way_to_it_open() -> None:
     options = RansacOptions(max_error=2.0, seed=0)
     assert resect_from_lines(one, options) is None
     assert resect_from_lines(replace(one, pencil=None), options) is not None  # broken twin: the rule is not told
-    found = resect_from_lines(both, options)
-    assert found is not None and np.linalg.norm(found.model.center) < 1e-3 and found.inliers.all()
+    fit = resect_from_lines(both, options)
+    assert fit is not None and np.linalg.norm(fit.model.center) < 1e-3 and fit.inliers.all()
 
 
 def uncertainty(normals: np.ndarray, xy: np.ndarray, depth: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Axes of an accelerometer found by edges: planted conventions of both frames, wrong readings and edges, and refusals."""
+"""Axes of an accelerometer from edges: planted conventions of both frames, wrong readings and edges, and refusals."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def test_every_convention_of_the_pictures_frame_is_found(matrix: int) -> None:
     acceleration = unit(downs + np.deg2rad(1.5) * random.normal(size=downs.shape)) @ MATRICES[matrix]
     edges = unit(downs + np.deg2rad(0.5) * random.normal(size=downs.shape))
     edges[4:] = np.nan
-    found = axes_from_edges(acceleration, np.zeros(8, dtype=bool), edges, np.full(8, 0.5))
-    assert (errors_deg(found.readings, downs) < 6).all() and found.probability > 0.99
+    axes = axes_from_edges(acceleration, np.zeros(8, dtype=bool), edges, np.full(8, 0.5))
+    assert (errors_deg(axes.readings, downs) < 6).all() and axes.probability > 0.99
 
 
 @pytest.mark.parametrize("name", ["ios", "android"])
@@ -62,16 +62,16 @@ def test_a_phone_is_read_in_every_way_of_holding_it(name: str) -> None:
     as_told = axes_as_told(acceleration, portrait, parse_axes(name))
     assert errors_deg(as_told.readings, downs).max() < 1e-6
     edges = np.where(portrait[:, None], np.nan, downs)
-    found = axes_from_edges(acceleration, portrait, edges, np.full(len(downs), 0.5))
-    assert errors_deg(found.readings, downs).max() < 1e-4
+    axes = axes_from_edges(acceleration, portrait, edges, np.full(len(downs), 0.5))
+    assert errors_deg(axes.readings, downs).max() < 1e-4
     # With landscape pictures of one side down alone the table could as well be in the picture's frame: the portraits are
     # refused until one of them has edges.
     rows = np.isin(orientations, (1, 6))
     few = (acceleration[rows], portrait[rows])
-    found = axes_from_edges(*few, edges[rows], np.full(rows.sum(), 0.5))
-    assert [isinstance(reading, NoGravity) for reading in found.readings] == portrait[rows].tolist()
-    found = axes_from_edges(*few, np.where(np.arange(rows.sum())[:, None] < 4, downs[rows], np.nan), np.full(rows.sum(), 0.5))
-    assert errors_deg(found.readings, downs[rows]).max() < 1e-4
+    axes = axes_from_edges(*few, edges[rows], np.full(rows.sum(), 0.5))
+    assert [isinstance(reading, NoGravity) for reading in axes.readings] == portrait[rows].tolist()
+    axes = axes_from_edges(*few, np.where(np.arange(rows.sum())[:, None] < 4, downs[rows], np.nan), np.full(rows.sum(), 0.5))
+    assert errors_deg(axes.readings, downs[rows]).max() < 1e-4
 
 
 def test_a_wrong_reading_and_wrong_edges_do_not_change_the_axes() -> None:
@@ -82,8 +82,8 @@ def test_a_wrong_reading_and_wrong_edges_do_not_change_the_axes() -> None:
     edges = downs.copy()
     acceleration[2] = unit((downs[2] + [0, 0, 0.7])[None])[0] @ MATRICES[17]
     edges[5] = unit(np.array([[0.1, 0.5, -0.85]]))[0]
-    found = axes_from_edges(acceleration, np.zeros(10, dtype=bool), edges, np.full(10, 0.5))
-    assert (np.delete(errors_deg(found.readings, downs), 2) < 1).all()
+    axes = axes_from_edges(acceleration, np.zeros(10, dtype=bool), edges, np.full(10, 0.5))
+    assert (np.delete(errors_deg(axes.readings, downs), 2) < 1).all()
 
 
 def test_what_edges_do_not_tell_is_refused_or_said_by_sigma() -> None:
@@ -93,10 +93,10 @@ def test_what_edges_do_not_tell_is_refused_or_said_by_sigma() -> None:
     none = axes_from_edges(downs, np.zeros(5, dtype=bool), np.full((5, 3), np.nan), np.ones(5))
     axes = Remedy("give", "axes_as_told.convention")
     assert all(isinstance(reading, NoGravity) and reading.remedy[0] == axes for reading in none.readings)
-    found = axes_from_edges(downs, np.zeros(5, dtype=bool), downs, np.full(5, 1.0))
-    errors = errors_deg(found.readings, downs)
+    fitted = axes_from_edges(downs, np.zeros(5, dtype=bool), downs, np.full(5, 1.0))
+    errors = errors_deg(fitted.readings, downs)
     assert (errors < 3).all()
-    for reading, error in zip(found.readings, errors, strict=True):
+    for reading, error in zip(fitted.readings, errors, strict=True):
         assert isinstance(reading, Gravity) and reading.sigma_deg is not None and error < 3 * reading.sigma_deg
 
 
@@ -107,8 +107,8 @@ def test_pure_chance_is_not_taken_for_axes() -> None:
     told = 0
     for trial in range(60):
         random = generator(f"nonsense {trial}")
-        found = axes_from_edges(unit(random.normal(size=(4, 3))), np.zeros(4, dtype=bool), held(random, 4), np.full(4, 0.5))
-        told += any(isinstance(reading, Gravity) for reading in found.readings)
+        axes = axes_from_edges(unit(random.normal(size=(4, 3))), np.zeros(4, dtype=bool), held(random, 4), np.full(4, 0.5))
+        told += any(isinstance(reading, Gravity) for reading in axes.readings)
     assert told <= 6
 
 
@@ -131,5 +131,5 @@ def test_units_and_names() -> None:
 def test_a_phone_in_motion_is_refused() -> None:
     """Bound: 1.4 g is no gravity."""
     downs = held(generator("motion"), 3)
-    found = axes_as_told(downs * [[1.0], [1.4], [1.02]], np.zeros(3, dtype=bool), parse_axes("+x+y+z"))
-    assert [isinstance(reading, NoGravity) for reading in found.readings] == [False, True, False]
+    axes = axes_as_told(downs * [[1.0], [1.4], [1.02]], np.zeros(3, dtype=bool), parse_axes("+x+y+z"))
+    assert [isinstance(reading, NoGravity) for reading in axes.readings] == [False, True, False]

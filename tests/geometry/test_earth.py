@@ -14,32 +14,34 @@ from worlds import generator
 def places(count: int = 400) -> np.ndarray:
     """Places all over the Earth, poles, equator and the date line among them."""
     draw = generator("places")
-    found = np.stack([draw.uniform(-90, 90, count), draw.uniform(-180, 180, count), draw.uniform(-500, 9000, count)], axis=1)
+    coordinates = np.stack(
+        [draw.uniform(-90, 90, count), draw.uniform(-180, 180, count), draw.uniform(-500, 9000, count)], axis=1
+    )
     special = [[90, 0, 10], [-90, 0, 10], [0, 0, 0], [0, 180, 100], [89.9999999, 45, 0], [1e-9, -179.9999999, 0]]
-    return np.concatenate([found, special])
+    return np.concatenate([coordinates, special])
 
 
 def test_coordinates_are_those_of_pyproj() -> None:
     """Second method: PROJ's transformation from EPSG:4979 to EPSG:4978 and back, to a micrometer."""
     there = pyproj.Transformer.from_crs("EPSG:4979", "EPSG:4978", always_xy=True)
-    found = places()
-    expected = np.stack(there.transform(found[:, 1], found[:, 0], found[:, 2]), axis=1)
-    np.testing.assert_allclose(ecef_of_geodetic(found), expected, atol=1e-6)
+    coordinates = places()
+    expected = np.stack(there.transform(coordinates[:, 1], coordinates[:, 0], coordinates[:, 2]), axis=1)
+    np.testing.assert_allclose(ecef_of_geodetic(coordinates), expected, atol=1e-6)
     x, y, z = expected.T
     longitude, latitude, height = there.transform(x, y, z, direction="INVERSE")
     back = geodetic_of_ecef(expected)
     np.testing.assert_allclose(back[:, 0], latitude, atol=1e-11)
     np.testing.assert_allclose(back[:, 2], height, atol=1e-6)
     away = np.abs((back[:, 1] - longitude + 180) % 360 - 180)
-    assert away[np.abs(found[:, 0]) < 89.999].max() < 1e-11
+    assert away[np.abs(coordinates[:, 0]) < 89.999].max() < 1e-11
 
 
 def test_coordinates_go_there_and_back() -> None:
     """Inverse pair, from 100 km below to 10,000 km above the surface."""
-    found = places()
-    found[:, 2] = generator("heights").uniform(-1e5, 1e7, len(found))
-    back = geodetic_of_ecef(ecef_of_geodetic(found))
-    np.testing.assert_allclose(back[:, [0, 2]], found[:, [0, 2]], atol=1e-6)
+    coordinates = places()
+    coordinates[:, 2] = generator("heights").uniform(-1e5, 1e7, len(coordinates))
+    back = geodetic_of_ecef(ecef_of_geodetic(coordinates))
+    np.testing.assert_allclose(back[:, [0, 2]], coordinates[:, [0, 2]], atol=1e-6)
 
 
 def test_local_axes_point_east_north_and_up() -> None:

@@ -1,4 +1,4 @@
-"""Cameras of free calibration: planted ones are found from points and from lines, bounds hold, and SciPy's optimum is met."""
+"""Cameras of free calibration: planted ones come back from points and from lines, bounds hold, and SciPy's optimum is met."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ def test_a_planted_calibration_comes_back(lines: bool) -> None:
     truth = FreeCamera(pose=POSE, offsets=PLANTED)
     sights = as_lines(seen_by(truth)) if lines else seen_by(truth)
     near = Rigid(rotation=POSE.rotation, translation=POSE.translation + np.array([0.1, -0.05, 0.8]))
-    found = sights.fitted(FreeCamera(pose=near), FREE)
-    np.testing.assert_allclose(found.offsets, PLANTED, atol=1e-3)
-    assert np.linalg.norm(found.pose.center - POSE.center) < 5e-3
+    fitted = sights.fitted(FreeCamera(pose=near), FREE)
+    np.testing.assert_allclose(fitted.offsets, PLANTED, atol=1e-3)
+    assert np.linalg.norm(fitted.pose.center - POSE.center) < 5e-3
 
 
 def test_the_optimum_is_that_of_scipy() -> None:
     """The same loss at the same scale, minimized by another method with numerical derivatives."""
     truth = FreeCamera(pose=POSE, offsets=PLANTED)
     sights = seen_by(truth, noise=2e-3)
-    found = sights.fitted(truth, FREE)
+    fitted = sights.fitted(truth, FREE)
     scale = float(np.median(sights.residuals(truth)))
 
     def loss(camera: FreeCamera) -> float:
@@ -69,8 +69,8 @@ def test_the_optimum_is_that_of_scipy() -> None:
         return np.sqrt(2 * (np.sqrt(1 + (sights.residuals(moved(step)) / scale) ** 2) - 1))
 
     best = least_squares(roots, np.zeros(11), x_scale="jac")
-    assert loss(found) <= best.cost * (1 + 1e-3)
-    assert loss(found) < 0.999 * loss(truth)
+    assert loss(fitted) <= best.cost * (1 + 1e-3)
+    assert loss(fitted) < 0.999 * loss(truth)
 
 
 @pytest.mark.parametrize("lines", [False, True], ids=["points", "lines"])
@@ -78,9 +78,9 @@ def test_bounds_hold_and_what_is_within_them_is_met(lines: bool) -> None:
     truth = FreeCamera(pose=POSE, offsets=PLANTED)
     sights = as_lines(seen_by(truth)) if lines else seen_by(truth)
     reach = np.array([0.2, 0.05, 0.05, 0.02, 0.02])
-    found = sights.fitted(FreeCamera(pose=POSE), reach)
-    assert (np.abs(found.offsets) <= reach).all()
-    assert np.median(sights.residuals(found)) > 100 * np.median(sights.residuals(sights.fitted(found, FREE)))
+    fitted = sights.fitted(FreeCamera(pose=POSE), reach)
+    assert (np.abs(fitted.offsets) <= reach).all()
+    assert np.median(sights.residuals(fitted)) > 100 * np.median(sights.residuals(sights.fitted(fitted, FREE)))
     inside = replace(truth, offsets=0.5 * reach)
     sights = as_lines(seen_by(inside)) if lines else seen_by(inside)
     np.testing.assert_allclose(sights.fitted(FreeCamera(pose=POSE), reach).offsets, inside.offsets, atol=1e-3)

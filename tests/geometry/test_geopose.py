@@ -48,10 +48,10 @@ def test_directions_are_those_of_the_standard(
 ) -> None:
     """Golden values by hand: identity is forward east, left north, up up; turns about z, then y, then x."""
     pose = looking(forward, up)
-    found = basic_ypr(place(), pose)
-    np.testing.assert_allclose([abs(v) if abs(v) == 180 else v for v in found["angles"].values()], angles, atol=1e-9)
+    ypr = basic_ypr(place(), pose)
+    np.testing.assert_allclose([abs(v) if abs(v) == 180 else v for v in ypr["angles"].values()], angles, atol=1e-9)
     np.testing.assert_allclose(list(basic_quaternion(place(), pose)["quaternion"].values()), quaternion, atol=1e-9)
-    assert found["position"] == pytest.approx({"lat": 47.7, "lon": -122.3, "h": 11.5}, abs=1e-9)
+    assert ypr["position"] == pytest.approx({"lat": 47.7, "lon": -122.3, "h": 11.5}, abs=1e-9)
 
 
 def test_both_encodings_are_one_rotation() -> None:

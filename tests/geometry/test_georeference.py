@@ -27,22 +27,26 @@ def planted(name: str, count: int, *, line: bool = False) -> tuple[np.ndarray, n
     return truth.inverse().apply(local), LUND.geodetic(local), truth, rotation.T @ np.array([0.0, 0.0, -1.0])
 
 
-def away(found, truth: Similarity, centers: np.ndarray) -> float:
+def away(geodetic, truth: Similarity, centers: np.ndarray) -> float:
     """Largest distance of a camera's place from its true one, in meters."""
-    return float(np.abs(LUND.local(found.frame.geodetic(found.enu_from_map.apply(centers))) - truth.apply(centers)).max())
+    return float(np.abs(LUND.local(geodetic.frame.geodetic(geodetic.enu_from_map.apply(centers))) - truth.apply(centers)).max())
 
 
 @pytest.mark.parametrize("gravity", [False, True])
 def test_a_planted_place_comes_back(gravity: bool) -> None:
     centers, places, truth, down = planted("exact", 12)
-    found = georeference(centers, places, down=down if gravity else None)
+    georeferenced = georeference(centers, places, down=down if gravity else None)
     # Up at the middle of the cameras is not up twenty meters away: the Earth is round.
     tolerance = 1e-3 if gravity else 1e-6
-    assert away(found, truth, centers) < tolerance and found.agreeing.all() and found.largest_error_m < tolerance
-    assert found.uses_gravity == gravity
+    assert (
+        away(georeferenced, truth, centers) < tolerance
+        and georeferenced.agreeing.all()
+        and georeferenced.largest_error_m < tolerance
+    )
+    assert georeferenced.uses_gravity == gravity
     pose = Rigid(rotation=np.eye(3), translation=-centers[3])
-    np.testing.assert_allclose(LUND.local(found.place(pose)), LUND.local(places[3]), atol=tolerance)
-    here, enu_from_cam = found.local_frame(pose)
+    np.testing.assert_allclose(LUND.local(georeferenced.place(pose)), LUND.local(places[3]), atol=tolerance)
+    here, enu_from_cam = georeferenced.local_frame(pose)
     assert here.latitude_deg == pytest.approx(places[3, 0], abs=1e-8)
     # Axes of the camera in the planted frame, moved to the camera's own: directions to a point a meter ahead.
     ahead = LUND.geodetic(truth.apply(centers[3] + np.array([0.0, 0.0, 1 / truth.scale])))
@@ -59,9 +63,9 @@ def test_wrong_positions_are_named_and_change_nothing() -> None:
     local = LUND.local(places) + draw.normal(size=(20, 3)) * 2
     wrong = np.array([2, 9, 15])
     local[wrong] += np.array([[80.0, -60, 10], [-90, 40, 0], [30, 100, -20]])
-    found = georeference(centers, LUND.geodetic(local))
-    assert not found.agreeing[wrong].any() and found.agreeing.sum() >= 15
-    assert away(found, truth, centers) < 4 and 0.5 < found.median_error_m < 5
+    georeferenced = georeference(centers, LUND.geodetic(local))
+    assert not georeferenced.agreeing[wrong].any() and georeferenced.agreeing.sum() >= 15
+    assert away(georeferenced, truth, centers) < 4 and 0.5 < georeferenced.median_error_m < 5
     assert np.abs(align_points(centers, local).apply(centers) - truth.apply(centers)).max() > 6
 
 
@@ -70,12 +74,15 @@ def test_cameras_on_a_line_need_gravity() -> None:
     centers, places, truth, down = planted("line", 8, line=True)
     with pytest.raises(InputError, match="on a line"):
         georeference(centers, places)
-    found = georeference(centers, places, down=down)
-    assert away(found, truth, centers) < 0.02
+    georeferenced = georeference(centers, places, down=down)
+    assert away(georeferenced, truth, centers) < 0.02
     aside = centers.mean(axis=0) + truth.rotation.T @ np.array([-20.0, 30.0, 0.0]) / truth.scale
-    assert np.abs(LUND.local(found.frame.geodetic(found.enu_from_map.apply(aside))) - truth.apply(aside)).max() < 0.5
+    assert (
+        np.abs(LUND.local(georeferenced.frame.geodetic(georeferenced.enu_from_map.apply(aside))) - truth.apply(aside)).max()
+        < 0.5
+    )
     two = georeference(centers[[0, -1]], places[[0, -1]], down=down)
-    assert rotation_angle_deg(two.enu_from_map.rotation @ found.enu_from_map.rotation.T) < 0.1
+    assert rotation_angle_deg(two.enu_from_map.rotation @ georeferenced.enu_from_map.rotation.T) < 0.1
 
 
 def test_what_cannot_be_told_is_refused() -> None:

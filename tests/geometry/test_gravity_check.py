@@ -16,10 +16,10 @@ SENSOR = 1.5
 
 def checked(sensor: np.ndarray, segments: np.ndarray) -> Checked:
     """The check as `veil gravity` makes it: edges from all segments, and the support of the other segments for the sensor."""
-    found = vertical_from_segments(segments, PIXEL)
-    assert isinstance(found, Vertical), found
+    vertical = vertical_from_segments(segments, PIXEL)
+    assert isinstance(vertical, Vertical), vertical
     reading = Gravity(direction=sensor, sigma_deg=SENSOR)
-    return cross_checked(reading, found, support_of(np.delete(segments, found.rows, axis=0), PIXEL, reading))
+    return cross_checked(reading, vertical, support_of(np.delete(segments, vertical.rows, axis=0), PIXEL, reading))
 
 
 def off(direction: np.ndarray, degrees: float, random: np.random.Generator) -> np.ndarray:
@@ -51,8 +51,8 @@ def test_lines_of_a_floor_do_not_overrule_a_sensor(pitch: float) -> None:
     away = np.cross([1.0, 0.0, 0.0], down)
     away *= np.sign(away[1])
     segments = np.concatenate([edges(random, away, 60, length_px=200), clutter(random, 80)])
-    found = checked(off(down, 1.0, random), segments)
-    assert found.verdict == "edges wrong" and found.apart_deg == pytest.approx(90, abs=4)
+    verdict = checked(off(down, 1.0, random), segments)
+    assert verdict.verdict == "edges wrong" and verdict.apart_deg == pytest.approx(90, abs=4)
 
 
 def test_edges_where_the_sensor_points_speak_for_it() -> None:

@@ -1,4 +1,4 @@
-"""Consensus on a model's down: planted faults are found, honest readings are left alone, undecidable cases are refused."""
+"""Consensus on a model's down: planted faults are named, honest readings are left alone, undecidable cases are refused."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ def test_the_reported_fault_is_named(images: int) -> None:
     """Planted: one reading is 34.8 degrees off, the others as a phone's are; it alone is wrong, by about so much."""
     cam_from_world, readings = noisy(f"one fault {images}", images, 1.2)
     readings[1] = tilted((cam_from_world @ DOWN)[1:2], 34.8, generator("fault"))[0]
-    found = agreed(agree_on_down(readings, cam_from_world))
-    assert found.wrong.tolist() == [1]
-    assert found.residual_deg[1] == pytest.approx(34.8, abs=4)
-    assert apart_deg(found.down, DOWN) < 3 * found.sigma_deg
+    consensus = agreed(agree_on_down(readings, cam_from_world))
+    assert consensus.wrong.tolist() == [1]
+    assert consensus.residual_deg[1] == pytest.approx(34.8, abs=4)
+    assert apart_deg(consensus.down, DOWN) < 3 * consensus.sigma_deg
 
 
 def test_nearly_half_of_the_readings_may_be_wrong() -> None:
     """Planted: 9 of 20 readings point anywhere. Broken twin: the mean of all, which they drag away."""
     cam_from_world, readings = noisy("many faults", 20, 1.5)
     readings[:9] = generator("anywhere").normal(size=(9, 3))
-    found = agreed(agree_on_down(readings, cam_from_world))
-    assert found.wrong.tolist() == list(range(9))
-    assert apart_deg(found.down, DOWN) < 2
+    consensus = agreed(agree_on_down(readings, cam_from_world))
+    assert consensus.wrong.tolist() == list(range(9))
+    assert apart_deg(consensus.down, DOWN) < 2
     mean = np.einsum("nji,nj->i", cam_from_world, readings / np.linalg.norm(readings, axis=1, keepdims=True))
     assert apart_deg(mean / np.linalg.norm(mean), DOWN) > 2
 
@@ -66,9 +66,9 @@ def test_honest_readings_are_left_alone_and_the_spread_is_right() -> None:
     wrong, errors = 0, []
     for trial in range(150):
         cam_from_world, readings = noisy(f"honest {trial}", 12, 2.0)
-        found = agreed(agree_on_down(readings, cam_from_world, np.full(12, 2.0), options))
-        wrong += len(found.wrong)
-        errors.append(apart_deg(found.down, DOWN) / found.sigma_deg)
+        consensus = agreed(agree_on_down(readings, cam_from_world, np.full(12, 2.0), options))
+        wrong += len(consensus.wrong)
+        errors.append(apart_deg(consensus.down, DOWN) / consensus.sigma_deg)
     assert wrong <= 7
     assert 1.2 < np.sqrt(np.mean(np.square(errors))) < 1.6
 
@@ -79,20 +79,20 @@ def test_a_precise_reading_counts_for_more() -> None:
     readings[2] = (cam_from_world @ DOWN)[2]
     sigma = np.full(6, 5.0)
     sigma[2] = 0.1
-    found = agreed(agree_on_down(readings, cam_from_world, sigma, ConsensusOptions(model_sigma_deg=0.1)))
-    assert apart_deg(found.down, DOWN) < 0.5
+    consensus = agreed(agree_on_down(readings, cam_from_world, sigma, ConsensusOptions(model_sigma_deg=0.1)))
+    assert apart_deg(consensus.down, DOWN) < 0.5
 
 
 def test_readings_that_scatter_wider_than_they_say_are_no_faults() -> None:
-    """Planted: all stray by 4 degrees and say 1.5, one by 60, in 60 models. The scale says so, the one is always found, and
+    """Planted: all stray by 4 degrees and say 1.5, one by 60, in 60 models. The scale says so, the one is always named, and
     of 1,740 honest readings at most 6 are called wrong (a scale of 1 would call 60: the tail at 3.7 of 8 degrees)."""
     wrong = 0
     for trial in range(60):
         cam_from_world, readings = noisy(f"wide {trial}", 30, 4.0)
         readings[7] = tilted((cam_from_world @ DOWN)[7:8], 60, generator("fault"))[0]
-        found = agreed(agree_on_down(readings, cam_from_world))
-        assert 7 in found.wrong and 1.3 < found.scale <= 3
-        wrong += len(found.wrong) - 1
+        consensus = agreed(agree_on_down(readings, cam_from_world))
+        assert 7 in consensus.wrong and 1.3 < consensus.scale <= 3
+        wrong += len(consensus.wrong) - 1
     assert wrong <= 6
 
 
@@ -113,9 +113,9 @@ def test_images_without_a_reading_have_no_verdict() -> None:
     cam_from_world, readings = noisy("gaps", 5, 1.0)
     readings[3] = np.nan
     readings[0] *= 9.81
-    found = agreed(agree_on_down(readings, cam_from_world))
-    assert found.verdicts == ("agrees", "agrees", "agrees", "no reading", "agrees")
-    assert np.isnan(found.residual_deg[3]) and np.isfinite(found.residual_deg[[0, 1, 2, 4]]).all()
+    consensus = agreed(agree_on_down(readings, cam_from_world))
+    assert consensus.verdicts == ("agrees", "agrees", "agrees", "no reading", "agrees")
+    assert np.isnan(consensus.residual_deg[3]) and np.isfinite(consensus.residual_deg[[0, 1, 2, 4]]).all()
 
 
 def test_nonsense_is_refused() -> None:

@@ -26,10 +26,10 @@ def test_a_planted_similarity_is_found(dim: int) -> None:
         a = random.normal(size=(5, dim))
         if case % 4 == 0:
             a[:, -1] = 0
-        found = align_points(a, scale * a @ rotation.T + move)
-        assert found.scale == pytest.approx(scale) and found.rotation == pytest.approx(rotation, abs=1e-9)
-        assert found.translation == pytest.approx(move, abs=1e-8)
-        assert found.apply(a) == pytest.approx(scale * a @ rotation.T + move)
+        alignment = align_points(a, scale * a @ rotation.T + move)
+        assert alignment.scale == pytest.approx(scale) and alignment.rotation == pytest.approx(rotation, abs=1e-9)
+        assert alignment.translation == pytest.approx(move, abs=1e-8)
+        assert alignment.apply(a) == pytest.approx(scale * a @ rotation.T + move)
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
@@ -42,11 +42,11 @@ def test_it_is_the_least_squares_one_and_never_a_reflection(mirrored: bool) -> N
     for _ in range(20):
         a, b = random.normal(size=(5, 2)), random.normal(size=(5, 2))
         b += 3 * a * ([-1, 1] if mirrored else [1, 1])
-        found = align_points(a, b)
-        assert np.linalg.det(found.rotation) == pytest.approx(1)
+        alignment = align_points(a, b)
+        assert np.linalg.det(alignment.rotation) == pytest.approx(1)
         x, y = a @ [1, 1j], b @ [1, 1j]
         c = np.vdot(x - x.mean(), y - y.mean()) / np.vdot(x - x.mean(), x - x.mean()).real
-        assert found.apply(a) @ [1, 1j] == pytest.approx(y.mean() + c * (x - x.mean()))
+        assert alignment.apply(a) @ [1, 1j] == pytest.approx(y.mean() + c * (x - x.mean()))
 
 
 def test_points_that_coincide_are_refused() -> None:

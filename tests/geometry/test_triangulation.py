@@ -29,12 +29,12 @@ def looking_at(center: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.n
 
 def cameras(random: np.random.Generator, count: int, *, spread: float = 3.0) -> tuple[np.ndarray, np.ndarray]:
     """Cameras about the origin that look at a point six ahead; every fifth one looks away from it."""
-    found = []
+    poses = []
     for index in range(count):
         center = random.uniform(-1, 1, 3) * [spread, 0.3 * spread, 0.3 * spread]
         target = np.array([0, 0, 6.0]) + random.normal(size=3) * 0.3
-        found.append(looking_at(center, 2 * center - target if index % 5 == 4 else target))
-    return np.array([r for r, _ in found]), np.array([t for _, t in found])
+        poses.append(looking_at(center, 2 * center - target if index % 5 == 4 else target))
+    return np.array([r for r, _ in poses]), np.array([t for _, t in poses])
 
 
 def planted(
@@ -88,7 +88,7 @@ def one_by_one(
     tracks: TrackLines, points: np.ndarray, known: np.ndarray, *, limit_px: float, min_lines: int = 4
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points and observed lines by the slow reference, track by track."""
-    found, observed = points.copy(), np.zeros(len(tracks.lines), dtype=bool)
+    positions, observed = points.copy(), np.zeros(len(tracks.lines), dtype=bool)
     for t in range(len(tracks.starts) - 1):
         rows = np.arange(tracks.starts[t], tracks.starts[t + 1])
         rows = rows[tracks.active[rows]]
@@ -106,8 +106,8 @@ def one_by_one(
             min_angle_deg=1.5,
         )
         if result is not None:
-            found[t], observed[rows] = result
-    return found, observed
+            positions[t], observed[rows] = result
+    return positions, observed
 
 
 def mapped(tracks: TrackLines, observed: np.ndarray) -> np.ndarray:
@@ -155,10 +155,10 @@ def test_every_point_is_that_of_the_slow_twin(
         random = generator("known")
         known = random.random(len(points)) < 0.5
         start = points + random.normal(size=points.shape) * np.where(np.arange(len(points)) % 3, 0.02, 1.0)[:, None]
-    found, observed = triangulate_tracks(tracks, start, known, limit_px=4.0, min_lines=min_lines, min_angle_deg=1.5)
+    positions, observed = triangulate_tracks(tracks, start, known, limit_px=4.0, min_lines=min_lines, min_angle_deg=1.5)
     expected, agreeing = one_by_one(tracks, start, known, limit_px=4.0, min_lines=min_lines)
     np.testing.assert_array_equal(observed, agreeing)
-    np.testing.assert_allclose(found, expected, atol=1e-9)
+    np.testing.assert_allclose(positions, expected, atol=1e-9)
     assert least <= mapped(tracks, observed).sum() <= most
 
 
@@ -175,10 +175,10 @@ def test_long_tracks_need_not_try_all_triples() -> None:
 def test_planted_points_are_found_and_wrong_lines_are_not_observed() -> None:
     """Planted truth: half a pixel of noise, baselines of a third of the depth: errors of a centimeter at six meters."""
     tracks, points, bad = planted("truth", size=(8, 11), wrong=0.15, facing=True)
-    found, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=3.0, min_lines=4)
+    positions, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=3.0, min_lines=4)
     right = mapped(tracks, observed)
     assert right.mean() > 0.95
-    errors = np.linalg.norm(found - points, axis=1)[right]
+    errors = np.linalg.norm(positions - points, axis=1)[right]
     assert 0.002 < np.median(errors) < 0.03
     seen = in_cameras(tracks, points)
     inside = (np.abs(seen[:, :2] / seen[:, 2:]) < EXTENT).all(axis=1) & np.repeat(right, np.diff(tracks.starts))
@@ -191,8 +191,8 @@ def test_more_noise_more_error() -> None:
     medians = []
     for noise in (0.0, 0.1, 0.4):
         tracks, points, _ = planted("noise", size=(8, 9), noise_px=noise, facing=True)
-        found, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
-        medians.append(np.median(np.linalg.norm(found - points, axis=1)[mapped(tracks, observed)]))
+        positions, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
+        medians.append(np.median(np.linalg.norm(positions - points, axis=1)[mapped(tracks, observed)]))
     assert medians[0] < 1e-9
     assert 3 < medians[2] / medians[1] < 5
 
@@ -200,8 +200,8 @@ def test_more_noise_more_error() -> None:
 def test_lines_of_cameras_that_look_away_are_not_observed() -> None:
     """Broken twin: behind a camera the plane passes through the point as well, and algebra alone would count it."""
     tracks, points, _ = planted("behind", size=(8, 12), noise_px=0.0, aligned_share=0.3)
-    found, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
-    right = mapped(tracks, observed) & (np.linalg.norm(found - points, axis=1) < 1e-6)
+    positions, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
+    right = mapped(tracks, observed) & (np.linalg.norm(positions - points, axis=1) < 1e-6)
     assert right.sum() > 50
     seen = in_cameras(tracks, points)
     algebra = np.abs((tracks.lines * seen).sum(axis=1)) < 1e-9
@@ -220,10 +220,10 @@ def test_one_line_across_gravity_fixes_the_height() -> None:
         np.testing.assert_array_equal(tracks.camera_of, other.camera_of)
         across = np.tile(np.arange(5) < free, 40)
         mixed = replace(tracks, lines=np.where(across[:, None], other.lines, tracks.lines), aligned=~across)
-        found, observed = triangulate_tracks(mixed, *blank(mixed), limit_px=4.0)
+        positions, observed = triangulate_tracks(mixed, *blank(mixed), limit_px=4.0)
         right = mapped(mixed, observed)
         assert right.sum() == 0 if free == 0 else right.sum() > 20
-        np.testing.assert_allclose(found[right], points[right], atol=1e-6)
+        np.testing.assert_allclose(positions[right], points[right], atol=1e-6)
 
 
 def test_three_lines_always_agree_so_four_are_asked_for() -> None:
@@ -250,9 +250,9 @@ def test_only_active_lines_take_part() -> None:
         aligned=tracks.aligned[active],
         active=np.ones(int(active.sum()), dtype=bool),
     )
-    found, observed = triangulate_tracks(replace(tracks, active=active), *blank(tracks), limit_px=4.0)
+    positions, observed = triangulate_tracks(replace(tracks, active=active), *blank(tracks), limit_px=4.0)
     expected, agreeing = triangulate_tracks(fewer, *blank(fewer), limit_px=4.0)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(positions, expected)
     np.testing.assert_array_equal(observed[active], agreeing)
     assert not observed[~active].any() and agreeing.any()
 
@@ -269,9 +269,9 @@ def test_a_known_point_is_found_again_where_few_lines_are_right() -> None:
         (points + 0.01, np.ones(60, dtype=bool)),
         (points + 1.0, np.ones(60, dtype=bool)),
     ):
-        found, observed = triangulate_tracks(mixed, start, known, limit_px=2.0)
-        shares.append((mapped(mixed, observed) & (np.linalg.norm(found - points, axis=1) < 0.1)).mean())
-        np.testing.assert_array_equal(found[~mapped(mixed, observed)], start[~mapped(mixed, observed)])
+        positions, observed = triangulate_tracks(mixed, start, known, limit_px=2.0)
+        shares.append((mapped(mixed, observed) & (np.linalg.norm(positions - points, axis=1) < 0.1)).mean())
+        np.testing.assert_array_equal(positions[~mapped(mixed, observed)], start[~mapped(mixed, observed)])
     assert shares[1] > shares[0] + 0.1 and shares[1] > 0.7
     assert abs(shares[2] - shares[0]) < 0.1
 
@@ -282,18 +282,18 @@ def test_the_order_of_tracks_does_not_matter() -> None:
     order = generator("order of tracks").permutation(150)
     rows = (order[:, None] * 6 + np.arange(6)).ravel()
     mixed = replace(tracks, camera_of=tracks.camera_of[rows], lines=tracks.lines[rows], aligned=tracks.aligned[rows])
-    found, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
+    positions, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
     again, seen = triangulate_tracks(mixed, *blank(mixed), limit_px=4.0)
-    np.testing.assert_array_equal(again, found[order])
+    np.testing.assert_array_equal(again, positions[order])
     np.testing.assert_array_equal(seen, observed[rows])
 
 
 def test_no_track_no_point() -> None:
     tracks, _, _ = planted("empty", tracks=0)
-    found, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
-    assert found.shape == (0, 3) and observed.shape == (0,)
+    positions, observed = triangulate_tracks(tracks, *blank(tracks), limit_px=4.0)
+    assert positions.shape == (0, 3) and observed.shape == (0,)
     tracks, points, _ = planted("inactive")
     silent = replace(tracks, active=np.zeros_like(tracks.active))
-    found, observed = triangulate_tracks(silent, points, np.ones(len(points), dtype=bool), limit_px=4.0)
-    np.testing.assert_array_equal(found, points)
+    positions, observed = triangulate_tracks(silent, points, np.ones(len(points), dtype=bool), limit_px=4.0)
+    np.testing.assert_array_equal(positions, points)
     assert not observed.any()

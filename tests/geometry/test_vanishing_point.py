@@ -43,7 +43,7 @@ def clutter(random: np.random.Generator, count: int, *, length_px: float = 70.0)
     return np.stack([middle - half, middle + half], axis=1)
 
 
-def found(segments: np.ndarray, **options: float) -> Vertical:
+def vertical_of(segments: np.ndarray, **options: float) -> Vertical:
     answer = vertical_from_segments(segments, PIXEL, VerticalOptions(**options))  # type: ignore[arg-type]
     assert isinstance(answer, Vertical), answer
     return answer
@@ -58,7 +58,7 @@ def apart_deg(left: np.ndarray, right: np.ndarray) -> float:
 def test_without_noise_down_is_exact(roll: float, pitch: float) -> None:
     """Planted truth."""
     down = tilted(roll, pitch)
-    answer = found(edges(generator(f"exact {roll} {pitch}"), down, 40, noise_px=0.0))
+    answer = vertical_of(edges(generator(f"exact {roll} {pitch}"), down, 40, noise_px=0.0))
     assert apart_deg(answer.gravity.direction, down) < 1e-5
     assert len(answer.rows) == 40
 
@@ -71,7 +71,7 @@ def test_down_among_clutter(wrong: float) -> None:
     down = tilted(5, -12)
     true = edges(random, down, 80)
     segments = np.concatenate([true, clutter(random, round(80 * wrong / (1 - wrong)))])
-    answer = found(segments)
+    answer = vertical_of(segments)
     assert apart_deg(answer.gravity.direction, down) < 0.5
     assert np.isin(answer.rows, np.arange(80)).mean() > 0.8
     assert answer.log10_nfa < -10
@@ -91,7 +91,7 @@ def test_the_standard_deviation_is_neither_boast_nor_excuse() -> None:
         for case in range(40):
             random = generator(f"sigma {case}")
             down = tilted(random.uniform(-20, 20), random.uniform(-30, 30))
-            answer = found(edges(random, down, 60, noise_px=noise_px), plumb_sigma_deg=1e-6)
+            answer = vertical_of(edges(random, down, 60, noise_px=noise_px), plumb_sigma_deg=1e-6)
             assert answer.gravity.sigma_deg is not None
             ratios.append(apart_deg(answer.gravity.direction, down) / answer.gravity.sigma_deg)
         return float(np.sqrt(np.mean(np.square(ratios))))
@@ -152,7 +152,7 @@ def test_two_verticals_are_none() -> None:
     answer = vertical_from_segments(np.concatenate([edges(random, one, 60), edges(random, other, 60)]), PIXEL)
     assert isinstance(answer, NoGravity)
     assert "another" in answer.reason
-    clear = found(np.concatenate([edges(random, one, 90), edges(random, other, 30)]))
+    clear = vertical_of(np.concatenate([edges(random, one, 90), edges(random, other, 30)]))
     assert apart_deg(clear.gravity.direction, one) < 0.5
 
 
@@ -168,10 +168,10 @@ def test_an_uncertain_focal_length_widens_the_answer() -> None:
     random = generator("focal")
     down, spread = tilted(0, -25), 0.1
     segments = edges(random, down, 200, noise_px=0.1)
-    sure, unsure = found(segments), found(segments, focal_spread=spread)
+    sure, unsure = vertical_of(segments), vertical_of(segments, focal_spread=spread)
     assert sure.gravity.sigma_deg is not None and unsure.gravity.sigma_deg is not None
     added = math.sqrt(unsure.gravity.sigma_deg**2 - sure.gravity.sigma_deg**2)
-    moved = apart_deg(found(segments * (1 + spread)).gravity.direction, sure.gravity.direction)
+    moved = apart_deg(vertical_of(segments * (1 + spread)).gravity.direction, sure.gravity.direction)
     assert added == pytest.approx(moved, rel=0.15)
     answer = vertical_from_segments(segments, PIXEL, VerticalOptions(focal_spread=0.3))
     assert isinstance(answer, NoGravity) and "focal length" in answer.reason
@@ -195,7 +195,7 @@ def test_residuals_are_distances_in_standard_deviations() -> None:
 def test_bad_segments_are_left_out_and_runs_repeat() -> None:
     random = generator("repeat")
     segments = np.concatenate([edges(random, tilted(3, 3), 60), np.full((5, 2, 2), np.nan), np.zeros((5, 2, 2))])
-    first, second = found(segments), found(segments)
+    first, second = vertical_of(segments), vertical_of(segments)
     np.testing.assert_array_equal(first.gravity.direction, second.gravity.direction)
     assert first.rows.max() < 60
 

@@ -22,7 +22,7 @@ def by_definition(
     images: list[tuple[Camera, Rigid, np.ndarray]], points: np.ndarray, camera: Camera, center: np.ndarray
 ) -> list[bool]:
     """For each point, whether some image sees it from within the angle and at a size within the factor (plain loops)."""
-    found = []
+    possible = []
     for row, point in enumerate(points):
         alike = False
         for other, pose, seen in images:
@@ -36,8 +36,8 @@ def by_definition(
             ratios = size / its_size, (size / diagonal_px(camera)) / (its_size / diagonal_px(other))
             near = any(abs(math.log(ratio)) <= math.log(MOST_ZOOM) for ratio in ratios)
             alike = alike or (cosine >= math.cos(math.radians(MOST_TURN_DEG)) and near)
-        found.append(alike)
-    return found
+        possible.append(alike)
+    return possible
 
 
 def a_map(seed: int) -> tuple[list[tuple[Camera, Rigid, np.ndarray]], np.ndarray]:
@@ -62,9 +62,9 @@ def test_possible_is_what_the_definition_says(seed: int) -> None:
         center = generator.normal(size=3) * scale
         rows = generator.permutation(len(points))
         for camera in (PHONE, POSTER):
-            found = views.possible(camera, facing(center), points, rows)
-            assert found.tolist() == np.array(by_definition(images, points, camera, center))[rows].tolist()
-            answers += found.tolist()
+            possible = views.possible(camera, facing(center), points, rows)
+            assert possible.tolist() == np.array(by_definition(images, points, camera, center))[rows].tolist()
+            answers += possible.tolist()
     assert any(answers) and not all(answers)
 
 

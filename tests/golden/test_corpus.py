@@ -121,7 +121,7 @@ def another_answer(name: str, was: dict[str, Any], now: dict[str, Any]) -> bool:
 
 
 def findings(record: dict[str, Any]) -> dict[str, Any]:
-    """What the audit says of each attack that is run here, by its name."""
+    """The finding of the audit for each attack that is run here, by its name."""
     return {each["attack"]: each for each in record["audit"]["attacks"] if each["attack"] not in LONG_ATTACKS}
 
 

@@ -65,13 +65,13 @@ def test_descriptors_stand_at_their_pixels_and_nowhere_else() -> None:
     vectors = random.normal(size=(6, 128))
     vectors[3] = np.nan
     keypoints = np.array([[3.9, 7.1], [3.4, 7.6], [255.99, 0], [9, 9], [256, 3], [-0.01, 3]])
-    found = points_map(WHOLE, keypoints, vectors)
-    dense = found.dense()
+    channels = points_map(WHOLE, keypoints, vectors)
+    dense = channels.dense()
     assert dense.shape == (128, SIDE, SIDE) and dense.dtype == np.float32
     np.testing.assert_array_equal(dense[:, 7, 3], vectors[1].astype(np.float32))
     np.testing.assert_array_equal(dense[:, 0, 255], vectors[2].astype(np.float32))
     assert {tuple(cell) for cell in np.argwhere(dense.any(axis=0))} == {(7, 3), (0, 255)}
-    np.testing.assert_array_equal(found.mask, dense.any(axis=0))
+    np.testing.assert_array_equal(channels.mask, dense.any(axis=0))
     assert len(points_map(WHOLE, keypoints[3:4], vectors[3:4])) == 0
 
 
@@ -93,11 +93,11 @@ def test_the_canonical_basis_is_a_function_of_the_span(m: int) -> None:
     basis = lifted(random, 20, m).basis.astype(np.float64)
     basis = canonical(np.zeros((20, 128)), basis)[1]
     rotation = np.linalg.qr(random.normal(size=(20, m, m)))[0] * random.choice([-1, 1], (20, m, 1))
-    found, other = canonical_basis(basis), canonical_basis(rotation @ basis)
-    np.testing.assert_allclose(found, other, atol=1e-9)
-    np.testing.assert_allclose(found @ np.swapaxes(found, 1, 2), np.broadcast_to(np.eye(m), (20, m, m)), atol=1e-12)
-    np.testing.assert_allclose(np.swapaxes(found, 1, 2) @ found, np.swapaxes(basis, 1, 2) @ basis, atol=1e-12)
-    head = found[:, :, :m]
+    one, other = canonical_basis(basis), canonical_basis(rotation @ basis)
+    np.testing.assert_allclose(one, other, atol=1e-9)
+    np.testing.assert_allclose(one @ np.swapaxes(one, 1, 2), np.broadcast_to(np.eye(m), (20, m, m)), atol=1e-12)
+    np.testing.assert_allclose(np.swapaxes(one, 1, 2) @ one, np.swapaxes(basis, 1, 2) @ basis, atol=1e-12)
+    head = one[:, :, :m]
     np.testing.assert_allclose(head, np.triu(head), atol=1e-12)
     assert (np.diagonal(head, axis1=1, axis2=2) > 0).all()
     assert m == 1 or np.abs(basis - rotation @ basis).max() > 0.01  # or there would be nothing to see
@@ -105,10 +105,10 @@ def test_the_canonical_basis_is_a_function_of_the_span(m: int) -> None:
 
 def test_subspaces_stand_with_their_origin_first() -> None:
     form = lifted(generator("subspaces"), 3, 4)
-    found = subspaces_map(WHOLE, np.array([[5.5, 6.5], [1.5, 1.5], [200.5, 6.5]], dtype=np.float32), form)
-    assert found.cells.tolist() == [SIDE + 1, 6 * SIDE + 5, 6 * SIDE + 200]
-    np.testing.assert_array_equal(found.values[:, 0], form.origin[[1, 0, 2]])
-    dense = found.dense()
+    channels = subspaces_map(WHOLE, np.array([[5.5, 6.5], [1.5, 1.5], [200.5, 6.5]], dtype=np.float32), form)
+    assert channels.cells.tolist() == [SIDE + 1, 6 * SIDE + 5, 6 * SIDE + 200]
+    np.testing.assert_array_equal(channels.values[:, 0], form.origin[[1, 0, 2]])
+    dense = channels.dense()
     assert dense.shape == (5 * 128, SIDE, SIDE)
     projector = np.einsum("kd,ke->de", *2 * [dense[128:, 6, 5].reshape(4, 128)])
     np.testing.assert_allclose(projector, form.basis[0].T @ form.basis[0], atol=1e-6)
@@ -135,9 +135,9 @@ def test_words_stand_in_the_order_of_their_ids() -> None:
         dictionary=book.digest,
         releasable=False,
     )
-    found = words_map(WHOLE, np.array([[9.5, 0.5], [0.5, 0.5]], dtype=np.float32), form, book)
-    np.testing.assert_array_equal(found.values, book.vectors[[[0, 39], [3, 17]]])
-    np.testing.assert_array_equal(found.dense()[128:, 0, 9], book.vectors[17])
+    channels = words_map(WHOLE, np.array([[9.5, 0.5], [0.5, 0.5]], dtype=np.float32), form, book)
+    np.testing.assert_array_equal(channels.values, book.vectors[[[0, 39], [3, 17]]])
+    np.testing.assert_array_equal(channels.dense()[128:, 0, 9], book.vectors[17])
     with pytest.raises(SpaceError, match="not of the dictionary"):
         words_map(WHOLE, np.zeros((2, 2), dtype=np.float32), form, dictionary(generator("other words")))
 
@@ -154,9 +154,9 @@ def test_a_pca_that_loses_nothing_is_undone() -> None:
     )
     points = inside.vectors.astype(np.float64)
     points[7] = np.nan
-    found = back_projected(points, book.compression.hardened_space, book)
-    np.testing.assert_allclose(np.delete(found, 7, axis=0), np.delete(vectors, 7, axis=0), atol=2e-6)
-    assert np.isnan(found[7]).all()
+    restored = back_projected(points, book.compression.hardened_space, book)
+    np.testing.assert_allclose(np.delete(restored, 7, axis=0), np.delete(vectors, 7, axis=0), atol=2e-6)
+    assert np.isnan(restored[7]).all()
     assert np.abs(shifted - vectors).max() > 1e-3  # what the twin would be wrong by
     np.testing.assert_array_equal(back_projected(points[:, :1] + vectors[:400], SIFT, None), points[:, :1] + vectors[:400])
     with pytest.raises(SpaceError, match="codebook"):

@@ -68,7 +68,7 @@ def test_features_enter_by_a_dense_convolution(torch: Any, level: int) -> None:
     batch, size = batched(maps), 2 << level
     with torch.inference_mode():
         rows = network.embedding(batch.values)
-        found = network._entering(batch, rows, level)
+        entered = network._entering(batch, rows, level)
         dense = torch.zeros(2, rows.shape[1] + 1, SIDE * SIDE)
         dense[batch.image, :, batch.cells] = torch.cat([rows, torch.ones(len(rows), 1)], dim=1)
         entry = network.entries[level]
@@ -77,10 +77,10 @@ def test_features_enter_by_a_dense_convolution(torch: Any, level: int) -> None:
         kernel = torch.cat([weight, bias], dim=1).reshape(len(weight), -1, 2, 2)
         kernel = kernel.repeat_interleave(size // 2, dim=2).repeat_interleave(size // 2, dim=3)
         expected = torch.nn.functional.conv2d(dense.reshape(2, -1, SIDE, SIDE), kernel, stride=size)
-    torch.testing.assert_close(found[:, :-1], expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(entered[:, :-1], expected, atol=1e-5, rtol=1e-4)
     side = SIDE // size
     counts = np.stack([item.mask.reshape(side, size, side, size).sum(axis=(1, 3)) for item in maps])
-    np.testing.assert_array_equal(found[:, -1].numpy(), counts)
+    np.testing.assert_array_equal(entered[:, -1].numpy(), counts)
 
 
 def test_an_untrained_residual_block_changes_nothing(torch: Any) -> None:

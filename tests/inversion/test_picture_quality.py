@@ -35,20 +35,20 @@ def ssim_by_hand(x: np.ndarray, y: np.ndarray) -> float:
 
 def test_flat_pictures_by_hand() -> None:
     """Levels 51 and 102 are 0.2 and 0.4: MAE 0.2, PSNR -20 log10 0.2 = 13.98 dB, SSIM its luminance term."""
-    found = quality(flat(51), flat(102))
-    assert found.mae == pytest.approx(0.2)
-    assert found.psnr == pytest.approx(-20 * math.log10(0.2)) and found.psnr == pytest.approx(13.9794, abs=1e-4)
-    assert found.ssim == pytest.approx((2 * 0.2 * 0.4 + 0.0001) / (0.2**2 + 0.4**2 + 0.0001))
+    scores = quality(flat(51), flat(102))
+    assert scores.mae == pytest.approx(0.2)
+    assert scores.psnr == pytest.approx(-20 * math.log10(0.2)) and scores.psnr == pytest.approx(13.9794, abs=1e-4)
+    assert scores.ssim == pytest.approx((2 * 0.2 * 0.4 + 0.0001) / (0.2**2 + 0.4**2 + 0.0001))
 
 
 def test_one_wrong_pixel_by_hand() -> None:
     """Of 256 pixels one is off by 1 in one of three channels."""
     other = flat(0)
     other[0, 0, 1] = 255
-    found = quality(flat(0), other)
-    assert found.mae == pytest.approx(1 / 768)
-    assert found.psnr == pytest.approx(10 * math.log10(768))
-    assert found.ssim == pytest.approx((2 + found_channel(other)) / 3)
+    scores = quality(flat(0), other)
+    assert scores.mae == pytest.approx(1 / 768)
+    assert scores.psnr == pytest.approx(10 * math.log10(768))
+    assert scores.ssim == pytest.approx((2 + found_channel(other)) / 3)
 
 
 def found_channel(other: np.ndarray) -> float:

@@ -53,9 +53,9 @@ def test_pictures_are_pytorchs(kind: Kind) -> None:
     maps = [sparse("plain", kind, vectors), empty]
     plain = PlainInverter(weights)
     assert isinstance(plain, Inverts)
-    found, expected = plain.invert(maps), Inverter(weights).invert(maps)
-    assert np.abs(found.astype(int) - expected).max() <= 1 and expected[0].std() > 1
-    assert np.abs(found[..., ::-1].astype(int) - expected).max() > 1
+    picture, expected = plain.invert(maps), Inverter(weights).invert(maps)
+    assert np.abs(picture.astype(int) - expected).max() <= 1 and expected[0].std() > 1
+    assert np.abs(picture[..., ::-1].astype(int) - expected).max() > 1
     with pytest.raises(InputError, match="give the weights for"):
         plain.invert([sparse("other", "words" if kind == "raw" else "raw")])
 

@@ -55,17 +55,17 @@ def test_affordable_is_the_largest_number_that_fits(
     mechanism = SubsetMechanism(dictionary_size=8000, epsilon=epsilon, m=2)
     budget = Budget(unit="image", epsilon=limit, delta=10**exponent)
     charges = [charge(ONE, before)] if before else []
-    found = budget.affordable(mechanism, charges, most)
+    affordable = budget.affordable(mechanism, charges, most)
     if budget.spent(charges) > limit:
-        assert found == 0
+        assert affordable == 0
         return
-    assert found == 0 or budget.spent([*charges, charge(mechanism, found)]) <= limit
-    assert found == most or budget.spent([*charges, charge(mechanism, found + 1)]) > limit
-    if found:
-        budget.require(charges, charge(mechanism, found), "x.jpg")
-    if found < most:
+    assert affordable == 0 or budget.spent([*charges, charge(mechanism, affordable)]) <= limit
+    assert affordable == most or budget.spent([*charges, charge(mechanism, affordable + 1)]) > limit
+    if affordable:
+        budget.require(charges, charge(mechanism, affordable), "x.jpg")
+    if affordable < most:
         with pytest.raises(ReleaseRefused):
-            budget.require(charges, charge(mechanism, found + 1), "x.jpg")
+            budget.require(charges, charge(mechanism, affordable + 1), "x.jpg")
 
 
 def test_a_refusal_names_spent_total_left_and_remedy() -> None:

@@ -39,10 +39,10 @@ def test_delta_is_the_exact_one_or_a_little_above(words: int, m: int, epsilon: f
     for share in (0.0, 0.13, 0.5, 0.87):
         target = share * features * epsilon
         exact = exact_delta(mechanism, features, Fraction(math.exp(target)))
-        found = loss.delta(target)
+        delta = loss.delta(target)
         # e^target was rounded by one unit, which moves the exact delta by as much.
-        assert found >= float(exact) * (1 - 1e-13)
-        assert found == pytest.approx(float(exact), rel=1e-9, abs=1e-25)
+        assert delta >= float(exact) * (1 - 1e-13)
+        assert delta == pytest.approx(float(exact), rel=1e-9, abs=1e-25)
 
 
 @settings(max_examples=40, deadline=None)
@@ -58,10 +58,10 @@ def test_epsilon_at_delta_is_never_below_the_exact_one(
 ) -> None:
     mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     delta = 10**exponent
-    found = privacy_loss(mechanism, features).epsilon(delta)
-    assert exact_delta(mechanism, features, Fraction(math.exp(found)) * Fraction(10**15 + 1, 10**15)) <= Fraction(delta)
-    if found > 1e-6:  # and it is tight
-        assert exact_delta(mechanism, features, Fraction(math.exp(found * (1 - 1e-6)))) > Fraction(delta)
+    composed = privacy_loss(mechanism, features).epsilon(delta)
+    assert exact_delta(mechanism, features, Fraction(math.exp(composed)) * Fraction(10**15 + 1, 10**15)) <= Fraction(delta)
+    if composed > 1e-6:  # and it is tight
+        assert exact_delta(mechanism, features, Fraction(math.exp(composed * (1 - 1e-6)))) > Fraction(delta)
 
 
 @pytest.mark.parametrize("epsilon, expected, tolerance", [(1.0, 2.9, 0.05), (10.0, 3710, 3.71), (16.0, 31887, 31.887)])
@@ -109,8 +109,8 @@ def test_basic_composition_is_taken_where_it_is_less() -> None:
 def test_the_basic_sum_is_the_exact_one_or_the_next_float(law: list[tuple[float, int]]) -> None:
     spent = {SubsetMechanism(dictionary_size=256_000, epsilon=epsilon, m=2): count for epsilon, count in law}
     exact = sum((Fraction(mechanism.epsilon) * count for mechanism, count in spent.items()), Fraction(0))
-    found = composed_epsilon(spent)
-    assert math.nextafter(found, 0.0) < exact <= found or found == exact == 0
+    composed = composed_epsilon(spent)
+    assert math.nextafter(composed, 0.0) < exact <= composed or composed == exact == 0
     assert composed_epsilon({SubsetMechanism(dictionary_size=9, epsilon=6.0, m=2): 500}) == 3000.0
     assert composed_epsilon({SubsetMechanism(dictionary_size=9, epsilon=math.inf, m=2): 1}) == math.inf
 
@@ -129,15 +129,15 @@ def test_a_long_session_stays_within_its_tails() -> None:
     mechanism = SubsetMechanism(dictionary_size=256_000, epsilon=10.0, m=2)
     ahead, behind = (float(p) for p in mechanism.loss)
     mean, sigma = 1e6 * (ahead - behind), math.sqrt(1e6 * (ahead + behind - (ahead - behind) ** 2))
-    found = composed_epsilon({mechanism: 1_000_000}, 1e-6)
-    assert 10 * (mean + 4.2 * sigma) < found < 10 * (mean + 5.2 * sigma)
+    composed = composed_epsilon({mechanism: 1_000_000}, 1e-6)
+    assert 10 * (mean + 4.2 * sigma) < composed < 10 * (mean + 5.2 * sigma)
 
 
 def test_an_account_names_its_units() -> None:
     mechanism = SubsetMechanism(dictionary_size=8000, epsilon=6.0, m=2)
-    found = account(mechanism, 250, delta=1e-6, object_features=10)
-    assert found.feature_epsilon == 6.0 and found.object_features == 10
-    assert found.feature_epsilon < found.object_epsilon < found.total_epsilon < found.basic_epsilon
+    costs = account(mechanism, 250, delta=1e-6, object_features=10)
+    assert costs.feature_epsilon == 6.0 and costs.object_features == 10
+    assert costs.feature_epsilon < costs.object_epsilon < costs.total_epsilon < costs.basic_epsilon
 
 
 def test_nothing_can_be_accounted_without_an_epsilon() -> None:

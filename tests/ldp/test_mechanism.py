@@ -108,7 +108,7 @@ def test_a_million_draws_fit_the_law() -> None:
     [(2, 1, 0.5, 0, 0.6), (9, 4, 2.0, 8, 2.2), (5, 1, 0.0, 2, 0.2), (6, 5, 3.0, 0, 3.5)],
 )
 def test_draws_fit_the_law_elsewhere(words: int, m: int, epsilon: float, true_word: int, other: float) -> None:
-    """60,000 draws fit the law, and do not fit that of another epsilon, which so many draws can tell."""
+    """60,000 draws fit the law. They do not fit the law of the other epsilon, which 60,000 draws tell apart."""
     mechanism = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
     rows = drawn(mechanism, true_word, 60_000, f"fit {words} {m}")
     assert fits(rows, mechanism, true_word)

@@ -28,11 +28,11 @@ from veil.places.poses.options import LocalizeOptions
 def test_a_step_more_would_be_too_much(words: int, m: int, features: int, image_epsilon: float, exponent: float) -> None:
     """The printed epsilon fits and the next larger one does not; typed in again, it is the epsilon that was accounted."""
     delta = 10**exponent
-    found = most_telling(words, m, features, image_epsilon, delta)
-    assert found.epsilon == float(f"{found.epsilon:.3f}")
-    assert composed_epsilon({found: features}, delta) <= image_epsilon
-    if float(found.truth) < 1 - 1e-8:
-        more = SubsetMechanism(dictionary_size=words, epsilon=round(found.epsilon + STEP, 3), m=m)
+    mechanism = most_telling(words, m, features, image_epsilon, delta)
+    assert mechanism.epsilon == float(f"{mechanism.epsilon:.3f}")
+    assert composed_epsilon({mechanism: features}, delta) <= image_epsilon
+    if float(mechanism.truth) < 1 - 1e-8:
+        more = SubsetMechanism(dictionary_size=words, epsilon=round(mechanism.epsilon + STEP, 3), m=m)
         assert composed_epsilon({more: features}, delta) > image_epsilon
 
 
@@ -63,8 +63,8 @@ def test_possible_plans_come_first_and_the_best_of_them_leads() -> None:
 
 def test_more_epsilon_never_hurts() -> None:
     for words, m in ((1000, 2), (16384, 1), (256_000, 4)):
-        found = [most_telling(words, m, 500, epsilon, 1e-6).epsilon for epsilon in (1.0, 10.0, 100.0, 1000.0, 1e9)]
-        assert found == sorted(found) and found[0] < found[-1] < math.log(words / m) + 21
+        epsilons = [most_telling(words, m, 500, epsilon, 1e-6).epsilon for epsilon in (1.0, 10.0, 100.0, 1000.0, 1e9)]
+        assert epsilons == sorted(epsilons) and epsilons[0] < epsilons[-1] < math.log(words / m) + 21
 
 
 def test_k_over_m_alone_decides_how_often_the_true_word_is_sent() -> None:
@@ -81,7 +81,7 @@ def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: flo
     """A pose is accepted with the needed number of inliers and not with one less, by the formula that localization uses."""
     mechanism, place, options = SubsetMechanism(dictionary_size=16384, epsilon=epsilon, m=m), PlannedPlace(), LocalizeOptions()
     candidates = candidates_by_chance(mechanism, place)
-    found = needed_inliers(features, mechanism, candidates, place)
+    needed = needed_inliers(features, mechanism, candidates, place)
     silent = math.exp(-candidates) * (1 - float(mechanism.truth))
     matched = max(round(features * (1 - silent)), options.min_inliers)
     each = max(1.0, candidates)
@@ -91,9 +91,9 @@ def test_needed_is_what_localization_accepts(features: int, m: int, epsilon: flo
         log10_nfa = pose_log10_nfa(inliers, matched, agreement) + 3 * math.log10(each)
         return inliers >= options.min_inliers and log10_nfa <= options.max_log10_nfa
 
-    if found <= matched:
-        assert accepted(found)
-    assert not accepted(min(found, matched + 1) - 1)
+    if needed <= matched:
+        assert accepted(needed)
+    assert not accepted(min(needed, matched + 1) - 1)
 
 
 def test_a_place_that_agrees_with_everything_needs_more_than_there_is() -> None:

@@ -47,14 +47,14 @@ def test_the_index_of_a_public_map_is_the_brute_force_assignment(nearest: int) -
             for k in range(nearest):
                 expected[int(ranked[name][row, k]), point] += shares[k] / views[point]
                 counts[index, ranked[name][row, k]] += shares[k] / shares.sum()
-    found = {
+    entries = {
         (word, int(vocabulary.point_rows[entry])): float(vocabulary.probability[entry])
         for word in range(len(DICTIONARY))
         for entry in range(vocabulary.offsets[word], vocabulary.offsets[word + 1])
     }
-    assert found.keys() == expected.keys() and len(found) == len(vocabulary.point_rows)
+    assert entries.keys() == expected.keys() and len(entries) == len(vocabulary.point_rows)
     for entry, probability in expected.items():
-        assert found[entry] == pytest.approx(probability, rel=1e-5)
+        assert entries[entry] == pytest.approx(probability, rel=1e-5)
     np.testing.assert_allclose(vocabulary.image_words.toarray(), counts, rtol=1e-5, atol=1e-9)
     total = counts.sum(axis=0) + 1 / len(DICTIONARY)
     np.testing.assert_allclose(vocabulary.frequency, total / total.sum(), rtol=1e-5)
@@ -134,10 +134,16 @@ def test_log_odds_are_those_of_the_enumerated_law(epsilon: float, m: int) -> Non
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     frequency = random.dirichlet(np.ones(6))
     sets = list(itertools.combinations(range(6), m))
-    found = vocabulary_candidates(subsets(np.array(sets), mechanism, DIGEST), by_hand(probabilities, frequency))
-    assert (np.diff(found.log_odds) <= 0).all()
-    table = dict(zip(zip(found.keypoint_rows.tolist(), found.point_rows.tolist(), strict=True), found.log_odds, strict=True))
-    assert len(table) == len(found)
+    candidates = vocabulary_candidates(subsets(np.array(sets), mechanism, DIGEST), by_hand(probabilities, frequency))
+    assert (np.diff(candidates.log_odds) <= 0).all()
+    table = dict(
+        zip(
+            zip(candidates.keypoint_rows.tolist(), candidates.point_rows.tolist(), strict=True),
+            candidates.log_odds,
+            strict=True,
+        )
+    )
+    assert len(table) == len(candidates)
     for row, subset in enumerate(sets):
         likelihood = np.array([float(mechanism.pmf(contains=word in subset)) for word in range(6)])
         for point in range(4):
@@ -165,17 +171,19 @@ def test_an_infinite_epsilon_is_the_limit_of_large_ones() -> None:
     probabilities = np.array([[0.9, 0.1, 0.0, 0.0], [0.0, 0.0, 0.25, 0.0]])
     vocabulary = by_hand(probabilities, frequency)
     sent = np.array([[0], [2]])
-    found = vocabulary_candidates(subsets(sent, SubsetMechanism(dictionary_size=4, epsilon=math.inf, m=1), DIGEST), vocabulary)
-    np.testing.assert_allclose(found.log_odds, [math.log(0.9 / 0.4), math.log(0.25 / 0.2)], rtol=1e-5)
+    candidates = vocabulary_candidates(
+        subsets(sent, SubsetMechanism(dictionary_size=4, epsilon=math.inf, m=1), DIGEST), vocabulary
+    )
+    np.testing.assert_allclose(candidates.log_odds, [math.log(0.9 / 0.4), math.log(0.25 / 0.2)], rtol=1e-5)
     large = vocabulary_candidates(subsets(sent, SubsetMechanism(dictionary_size=4, epsilon=30.0, m=1), DIGEST), vocabulary)
-    np.testing.assert_allclose(large.log_odds, found.log_odds, atol=1e-8)
+    np.testing.assert_allclose(large.log_odds, candidates.log_odds, atol=1e-8)
 
 
 def test_a_huge_epsilon_does_not_overflow() -> None:
     from veil.matching.inverted_index import log_likelihood_ratio
 
-    found = log_likelihood_ratio(2000.0, np.array([0.5]), np.array([0.125]))
-    np.testing.assert_allclose(found, [math.log(4)])
+    ratio = log_likelihood_ratio(2000.0, np.array([0.5]), np.array([0.125]))
+    np.testing.assert_allclose(ratio, [math.log(4)])
 
 
 def test_the_limit_keeps_the_most_likely() -> None:
@@ -207,10 +215,10 @@ def test_a_map_of_words_is_indexed_as_it_is() -> None:
     for name, form in forms.items():
         for row, point in enumerate(PLACE.visible[name]):
             expected[form.ids[row], point] += posterior * USUAL_SHARES[0] / views[point]
-    found = np.zeros_like(expected)
+    indexed = np.zeros_like(expected)
     word_of = np.repeat(np.arange(len(DICTIONARY)), np.diff(vocabulary.offsets))
-    found[word_of, vocabulary.point_rows] = vocabulary.probability
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-9)
+    indexed[word_of, vocabulary.point_rows] = vocabulary.probability
+    np.testing.assert_allclose(indexed, expected, rtol=1e-5, atol=1e-9)
     assert vocabulary.frequency.sum() == pytest.approx(1, rel=1e-5)
     np.testing.assert_allclose(vocabulary.image_words.sum(axis=1), [len(form) for form in forms.values()], rtol=1e-5)
 

@@ -38,11 +38,11 @@ def planted(seed: int, options: LightGlueOptions) -> tuple[LightGlue, dict[str, 
     return LightGlue.from_arrays(weights, options), weights, (left, seen_again(random, left, 9))
 
 
-def same(found: Assignment, wanted: SlowAnswer, tolerance: float = 2e-5) -> bool:
-    pairs = [(int(a), int(b)) for a, b in found.indices]
-    if (found.layers, found.kept) != (wanted.layers, wanted.kept) or set(pairs) != set(wanted.matches):
+def same(assignment: Assignment, wanted: SlowAnswer, tolerance: float = 2e-5) -> bool:
+    pairs = [(int(a), int(b)) for a, b in assignment.indices]
+    if (assignment.layers, assignment.kept) != (wanted.layers, wanted.kept) or set(pairs) != set(wanted.matches):
         return False
-    return all(abs(float(s) - wanted.matches[pair]) < tolerance for pair, s in zip(pairs, found.scores, strict=True))
+    return all(abs(float(s) - wanted.matches[pair]) < tolerance for pair, s in zip(pairs, assignment.scores, strict=True))
 
 
 @pytest.mark.parametrize(("seed", "options"), CASES)
@@ -54,8 +54,8 @@ def test_it_is_the_network_of_the_paper(seed: int, options: LightGlueOptions) ->
 
 def test_the_cases_stop_early_prune_and_match() -> None:
     """The comparison above means something: layers are left out in some cases, keypoints in others, and all have matches."""
-    found = [(options, planted(seed, options)) for seed, options in CASES]
-    answers = [(options, network.assign(*images)) for options, (network, _, images) in found]
+    cases = [(options, planted(seed, options)) for seed, options in CASES]
+    answers = [(options, network.assign(*images)) for options, (network, _, images) in cases]
     assert all(answer.layers == LAYERS and answer.kept == (11, 9) for options, answer in answers if options == ALL_LAYERS)
     assert sum(answer.layers < LAYERS for options, answer in answers if options == ADAPTIVE) >= 2
     assert sum(answer.kept != (11, 9) and len(answer.indices) > 1 for _, answer in answers) >= 4
@@ -197,9 +197,9 @@ def test_published_code_gives_the_same(veil_data: Path, monkeypatch: pytest.Monk
     for options, settings in ((LightGlueOptions(), {}), (ALL_LAYERS, {"depth_confidence": -1, "width_confidence": -1})):
         with torch.inference_mode():
             told = theirs.LightGlue("aliked", flash=False, **settings).eval()(given)
-        found = replace(network, options=replace(options, min_score=0.1)).assign(as_placed(left), as_placed(right))
-        assert np.array_equal(found.indices, told["matches"][0].numpy()) and len(found.indices) > 30
-        assert np.abs(found.scores - told["scores"][0].numpy()).max() < 5e-4 and found.layers == int(told["stop"])
+        assignment = replace(network, options=replace(options, min_score=0.1)).assign(as_placed(left), as_placed(right))
+        assert np.array_equal(assignment.indices, told["matches"][0].numpy()) and len(assignment.indices) > 30
+        assert np.abs(assignment.scores - told["scores"][0].numpy()).max() < 5e-4 and assignment.layers == int(told["stop"])
 
 
 def _their_module(monkeypatch: pytest.MonkeyPatch) -> Any:

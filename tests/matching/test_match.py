@@ -40,9 +40,9 @@ def planted(name: str, count: int, m: tuple[int, int]) -> tuple[Form, Form, np.n
 def test_planted_pairs_are_found(m: tuple[int, int]) -> None:
     """Oracle: planted permutation."""
     left, right, where = planted(f"planted {m}", 120, m)
-    found = match(left, right)
-    assert (where[found.indices[:, 0]] == found.indices[:, 1]).mean() > 0.97
-    assert len(found) > 110
+    matches = match(left, right)
+    assert (where[matches.indices[:, 0]] == matches.indices[:, 1]).mean() > 0.97
+    assert len(matches) > 110
     assert distance_name(left, right) == ("point", "p2s", "s2s")[sum(x > 0 for x in m)]
 
 
@@ -58,11 +58,11 @@ def test_the_ratio_is_the_worse_of_both_directions() -> None:
     base[:, 0] = [0.0, 10.0]
     other = np.zeros((2, 128), dtype=np.float32)
     other[:, 0] = [1.0, 8.0]
-    found = match(Points(vectors=base[:1], space=SPACE), Points(vectors=other, space=SPACE))
-    assert found.indices.tolist() == [[0, 0]]
-    assert found.ratios.tolist() == [0.125]
-    found = match(Points(vectors=base, space=SPACE), Points(vectors=other, space=SPACE))
-    assert dict(zip(map(tuple, found.indices.tolist()), found.ratios, strict=True)) == pytest.approx(
+    matches = match(Points(vectors=base[:1], space=SPACE), Points(vectors=other, space=SPACE))
+    assert matches.indices.tolist() == [[0, 0]]
+    assert matches.ratios.tolist() == [0.125]
+    matches = match(Points(vectors=base, space=SPACE), Points(vectors=other, space=SPACE))
+    assert dict(zip(map(tuple, matches.indices.tolist()), matches.ratios, strict=True)) == pytest.approx(
         {(0, 0): 1 / 8, (1, 1): 2 / 8}
     )
     assert len(match(Points(vectors=base, space=SPACE), Points(vectors=other, space=SPACE), MatchOptions(max_ratio=0.2))) == 1
@@ -104,9 +104,9 @@ def test_many_pairs_in_parallel_equal_one_by_one() -> None:
         with lock:
             calls.append((done, total))
 
-    found = match_pairs(forms, all_pairs(list("abcd")), workers=3, progress=progress)
-    assert list(found) == all_pairs(list("abcd"))
-    for (a, b), matches in found.items():
+    by_pair = match_pairs(forms, all_pairs(list("abcd")), workers=3, progress=progress)
+    assert list(by_pair) == all_pairs(list("abcd"))
+    for (a, b), matches in by_pair.items():
         np.testing.assert_array_equal(matches.indices, match(forms[a], forms[b]).indices)
     assert sorted(calls) == [(i, 6) for i in range(1, 7)]
     with pytest.raises(InputError, match="no features for x"):
@@ -142,8 +142,8 @@ def test_shared_decoys_are_no_matches(monkeypatch: pytest.MonkeyPatch) -> None:
 
     left, right = _sharing_decoys(600, words=6000)
     identity = np.arange(len(left))
-    found = match(left, right).indices
-    right_ones = (found[:, 0] == found[:, 1]).sum()
+    matches = match(left, right).indices
+    right_ones = (matches[:, 0] == matches[:, 1]).sum()
     monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
     misled = match(left, right).indices
     assert right_ones > 0.9 * len(identity) and (misled[:, 0] == misled[:, 1]).sum() < 0.6 * len(identity)
@@ -153,9 +153,9 @@ def test_without_shared_decoys_nothing_changes(monkeypatch: pytest.MonkeyPatch) 
     from veil.matching import neighbors
 
     left, right = _sharing_decoys(300, words=200_000)
-    found = match(left, right)
+    matches = match(left, right)
     monkeypatch.setattr(neighbors, "SHARED_DECOYS", 1.0)
-    assert np.array_equal(match(left, right).indices, found.indices) and len(found) > 0.9 * len(left)
+    assert np.array_equal(match(left, right).indices, matches.indices) and len(matches) > 0.9 * len(left)
 
 
 def _sharing_decoys(count: int, *, words: int) -> tuple[Subspaces, Subspaces]:

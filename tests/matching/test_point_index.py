@@ -57,14 +57,14 @@ def by_hand(index: PointIndex, query: Flat) -> set[tuple[int, int]]:
     means = np.array([all_views[:, a:b].mean(axis=1) for a, b in zip(index.starts, index.starts[1:], strict=False)]).T
     some = np.unique(np.linspace(0, COUNT - 1, min(UNRELATED, COUNT)).astype(int))
     reach = np.sort(means[:, some], axis=1)[:, :NEAREST].mean(axis=1)
-    found = set()
+    votes = set()
     for row in range(len(query)):
         for word in words[row]:
             for point in index.entries[index.offsets[word] : index.offsets[word + 1]]:
                 near = all_views[row, index.starts[point]] <= reach[row]
                 if near and means[row, point] <= VOTING_SHARE * reach[row]:
-                    found.add((row, int(point)))
-    return found
+                    votes.add((row, int(point)))
+    return votes
 
 
 @pytest.mark.slow

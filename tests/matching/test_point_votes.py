@@ -1,4 +1,4 @@
-"""Points that vote for points: against a search by hand, and two walks past the same points are found."""
+"""Points that vote for points: against a search by hand, and two walks past the same points are recognized."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def by_hand(index: PointIndex) -> set[tuple[int, int]]:
     for point in range(index.points):
         others = np.sort(means[point, sample[sample != point]])[:3]
         reach[point] = others[np.isfinite(others)].mean() if np.isfinite(others).any() else 0.0
-    found = set()
+    votes = set()
     for word in range(len(index.words)):
         own = index.entries[index.offsets[word] : index.offsets[word + 1]]
         for x, a in enumerate(own):
             for b in own[x + 1 :]:
                 near = min(reach[a], reach[b])
                 if apart[index.starts[a], index.starts[b]] <= near and means[a, b] <= VOTING_SHARE * near:
-                    found.add((int(a), int(b)))
-    return found
+                    votes.add((int(a), int(b)))
+    return votes
 
 
 @pytest.mark.slow
@@ -70,9 +70,9 @@ def test_votes_are_those_of_a_search_by_hand(m: int) -> None:
     """Second method: everything in float64; and most votes are for the same place."""
     index = two_walks(m)
     first, second = same_points(index)
-    found = set(zip(first.tolist(), second.tolist(), strict=True))
+    votes = set(zip(first.tolist(), second.tolist(), strict=True))
     expected = by_hand(index)
-    assert len(found ^ expected) <= 0.01 * len(expected), "float32 may decide pairs at the very threshold otherwise"
+    assert len(votes ^ expected) <= 0.01 * len(expected), "float32 may decide pairs at the very threshold otherwise"
     right = second - first == PLACES
     assert right.sum() >= 50 and right.mean() > 0.8
 

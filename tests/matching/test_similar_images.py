@@ -24,13 +24,13 @@ FEATURES, PHOTOGRAPHS = 400, 3
 @pytest.fixture(scope="module")
 def forms(door: dict[str, Features], elsewhere: Features) -> dict[str, Subspaces]:
     """Hardened releases of photographs of a door and of another place."""
-    found = {}
+    by_name = {}
     chosen = {name: door[name] for name in sorted(door)[:PHOTOGRAPHS]}
     for name, features in {**chosen, "elsewhere": elsewhere}.items():
         form = released(features, Profile.hardened(quantized=True))[0].form
         assert isinstance(form, Subspaces)
-        found[name] = form.take(np.arange(FEATURES))
-    return found
+        by_name[name] = form.take(np.arange(FEATURES))
+    return by_name
 
 
 @pytest.fixture(scope="module")

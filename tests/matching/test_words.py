@@ -30,31 +30,31 @@ def form_of(name: str, count: int, *, words: int = 30, m: int = 3) -> Subsets:
 
 def dense_weights(left: Subsets, right: Subsets) -> np.ndarray:
     """Slow reference: each word of both features adds 1 / (number of left features with it * number of right ones)."""
-    found = np.zeros((len(left), len(right)))
+    weights = np.zeros((len(left), len(right)))
     for i, a in enumerate(left.ids.tolist()):
         for j, b in enumerate(right.ids.tolist()):
             for word in set(a) & set(b):
-                found[i, j] += 1 / ((left.ids == word).any(axis=1).sum() * (right.ids == word).any(axis=1).sum())
-    return found
+                weights[i, j] += 1 / ((left.ids == word).any(axis=1).sum() * (right.ids == word).any(axis=1).sum())
+    return weights
 
 
 def dense_best(weights: np.ndarray) -> dict[tuple[int, int], float]:
     """Slow reference: pairs heavier than all others of their row and their column, with the worse ratio of second to best."""
-    found = {}
+    best = {}
     for i, row in enumerate(weights):
         for j, weight in enumerate(row):
             rivals = max([*np.delete(row, j), *np.delete(weights[:, j], i), 0.0])
             if weight > rivals * (1 + 1e-9):
-                found[i, j] = rivals / weight
-    return found
+                best[i, j] = rivals / weight
+    return best
 
 
 @pytest.mark.parametrize("m", [(3, 3), (1, 4)])
 def test_weights_are_those_of_the_double_loop(m: tuple[int, int]) -> None:
     left, right = form_of("left", 25, m=m[0]), form_of("right", 40, m=m[1])
-    found = shared_word_weights(left, right)
-    np.testing.assert_allclose(found.toarray(), dense_weights(left, right), rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(shared_word_weights(right, left).toarray(), found.toarray().T, rtol=1e-12)
+    weights = shared_word_weights(left, right)
+    np.testing.assert_allclose(weights.toarray(), dense_weights(left, right), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(shared_word_weights(right, left).toarray(), weights.toarray().T, rtol=1e-12)
 
 
 @pytest.mark.parametrize("words", [12, 60, 400])

@@ -28,7 +28,7 @@ def signed(name: str, count: int, dim: int) -> np.ndarray:
 
 
 def half(values: np.ndarray) -> np.ndarray:
-    """What is left of numbers that hloc stored."""
+    """Numbers as they come back from hloc's half precision."""
     return values.astype(np.float16).astype(np.float32)
 
 

@@ -148,10 +148,10 @@ def test_slices_are_drawn_uniformly_by_image() -> None:
     """Each image draws one slice; 3,000 images draw each of 4 slices equally often, where 17 % off would be seen."""
     one, profile = features(generator("one"), 1), Profile.paper(2, "sub-adversarial")
     images = [replace(one, image_digest=index.to_bytes(32, "big")) for index in range(3000)]
-    found = [_plan(image, profile, BOOK.compression, BOOK, STUDY, uniform_rule).slice_index for image in images]
-    require_even(np.bincount(np.array(found, dtype=int), minlength=4), sees=0.17)
+    slices = [_plan(image, profile, BOOK.compression, BOOK, STUDY, uniform_rule).slice_index for image in images]
+    require_even(np.bincount(np.array(slices, dtype=int), minlength=4), sees=0.17)
     lifted = lift(images[5], profile=profile, compression=BOOK.compression, decoys=BOOK, randomness=STUDY)
-    assert lifted.slice_index == found[5]
+    assert lifted.slice_index == slices[5]
 
 
 def test_learned_descriptors_are_lifted_in_full_precision() -> None:

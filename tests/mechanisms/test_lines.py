@@ -74,8 +74,8 @@ def test_directions_are_uniform_at_every_position(x: float, y: float) -> None:
     image = replace(features(random, many), camera=RADIAL)
     # All within half a pixel: the draws hang on the last digits of the position.
     keypoints = (np.array([x, y]) + random.uniform(-0.5, 0.5, (many, 2))).astype(np.float32)
-    found = angles(lift_to_lines(replace(image, keypoints=keypoints), gravity=None, randomness=STUDY))
-    require_even(np.histogram(found, 18, (0, np.pi))[0], sees=0.09)
+    directions = angles(lift_to_lines(replace(image, keypoints=keypoints), gravity=None, randomness=STUDY))
+    require_even(np.histogram(directions, 18, (0, np.pi))[0], sees=0.09)
     if (x, y) != (320.0, 240.0):
         other = random.uniform([0, 0], [640, 480], (many, 2)) - [x, y]
         naive = np.arctan2(-other[:, 0], other[:, 1]) % np.pi

@@ -110,7 +110,7 @@ def renamed() -> Profile:
 
 
 def test_what_a_version_cannot_express_is_refused() -> None:
-    """What version 1 cannot express is refused: a second draw under the same secret would allow the intersection attack."""
+    """Profiles beyond version 1 are refused: a second draw under one secret would allow the intersection attack."""
     for twin, named in ((Widened(name="x", strategy="random", m=2), "sparsity"), (renamed(), "directions, kinds")):
         with pytest.raises(ReleaseRefused, match=f"cannot express a .*{named}.*version"):
             subspace_parameters(twin, compression=BOOK.compression, decoys=BOOK, slice_index=None, rule=RULE)

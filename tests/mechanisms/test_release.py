@@ -47,14 +47,14 @@ def test_broken_twin_fresh_draws_meet_in_the_descriptor(m: int) -> None:
     """
     truth = unit(IMAGE.descriptors)
     fresh = [_in_raw_order(release(randomness.fresh(), Profile.paper(m, "hybrid"))) for _ in range(2)]
-    found = intersect(fresh)
-    assert found.determined.mean() > 0.6  # the rest drew a decoy twice, so that their subspaces share more than d
-    assert np.linalg.norm(found.points - truth, axis=1)[found.determined].max() < 1e-3
+    estimates = intersect(fresh)
+    assert estimates.determined.mean() > 0.6  # the rest drew a decoy twice, so that their subspaces share more than d
+    assert np.linalg.norm(estimates.points - truth, axis=1)[estimates.determined].max() < 1e-3
     secret = randomness.Secret.generate()
     kept = [_in_raw_order(release(randomness.memoized(secret), Profile.paper(m))) for _ in range(2)]
-    found = intersect(kept)
-    assert not found.determined.any()
-    assert np.linalg.norm(found.points - truth, axis=1).min() > 0.05
+    estimates = intersect(kept)
+    assert not estimates.determined.any()
+    assert np.linalg.norm(estimates.points - truth, axis=1).min() > 0.05
 
 
 def _in_raw_order(made: Release):
@@ -65,8 +65,8 @@ def _in_raw_order(made: Release):
 def test_more_releases_of_the_hardened_profile_close_in_too() -> None:
     """Fresh dither does not protect a fresh release: the intersection is near the descriptor, and so the ledger refuses."""
     truth = BOOK.compression.require_pca().apply(unit(IMAGE.descriptors.astype(np.float64) + 2.0))
-    found = intersect([_in_raw_order(release(randomness.fresh(), Profile.hardened(quantized=True))) for _ in range(4)])
-    assert np.median(np.linalg.norm(found.points - truth, axis=1)) < 0.05
+    estimates = intersect([_in_raw_order(release(randomness.fresh(), Profile.hardened(quantized=True))) for _ in range(4)])
+    assert np.median(np.linalg.norm(estimates.points - truth, axis=1)) < 0.05
 
 
 @pytest.mark.slow

@@ -89,7 +89,7 @@ def test_noise_is_what_the_bound_is_made_of() -> None:
 
 
 def test_a_seed_gives_one_public_matrix() -> None:
-    """Oracle: SHAKE-256 of the documented bytes; blocks do not hang on how many columns there are."""
+    """Oracle: SHAKE-256 of the documented bytes; blocks do not depend on the number of columns."""
     import hashlib
 
     both = list(public_matrix.blocks(SEED, public_matrix.BLOCK + 2))

@@ -1,4 +1,4 @@
-"""What one server sees of a query tells no index to a battery of statistics and to linear algebra; broken twins are caught."""
+"""The view of one server: statistics and linear algebra learn no index from a query; broken twins are caught."""
 
 from __future__ import annotations
 

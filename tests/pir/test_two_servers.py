@@ -57,7 +57,7 @@ class Every:
 
 
 def views(queries: Queries, random: Every, index: int, records: int, servers: int) -> list[Counter[tuple[bytes, ...]]]:
-    """How often each set of servers but one sees what, over all random bytes."""
+    """For each set of all servers but one, the number of times that each view occurs, over all random bytes."""
     seen: list[Counter[tuple[bytes, ...]]] = [Counter() for _ in range(servers)]
     for draws in random.all:
         random.now = iter(draws)
@@ -68,7 +68,7 @@ def views(queries: Queries, random: Every, index: int, records: int, servers: in
 
 
 def require_perfect(queries: Queries, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What any servers but one see together is uniform, for each index: all subsets, equally often."""
+    """Assert that the joint view of any servers but one is uniform for each index: all subsets, equally often."""
     for records, servers in ((1, 2), (3, 2), (3, 3), (2, 4), (5, 2)):
         random = Every(1 << records, servers - 1)
         monkeypatch.setattr(os, "urandom", random)
@@ -112,7 +112,7 @@ def test_views_are_even_with_the_systems_randomness(index: int) -> None:
 
 @pytest.mark.parametrize("servers", [2, 3])
 def test_servers_that_all_collude_learn_the_record(servers: int) -> None:
-    """What is not prevented: the sum of all subsets is the wanted record alone."""
+    """Limit of the scheme: the sum of all subsets is the wanted record alone."""
     for index in (0, 17, 99):
         subsets = [int.from_bytes(query, "little") for query in two_servers.queries(index, 100, servers)]
         assert reduce(operator.xor, subsets) == 1 << index

@@ -45,11 +45,11 @@ def test_descriptors_are_those_of_a_full_load_and_stay_within_the_budget(file: P
     """Second method: `load_uploads`. Planted: a budget of two images holds two, and reads the others again."""
     full = load_uploads(file).images
     size = form_bytes(next(iter(full.values())).form)
-    found = load_on_demand(file, budget_bytes=kept * size).images
-    assert list(found) == list(full)
-    cache = next(iter(found.values()))._cache  # type: ignore[attr-defined]
+    images = load_on_demand(file, budget_bytes=kept * size).images
+    assert list(images) == list(full)
+    cache = next(iter(images.values()))._cache  # type: ignore[attr-defined]
     for _ in range(2):
-        for name, image in found.items():
+        for name, image in images.items():
             assert np.array_equal(vectors(image), vectors(full[name]))
             assert np.array_equal(places(image), places(full[name])) and image.camera == full[name].camera
             assert (image.features, image.digest, image.kind, image.form_type) == (

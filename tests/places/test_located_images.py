@@ -32,11 +32,11 @@ def image(place: World, key: str) -> LoadedImage:
 
 
 def placed(images: dict[str, LoadedImage]) -> dict[str, MapImage]:
-    found = {}
+    located = {}
     for name, item in images.items():
         assert isinstance(item.positions, np.ndarray)
-        found[name] = MapImage(camera=item.camera, keypoints=item.positions, form=item.form)
-    return found
+        located[name] = MapImage(camera=item.camera, keypoints=item.positions, form=item.form)
+    return located
 
 
 def without(scene: Scene, keys: tuple[str, ...]) -> Scene:
@@ -48,8 +48,8 @@ def without(scene: Scene, keys: tuple[str, ...]) -> Scene:
 def looked_for(
     maps: list[Scene], images: dict[str, LoadedImage], workdir: Path, reasons: dict[str, str] | None = None
 ) -> tuple[Scene, ...]:
-    found = [Map(scene=scene) for scene in maps]
-    return with_located(found, images, placed(images), {}, reasons=reasons or {}, workdir=workdir, options=MapOptions())
+    located = [Map(scene=scene) for scene in maps]
+    return with_located(located, images, placed(images), {}, reasons=reasons or {}, workdir=workdir, options=MapOptions())
 
 
 def matches(count: int) -> Matches:
@@ -63,15 +63,15 @@ def test_images_with_a_pose_are_added_where_they_were_planted(tmp_path: Path) ->
     new = {image_name(key): image(place, key) for key in NEW}
     new["foreign"] = replace(image(world("elsewhere", points=200), "01"), camera=place.camera)
     base = replace(without(scene, NEW), check=replace(CHECK, left_out=dict.fromkeys(new, TOO_FEW)))
-    (found,) = looked_for([base], new, tmp_path)
-    assert set(found.images) == set(scene.images)
+    (located,) = looked_for([base], new, tmp_path)
+    assert set(located.images) == set(scene.images)
     for key in NEW:
-        added = found.images[image_name(key)]
+        added = located.images[image_name(key)]
         assert np.linalg.norm(added.cam_from_world.center - place.poses[key].center) < 0.02
         where = {tuple(xy): row for row, xy in enumerate(place.keypoints[key].tolist())}
         planted = place.points[place.visible[key][[where[tuple(xy)] for xy in added.keypoints.tolist()]]]
-        assert len(planted) > 60 and np.quantile(np.linalg.norm(found.points[added.point_rows] - planted, axis=1), 0.9) < 0.1
-    assert found.check is not None and set(found.check.left_out) == {"foreign"}
+        assert len(planted) > 60 and np.quantile(np.linalg.norm(located.points[added.point_rows] - planted, axis=1), 0.9) < 0.1
+    assert located.check is not None and set(located.check.left_out) == {"foreign"}
 
 
 @pytest.mark.slow
@@ -83,8 +83,8 @@ def test_an_image_with_a_pose_in_two_maps_is_in_neither(tmp_path: Path) -> None:
     new = {image_name("02"): image(place, "02")}
     for number, maps in enumerate(([base, twin], [base])):
         (tmp_path / str(number)).mkdir()
-        found = looked_for(maps, new, tmp_path / str(number))
-        added = [len(after.images) - len(before.images) for after, before in zip(found, maps, strict=True)]
+        located = looked_for(maps, new, tmp_path / str(number))
+        added = [len(after.images) - len(before.images) for after, before in zip(located, maps, strict=True)]
         assert added == ([0, 0] if len(maps) == 2 else [1])
 
 
@@ -127,15 +127,15 @@ def test_matches_of_poses_are_what_both_images_show() -> None:
     """Second method: one point at a time, from the records of who sees what."""
     scene, _ = planted_map("pose matches")
     features, points = np.arange(40)[::-1].copy(), generator("shown").permutation(len(scene.points))[:40].astype(np.int64)
-    found = matches_of_poses(scene, {"new": (features, points)})
-    assert found
+    matches = matches_of_poses(scene, {"new": (features, points)})
+    assert matches
     for name, item in scene.images.items():
         expected = {
             (row, int(feature))
             for row, point in enumerate(item.point_rows.tolist())
             for feature in features[points == point].tolist()
         }
-        got = found.get((name, "new"))
+        got = matches.get((name, "new"))
         assert len(expected) < 8 if got is None else {(int(a), int(b)) for a, b in got.indices} == expected
 
 

@@ -90,8 +90,8 @@ def misplaced(table: Table, heads: str, lines: Sequence[str], row: Sequence[str]
 
 
 def faults(table: Table, lines: Sequence[str], width: int) -> list[str]:
-    """What is wrong with the lines of a table: some too wide, a column or row that is lost, a cell out of its place."""
-    found = [f"too wide: {line!r}" for line in lines if planted_width(line) > width]
+    """Faults in the lines of a table: lines that are too wide, lost columns or rows, cells out of their place."""
+    problems = [f"too wide: {line!r}" for line in lines if planted_width(line) > width]
     blocks = [block.split("\n") for block in "\n".join(lines).split("\n\n")]
     columns: list[int] = []
     for block in blocks:
@@ -102,15 +102,15 @@ def faults(table: Table, lines: Sequence[str], width: int) -> list[str]:
         groups = [block[a:b] for a, b in zip(begins, [*begins, len(block)][1:], strict=True)]
         rows = [row for row in table.rows if block is blocks[0] or not isinstance(row, Remark)]
         if len(groups) != len(rows) or marks[: table.labels] != list(range(table.labels)):
-            found.append(f"rows or labels are lost: {block}")
+            problems.append(f"rows or labels are lost: {block}")
             continue
         for group, row in zip(groups, rows, strict=True):
             if isinstance(row, Remark):
                 said = "".join(group).replace(" ", "")
-                found += [f"lost: {row.text!r}"] * (not said.endswith(row.text.replace(" ", "")))
+                problems += [f"lost: {row.text!r}"] * (not said.endswith(row.text.replace(" ", "")))
             else:
-                found += misplaced(table, block[last], group, row)
-    return found + [f"columns {columns}"] * (columns != list(range(table.labels, len(table.columns))))
+                problems += misplaced(table, block[last], group, row)
+    return problems + [f"columns {columns}"] * (columns != list(range(table.labels, len(table.columns))))
 
 
 @pytest.mark.slow

@@ -35,8 +35,8 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     settings = ServerSettings(workers=1, map_workers=1, body_s=2.0, demo_page=True)
-    with running(Service(tmp_path_factory.mktemp("server") / "store", settings)) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server") / "store", settings)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def door_map(server: Running, messages: dict[str, bytes]) -> str:
 @pytest.mark.slow
 @pytest.mark.planted
 def test_a_query_has_a_pose_and_leaves_nothing(server: Running, door_map: str, messages: dict[str, bytes]) -> None:
-    """Bytes of the query are in no file of the server, and its answer in no record. Broken twin: a contribution's are found."""
+    """No file of the server holds bytes of the query or its position. Broken twin: files hold bytes of a contribution."""
     contributed, query = next(iter(messages.values())), list(messages.values())[-1]
     for _ in range(3):
         answer = server.ask("POST", f"/v1/maps/{door_map}/localize", body=query)
@@ -83,9 +83,9 @@ def test_a_map_with_a_place_answers_on_earth(server: Running, door_map: str, mes
     value = server.ask("POST", f"/v1/maps/{door_map}/localize", body=query).value
     center = np.array(value["camera_center"]) * 10
     expected = EarthFrame(latitude_deg=55.7, longitude_deg=13.2, height_m=80.0).geodetic(center)
-    found = value["geopose"]
-    assert [found["position"][name] for name in ("lat", "lon", "h")] == pytest.approx(expected.tolist(), abs=1e-9)
-    assert set(found["quaternion"]) == set("xyzw") and value["geopose_ypr"]["position"] == found["position"]
+    geopose = value["geopose"]
+    assert [geopose["position"][name] for name in ("lat", "lon", "h")] == pytest.approx(expected.tolist(), abs=1e-9)
+    assert set(geopose["quaternion"]) == set("xyzw") and value["geopose_ypr"]["position"] == geopose["position"]
     assert value["place_error_m"] == {"median": 1.5, "largest": 4.0}
     assert server.ask("PUT", f"/v1/maps/{door_map}/place", value={}).status == 200
     assert "geopose" not in server.ask("POST", f"/v1/maps/{door_map}/localize", body=query).value
@@ -217,19 +217,19 @@ def test_damaged_messages_say_so(server: Running, door_map: str, messages: dict[
 
 
 def raw(server: Running, data: bytes, *, wait_s: float = 10.0) -> bytes:
-    """What the server answers to bytes as they stand, until it closes or says no more."""
+    """The server's answer to raw bytes, until it closes the connection or sends no more."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=wait_s) as stream:
         stream.sendall(data)
         stream.settimeout(wait_s)
-        found = b""
+        received = b""
         try:
             while part := stream.recv(65536):
-                found += part
-                if b"\r\n\r\n" in found and found.endswith(b"}"):
+                received += part
+                if b"\r\n\r\n" in received and received.endswith(b"}"):
                     break
         except TimeoutError:
             pass
-        return found
+        return received
 
 
 @pytest.mark.slow

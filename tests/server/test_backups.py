@@ -33,7 +33,7 @@ PLANTED = b"planted bytes of a message " * 20
 
 
 def planted_map(version: int) -> bytes:
-    """What a version of the map has of it."""
+    """Planted bytes of a version of the map."""
     return b"planted bytes of version %d " % version * 20
 
 
@@ -45,18 +45,18 @@ def settings(request: pytest.FixtureRequest) -> ServerSettings:
 @pytest.fixture
 def service(settings: ServerSettings, tmp_path: Path) -> Iterator[Service]:
     """A server with two maps, made by hand: three messages, of which the first is planted, and a version of each map."""
-    found = Service(tmp_path / "store", settings)
-    token, _ = found.tokens.make("owner", ["contribute"])
+    service = Service(tmp_path / "store", settings)
+    token, _ = service.tokens.make("owner", ["contribute"])
     for name in ("first", "second"):
-        record = found.records.make(name, MapPolicy())
+        record = service.records.make(name, MapPolicy())
         for message in (PLANTED, b"another", bytes(range(256)) * 300):
-            digest = found.records.blobs.put(message)
-            with found.database.transaction() as rows:
+            digest = service.records.blobs.put(message)
+            with service.database.transaction() as rows:
                 item = add_contribution(rows, record, token=token.id, digest=digest, size_bytes=len(message), facts={})
                 set_state(rows, item.id, "mapped")
-        new_version(found, record.id)
-    yield found
-    found.close()
+        new_version(service, record.id)
+    yield service
+    service.close()
 
 
 def new_version(service: Service, map_id: str, gone: Contribution | None = None) -> None:
@@ -85,21 +85,21 @@ def planted_in(service: Service) -> list[Contribution]:
 
 def contents(service: Service) -> tuple[dict[str, list[tuple]], dict[str, bytes]]:
     """All rows but those of `backups`, and all blobs that they name."""
-    with service.database.transaction() as found:
-        rows = {name: sorted(tuple(row.values()) for row in found.all(f"SELECT * FROM {name}")) for name in TABLES}
-        names = blobs_in(found)
+    with service.database.transaction() as transaction:
+        rows = {name: sorted(tuple(row.values()) for row in transaction.all(f"SELECT * FROM {name}")) for name in TABLES}
+        names = blobs_in(transaction)
     rows.pop("backups")
     return rows, {name: service.records.blobs.get(name) for name in names}
 
 
 def restored(path: Path, folder: Path, **more: Any) -> tuple[dict[str, list[tuple]], dict[str, bytes]]:
-    """What a backup gives back, in a folder."""
+    """Rows and blobs of a backup that is restored into a folder."""
     restore(path, folder, **more)
-    found = Service(folder)
+    service = Service(folder)
     try:
-        return contents(found)
+        return contents(service)
     finally:
-        found.close()
+        service.close()
 
 
 def test_what_is_restored_is_what_was_there(service: Service, tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_small_server_moves_to_shared_storage(tmp_path: Path, shared_settings:
     service = Service(tmp_path / "small")
     service.tokens.make("owner", ["admin"])
     record = service.records.make("door", MapPolicy())
-    with service.database.transaction() as found:
-        put_version(found, record, {"a": service.records.blobs.put(b"of the map")}, {})
+    with service.database.transaction() as transaction:
+        put_version(transaction, record, {"a": service.records.blobs.put(b"of the map")}, {})
     backup = write_backup(service, tmp_path / "file")
     restore(backup.path, tmp_path / "grown", shared_settings)
     grown = Service(tmp_path / "grown", shared_settings)
@@ -182,7 +182,7 @@ def test_a_backup_that_is_out_of_reach_is_told_and_made_up_for(
 
 
 def test_a_copy_is_restored_with_the_deletions_of_a_later_state(service: Service, tmp_path: Path) -> None:
-    """What was deleted and revoked since is not there; the map is made again from the messages that are left."""
+    """Contributions deleted and tokens revoked since are absent; the map is made again from the messages that are left."""
     token = service.tokens.all()[0]
     backup = write_backup(service, tmp_path / "one.backup")
     copy = Path(shutil.copy(backup.path, tmp_path / "copy.backup"))
@@ -214,8 +214,8 @@ def test_damage_and_folders_in_use_are_refused(tmp_path: Path) -> None:
     """Any byte of a blob, and a file that ends early; nothing is left where it would have been restored."""
     service = Service(tmp_path / "store")
     record = service.records.make("door", MapPolicy())
-    with service.database.transaction() as found:
-        put_version(found, record, {"a": service.records.blobs.put(PLANTED), "b": service.records.blobs.put(b"")}, {})
+    with service.database.transaction() as transaction:
+        put_version(transaction, record, {"a": service.records.blobs.put(PLANTED), "b": service.records.blobs.put(b"")}, {})
     path = write_backup(service, tmp_path / "one.backup").path
     service.close()
     data = path.read_bytes()
@@ -251,15 +251,15 @@ def test_a_backup_that_fails_is_not_there(service: Service, tmp_path: Path, monk
 
 @pytest.mark.slow
 def test_a_killed_backup_leaves_nothing_that_stays(tmp_path: Path) -> None:
-    """What a kill leaves behind holds messages and is known to no server: the next backup there, or a sweep, deletes it.
+    """The file of a killed backup holds messages and no server lists it: the next backup there, or a sweep, deletes it.
 
     The process is killed in the midst of it, when the blobs are in the file. Broken twin: a file that is still written stays.
     """
     service = Service(tmp_path / "store")
     service.tokens.make("owner", ["contribute"])
     record = service.records.make("door", MapPolicy())
-    with service.database.transaction() as found:
-        put_version(found, record, {"a": service.records.blobs.put(PLANTED)}, {})
+    with service.database.transaction() as transaction:
+        put_version(transaction, record, {"a": service.records.blobs.put(PLANTED)}, {})
     code = (
         "import os, sys; from pathlib import Path; from veil.server import backups; from veil.server.service import Service\n"
         "backups.write_rows = lambda *given: os.kill(os.getpid(), 9)\n"
@@ -317,8 +317,8 @@ def test_a_running_server_deletes_from_its_backups(tmp_path: Path) -> None:
     record = service.records.make("door", MapPolicy())
     token = service.tokens.make("owner", ["contribute"])[0]
     digest = service.records.blobs.put(PLANTED)
-    with service.database.transaction() as found:
-        item = add_contribution(found, record, token=token.id, digest=digest, size_bytes=len(PLANTED), facts={})
+    with service.database.transaction() as transaction:
+        item = add_contribution(transaction, record, token=token.id, digest=digest, size_bytes=len(PLANTED), facts={})
     path = write_backup(service, tmp_path / "one.backup").path
     assert PLANTED in path.read_bytes()
     with running(service) as server:

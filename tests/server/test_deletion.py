@@ -1,4 +1,4 @@
-"""What goes before a receipt beside the message: what came and was never named, old versions, and matches."""
+"""Deletions before a receipt, beside the message: blobs that no row ever named, old versions, and matches."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from veil.server.store.blob_use import sweep_loose
 def given(service: Service, token: Token, map_id: str, message: bytes) -> Contribution:
     """A contribution that nobody looked at."""
     digest, record = service.records.keep(message, map_id), service.map_record(map_id)
-    with service.database.transaction() as found:
-        return add_contribution(found, record, token=token.id, digest=digest, size_bytes=len(message), facts={"form": "words"})
+    with service.database.transaction() as transaction:
+        return add_contribution(
+            transaction, record, token=token.id, digest=digest, size_bytes=len(message), facts={"form": "words"}
+        )
 
 
 def test_what_was_never_named_goes_with_its_map_or_what_is_deleted_of_it(tmp_path: Path) -> None:
@@ -40,8 +42,8 @@ def test_what_was_never_named_goes_with_its_map_or_what_is_deleted_of_it(tmp_pat
         assert set(service.records.blobs.names()) == {kept, never, item.digest}
         delete(item)
         assert set(service.records.blobs.names()) == {kept}
-    with service.database.transaction() as found:
-        assert found.one("SELECT name FROM loose WHERE name = :name", name=kept) is not None
+    with service.database.transaction() as transaction:
+        assert transaction.one("SELECT name FROM loose WHERE name = :name", name=kept) is not None
     # What comes for a map that is gone is never named.
     late = service.records.keep(b"of a job that went on", one.id)
     assert sweep_loose(service.database, service.records.blobs) >= 1
@@ -57,9 +59,11 @@ def test_what_is_sent_while_another_is_deleted_is_there(tmp_path: Path) -> None:
     digest = service.records.keep(b"on its way", record.id)
     service.delete(token, given(service, token, record.id, b"deleted").id)
     assert not service.records.blobs.has(digest)
-    with service.database.transaction() as found:
-        assert found.one("SELECT name FROM loose WHERE name = :name", name=digest) is not None, "a kill would leave it for good"
-        add_contribution(found, record, token=token.id, digest=digest, size_bytes=9, facts={"form": "words"})
+    with service.database.transaction() as transaction:
+        assert transaction.one("SELECT name FROM loose WHERE name = :name", name=digest) is not None, (
+            "a kill would leave it for good"
+        )
+        add_contribution(transaction, record, token=token.id, digest=digest, size_bytes=9, facts={"form": "words"})
         service.records.keep_again(b"on its way")
     assert service.records.blobs.get(digest) == b"on its way"
     service.close()
@@ -74,9 +78,9 @@ def test_matches_go_before_the_receipt(tmp_path: Path) -> None:
     store = MatchStore(service.folder / "matches" / record.id, KIND)
     digests = {item.id: character * 64 for item, character in zip((gone, *others), "abc", strict=True)}
     store.note_names(digests)
-    found = Matches(indices=np.zeros((3, 2), np.int64), distances=np.zeros(3), ratios=np.full(3, 0.5))
+    matches = Matches(indices=np.zeros((3, 2), np.int64), distances=np.zeros(3), ratios=np.full(3, 0.5))
     names = list(digests.values())
-    store.write({(names[0], names[1]): found, (names[1], names[2]): found})
+    store.write({(names[0], names[1]): matches, (names[1], names[2]): matches})
     receipt, job = service.delete(token, gone.id)
     assert receipt is not None and job is None
     held = b"".join(path.read_bytes() for path in store.folder.iterdir())
@@ -93,11 +97,11 @@ def test_an_old_version_that_a_kill_left_goes_before_the_receipt(tmp_path: Path)
     for number in (1, 2):
         files = {"descriptors.h5": service.records.keep(b"version %d" % number, record.id)}
         present = service.map_record(record.id)
-        with service.database.transaction() as found:
-            put_version(found, present, files, {})
+        with service.database.transaction() as transaction:
+            put_version(transaction, present, files, {})
         service.version_folder(service.map_record(record.id))
-    with service.database.transaction() as found:
-        set_state(found, item.id, "leaving", "asked")
+    with service.database.transaction() as transaction:
+        set_state(transaction, item.id, "leaving", "asked")
     (receipt,) = erase(service, [item.id])
     assert receipt.content["contribution"] == item.id
     held = [path.read_bytes() for path in service.folder.rglob("*") if path.is_file()]

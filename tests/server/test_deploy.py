@@ -42,10 +42,10 @@ HARDENED = {
 
 def tool(name: str) -> str:
     """The path of a program, beside this Python or in PATH; the test is skipped without it."""
-    found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-    if found is None:
+    path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+    if path is None:
         pytest.skip(f"{name} is not installed")
-    return found
+    return path
 
 
 def check(*command: object) -> None:
@@ -55,12 +55,12 @@ def check(*command: object) -> None:
 
 def entries(text: str) -> dict[str, list[str]]:
     """Values of a unit file by their name."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in text.splitlines():
         if "=" in line and not line.startswith("#"):
             name, _, value = line.partition("=")
-            found.setdefault(name, []).append(value)
-    return found
+            values.setdefault(name, []).append(value)
+    return values
 
 
 def instructions(text: str) -> list[tuple[str, str]]:
@@ -84,17 +84,17 @@ def test_the_reference_names_every_setting() -> None:
 
 
 def test_the_unit_is_hardened_and_starts_what_exists() -> None:
-    found = entries((DEPLOY / "veil.service").read_text())
-    assert {name: found[name][-1] for name in HARDENED} == HARDENED
+    unit = entries((DEPLOY / "veil.service").read_text())
+    assert {name: unit[name][-1] for name in HARDENED} == HARDENED
     # `veil serve` tells systemd (tests/cli/server/test_serve_listening.py).
-    assert found["Type"] == ["notify"] and "AF_UNIX" in found["RestrictAddressFamilies"][0]
-    assert found["MemoryMax"] and "MemoryDenyWriteExecute" not in found
-    (command,) = found["ExecStart"]
+    assert unit["Type"] == ["notify"] and "AF_UNIX" in unit["RestrictAddressFamilies"][0]
+    assert unit["MemoryMax"] and "MemoryDenyWriteExecute" not in unit
+    (command,) = unit["ExecStart"]
     path, *arguments = shlex.split(command)
     assert Path(path).name == "veil"
     asked = _parser(arguments).parse_args(arguments)
-    assert str(asked.folder).startswith(f"/var/lib/{found['StateDirectory'][0]}/")
-    assert str(asked.config).startswith(f"/etc/{found['ConfigurationDirectory'][0]}/")
+    assert str(asked.folder).startswith(f"/var/lib/{unit['StateDirectory'][0]}/")
+    assert str(asked.config).startswith(f"/etc/{unit['ConfigurationDirectory'][0]}/")
 
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
@@ -113,23 +113,23 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
 
 
 def container_faults(text: str) -> list[str]:
-    """What is wrong with a container file: root, tags that move, commands of a shell, files that are not there."""
-    found = instructions(text)
+    """Faults of a container file: root, tags that move, commands of a shell, missing files."""
+    steps = instructions(text)
     faults = [
-        f"moving tag: {rest}" for name, rest in found if name == "FROM" and not re.search(r":[\d.]+(-\w+)?( AS \w+)?$", rest)
+        f"moving tag: {rest}" for name, rest in steps if name == "FROM" and not re.search(r":[\d.]+(-\w+)?( AS \w+)?$", rest)
     ]
-    users = [number for number, (name, _) in enumerate(found) if name == "USER"]
-    user = found[users[-1]][1] if users else "0"
+    users = [number for number, (name, _) in enumerate(steps) if name == "USER"]
+    user = steps[users[-1]][1] if users else "0"
     if not re.fullmatch(r"[1-9]\d*:[1-9]\d*", user):
         faults.append(f"user: {user}")
-    elif {name for name, _ in found[users[-1] :]} & {"RUN", "COPY", "ADD"}:
+    elif {name for name, _ in steps[users[-1] :]} & {"RUN", "COPY", "ADD"}:
         faults.append("files are made for the user that runs")
     for wanted in ("HEALTHCHECK", "ENTRYPOINT", "VOLUME", "EXPOSE"):
-        if wanted not in dict(found):
+        if wanted not in dict(steps):
             faults.append(f"no {wanted}")
-    if not dict(found).get("ENTRYPOINT", "[").startswith("["):
+    if not dict(steps).get("ENTRYPOINT", "[").startswith("["):
         faults.append("a shell stands before the server and gets its signals")
-    for name, rest in found:
+    for name, rest in steps:
         if name == "COPY" and "--from" not in rest:
             faults += [f"no {path}" for path in rest.split()[:-1] if not (ROOT / path).exists()]
         if name == "ENV":

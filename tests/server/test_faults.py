@@ -41,9 +41,9 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    found = Service(tmp_path / "store", ServerSettings(workers=1))
-    yield found
-    found.close()
+    service = Service(tmp_path / "store", ServerSettings(workers=1))
+    yield service
+    service.close()
 
 
 def test_threads_that_end_leave_no_connection_open(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_threads_that_end_leave_no_connection_open(tmp_path: Path) -> None:
     database = SqliteDatabase(tmp_path / "veil.sqlite")
 
     def ask() -> None:
-        with database.transaction() as found:
-            found.one("SELECT 1")
+        with database.transaction() as transaction:
+            transaction.one("SELECT 1")
 
     for _ in range(5):
         threads = [threading.Thread(target=ask) for _ in range(20)]
@@ -69,24 +69,24 @@ def test_a_database_that_goes_away_and_returns(tmp_path: Path) -> None:
     """While its file is away nothing is made in its place, and what was in it is there again."""
     path = tmp_path / "veil.sqlite"
     database = SqliteDatabase(path)
-    with database.transaction(durable=True) as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('a', 'b')")
+    with database.transaction(durable=True) as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('a', 'b')")
     database.close()
     path.rename(tmp_path / "away")
     with pytest.raises(sqlite3.OperationalError), database.transaction():
         raise AssertionError("there is no database")
     assert not path.exists()
     (tmp_path / "away").rename(path)
-    with database.transaction() as found:
-        assert found.one("SELECT value FROM facts WHERE name = 'a'") == {"value": "b"}
+    with database.transaction() as transaction:
+        assert transaction.one("SELECT value FROM facts WHERE name = 'a'") == {"value": "b"}
     database.close()
 
 
 def test_a_job_waits_for_a_full_disk(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """No attempt is counted, and the job is done when there is room. The broken twin failed it: its contributions waited."""
     record = service.records.make("full", MapPolicy())
-    with service.database.transaction() as found:
-        job = queue_job(found, record.id, "update", "t1")
+    with service.database.transaction() as transaction:
+        job = queue_job(transaction, record.id, "update", "t1")
     runner = Runner(service)
 
     def full(*_: object) -> None:
@@ -110,13 +110,13 @@ def test_work_on_an_old_version_is_done_again(service: Service, door: dict[str, 
     """Another server changed the map meanwhile, as its clock is ahead: what it took out must not come back."""
     write_map(tmp_path / "map", planted_map(next(iter(door.values())), public=True))
     record = service.import_map("two servers", tmp_path / "map")
-    with service.database.transaction() as found:
-        queue_job(found, record.id, "update", "t1")
+    with service.database.transaction() as transaction:
+        queue_job(transaction, record.id, "update", "t1")
     runner = Runner(service)
     job = service.jobs.take(runner.name)
     assert job is not None
-    with service.database.transaction() as found:
-        put_version(found, record, record.files, record.facts)
+    with service.database.transaction() as transaction:
+        put_version(transaction, record, record.files, record.facts)
     output = tmp_path / "output"
     write_map(output, planted_map(next(iter(door.values())), public=True))
     work = background.MapWork(output=output, matches=tmp_path / "matches", unfinished=tmp_path / "unfinished")
@@ -134,12 +134,12 @@ def test_a_lost_job_is_taken_before_others_of_its_map(tmp_path: Path, monkeypatc
     monkeypatch.setattr(time, "time", lambda: now[0])
     database = SqliteDatabase(tmp_path / "veil.sqlite")
     jobs = Jobs(database)
-    with database.transaction() as found:
-        first = queue_job(found, "m1", "update", "t1")
+    with database.transaction() as transaction:
+        first = queue_job(transaction, "m1", "update", "t1")
     assert jobs.take("a") is not None
     now[0] -= 7200  # another server's clock is behind, so that its job seems older
-    with database.transaction() as found:
-        queue_job(found, "m1", "remove", "t1")
+    with database.transaction() as transaction:
+        queue_job(transaction, "m1", "remove", "t1")
     now[0] += 7200 + LEASE_S + 1
     taken = jobs.take("b")
     assert taken is not None and taken.id == first.id
@@ -149,8 +149,8 @@ def test_a_lost_job_is_taken_before_others_of_its_map(tmp_path: Path, monkeypatc
 def test_a_clock_that_is_set_deletes_nothing(service: Service, messages: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     """A year ahead for one sweep, and right again. Broken twin: a sweep that believes it."""
     record = service.records.make("short", MapPolicy(keep_days=1.0))
-    with service.database.transaction(durable=True) as found:
-        background_of(found, record, messages[0])
+    with service.database.transaction(durable=True) as transaction:
+        background_of(transaction, record, messages[0])
     service.records.blobs.put(messages[0])
     asked: list[bool] = []
     runner, real = Runner(service), time.time
@@ -174,7 +174,7 @@ def test_a_clock_that_is_set_deletes_nothing(service: Service, messages: list[by
     assert service.records.contributions(record.id) == []
 
 
-def background_of(found: object, record: object, message: bytes) -> None:
+def background_of(transaction: object, record: object, message: bytes) -> None:
     """A contribution as the service enters it."""
     import hashlib
 
@@ -182,7 +182,7 @@ def background_of(found: object, record: object, message: bytes) -> None:
 
     digest = hashlib.sha256(message).hexdigest()
     facts = {"form": "subspaces", "features": 1, "kind": "subspaces"}
-    add_contribution(found, record, token="t1", digest=digest, size_bytes=len(message), facts=facts)  # type: ignore[arg-type]
+    add_contribution(transaction, record, token="t1", digest=digest, size_bytes=len(message), facts=facts)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -231,14 +231,14 @@ def test_queries_leave_no_trace_where_requests_are_logged(
     def parts(message: bytes) -> list[bytes]:
         return [message[place : place + 24] for place in range(150, len(message) - 24, len(message) // 50)]
 
-    found = Service(tmp_path / "store", ServerSettings(workers=1, log_requests=True))
-    with caplog.at_level(logging.INFO), running(found, jobs=False) as server:
-        record = found.import_map("traces", tmp_path / "map")
+    service = Service(tmp_path / "store", ServerSettings(workers=1, log_requests=True))
+    with caplog.at_level(logging.INFO), running(service, jobs=False) as server:
+        record = service.import_map("traces", tmp_path / "map")
         for _ in range(40):
             answer = server.ask("POST", f"/v1/maps/{record.id}/localize", body=query)
             assert answer.status == 200
         server.ask("POST", f"/v1/maps/{record.id}/contributions", body=messages[1])
-        held = b"".join(path.read_bytes() for path in found.folder.rglob("*") if path.is_file())
+        held = b"".join(path.read_bytes() for path in service.folder.rglob("*") if path.is_file())
     logged = "".join(f"{item.name} {item.getMessage()}\n" for item in caplog.records if item.name.startswith("veil"))
     assert logged.count("POST /v1/maps/{map_id}/localize 200") == 40
     assert not [part for part in parts(query) if part in held or part in logged.encode()]

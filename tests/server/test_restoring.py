@@ -71,19 +71,19 @@ def change(service: Service, record: MapRecord, files: dict[str, bytes]) -> None
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     """A server with two tokens and two maps, each of three messages (mapped, left out, leaving) and of two files."""
-    found = Service(tmp_path / "store")
-    token, _ = found.tokens.make("owner", ["contribute"])
-    found.tokens.make("other", ["admin"])
+    service = Service(tmp_path / "store")
+    token, _ = service.tokens.make("owner", ["contribute"])
+    service.tokens.make("other", ["admin"])
     for name in ("door", "hall"):
-        record = found.records.make(name, MapPolicy())
+        record = service.records.make(name, MapPolicy())
         for message, state in zip(MESSAGES, STATES, strict=True):
-            digest = found.records.blobs.put(message)
-            with found.database.transaction() as rows:
+            digest = service.records.blobs.put(message)
+            with service.database.transaction() as rows:
                 item = add_contribution(rows, record, token=token.id, digest=digest, size_bytes=len(message), facts={})
                 set_state(rows, item.id, state, f"why {state}")
-        change(found, record, {"points": b"points of " + name.encode(), "shared": b"in both maps"})
-    yield found
-    found.close()
+        change(service, record, {"points": b"points of " + name.encode(), "shared": b"in both maps"})
+    yield service
+    service.close()
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def held(folder: Path) -> tuple[dict[str, list[tuple[Any, ...]]], set[bytes]]:
 
 
 def beside(folder: Path) -> list[Path]:
-    """What lies beside a folder under its name."""
+    """Files and folders beside a folder whose names contain its name."""
     return [path for path in folder.parent.iterdir() if folder.name in path.name and path != folder]
 
 
@@ -218,10 +218,10 @@ def test_what_a_killed_restore_wrote_to_a_bucket_is_used(
     assert not (tmp_path / "other").exists() and beside(tmp_path / "other") == []
     restore(backup, folder, settings)
     assert beside(folder) == [] and dict(rows(folder / "veil.sqlite")["facts"])["store"] == store
-    found = Service(folder, settings)
-    assert found.records.blobs.owner() == store
-    assert {found.records.blobs.get(name) for name in found.records.blobs.names()} == held(service.folder)[1]
-    found.close()
+    restarted = Service(folder, settings)
+    assert restarted.records.blobs.owner() == store
+    assert {restarted.records.blobs.get(name) for name in restarted.records.blobs.names()} == held(service.folder)[1]
+    restarted.close()
 
 
 def test_an_error_leaves_nothing_but_what_was_there(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,14 +279,14 @@ def test_of_a_later_state_only_deletions_come(service: Service, backup: Path, tm
     gone = next(item for item in service.records.contributions(door.id) if item.state == "mapped")
     left_out = next(item for item in service.records.contributions(door.id) if item.state == "left out")
     before = {row[0]: row for row in rows(service.folder / "veil.sqlite")["maps"]}
-    with service.database.transaction() as found:
-        deletion_receipt(found, gone, by=gone.token, why="asked", more={})
-        found.run("DELETE FROM contributions WHERE id = :id", id=gone.id)
+    with service.database.transaction() as transaction:
+        deletion_receipt(transaction, gone, by=gone.token, why="asked", more={})
+        transaction.run("DELETE FROM contributions WHERE id = :id", id=gone.id)
         new, leaving = (
-            add_contribution(found, door, token=gone.token, digest=blob_name(data), size_bytes=3, facts={})
+            add_contribution(transaction, door, token=gone.token, digest=blob_name(data), size_bytes=3, facts={})
             for data in (b"new", b"leaving since")
         )
-        set_state(found, leaving.id, "leaving")
+        set_state(transaction, leaving.id, "leaving")
     service.tokens.make("since", ["contribute"])
     change(service, door, {"points": b"new points"})
     change(service, hall, {"points": b"new points of the hall"})
@@ -313,8 +313,8 @@ def test_a_later_state_is_that_of_one_moment(
     follow = restoring.follow
 
     def delete(item: Contribution) -> None:
-        with service.database.transaction() as found:
-            deletion_receipt(found, item, by=item.token, why="asked", more={})
+        with service.database.transaction() as transaction:
+            deletion_receipt(transaction, item, by=item.token, why="asked", more={})
 
     def late(*given: Any) -> None:
         delete(second)
@@ -334,8 +334,8 @@ def test_a_later_state_is_one_of_the_same_server(service: Service, backup: Path,
     other.tokens.make("owner", ["contribute"])
     other.close()
     (item, *_) = service.records.contributions()
-    with service.database.transaction() as found:
-        deletion_receipt(found, item, by=item.token, why="asked", more={})
+    with service.database.transaction() as transaction:
+        deletion_receipt(transaction, item, by=item.token, why="asked", more={})
     later = write_backup(service, tmp_path / "later").path
     for base, newer, told in (
         (backup, tmp_path / "none", "no such file"),

@@ -31,9 +31,9 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    found = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=1))
-    yield found
-    found.close()
+    service = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=1))
+    yield service
+    service.close()
 
 
 def owner(service: Service, name: str = "owner") -> Token:
@@ -43,7 +43,7 @@ def owner(service: Service, name: str = "owner") -> Token:
 @pytest.mark.slow
 @pytest.mark.planted
 def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messages: dict[str, bytes]) -> None:
-    """Planted bytes: the message, its digest, its name, and each row of its arrays. All are found before, none after."""
+    """Planted bytes: the message, its digest, its name, each row of its arrays. The store holds all before and none after."""
     mine, other = owner(service), owner(service, "other")
     record = service.records.make("door", MapPolicy())
     ids = {}
@@ -72,7 +72,7 @@ def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messag
     assert work(service) == ["remove done"]
     service.database.clear_log()
     # The receipt keeps the contribution's name and the digest of its message: it is about them.
-    assert traces.found(everything(service.folder)) == {"name": 1}
+    assert traces.counts(everything(service.folder)) == {"name": 1}
     assert {*holding(ids[gone]), *holding(digest)} == {"veil.sqlite", "veil.sqlite (values)"}
     receipt = service.receipts.of_contribution(ids[gone], mine.id)
     assert receipt is not None and receipt.content["features"] > 0 and receipt.content["map_versions"] == [1, 2]

@@ -13,9 +13,9 @@ from veil.server.settings import ServerSettings, read_settings
 def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     path = tmp_path / "serve.toml"
     path.write_text('port = 9000\nhost = "0.0.0.0"\ndeadline_s = 5\nlog_requests = true\n')
-    found = read_settings(path, {"VEIL_SERVE_PORT": "9001", "VEIL_SERVE_METRICS_OPEN": "true", "OTHER": "x"})
-    assert (found.port, found.host, found.deadline_s) == (9001, "0.0.0.0", 5.0)
-    assert found.log_requests and found.metrics_open
+    settings = read_settings(path, {"VEIL_SERVE_PORT": "9001", "VEIL_SERVE_METRICS_OPEN": "true", "OTHER": "x"})
+    assert (settings.port, settings.host, settings.deadline_s) == (9001, "0.0.0.0", 5.0)
+    assert settings.log_requests and settings.metrics_open
     assert read_settings(None, {}) == ServerSettings()
 
 

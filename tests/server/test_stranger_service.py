@@ -82,7 +82,7 @@ FORMS: dict[str, Protection] = {
 class Place:
     """Two servers with the same tiles, and on the first one a public map, an empty one, and a token for clients."""
 
-    found: Running
+    host: Running
     other: Running
     public: str
     empty: str
@@ -91,7 +91,7 @@ class Place:
 
     @property
     def server(self) -> Server:
-        return Server(port=self.found.port, token=self.found.admin)
+        return Server(port=self.host.port, token=self.host.admin)
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +106,14 @@ def place(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory) -
     for service in services:
         serve_street(service)
     with ExitStack() as stack:
-        found, other = (stack.enter_context(running(service)) for service in services)
-        made = found.ask("POST", "/v1/maps", value={"name": "door", "policy": {"least_profile": "any"}})
+        host, other = (stack.enter_context(running(service)) for service in services)
+        made = host.ask("POST", "/v1/maps", value={"name": "door", "policy": {"least_profile": "any"}})
         query = list(door.values())[-1]
-        yield Place(found=found, other=other, public=public, empty=made.value["map"], query=query, shown=shown)
+        yield Place(host=host, other=other, public=public, empty=made.value["map"], query=query, shown=shown)
 
 
 def message_of(features: Features, protection: Protection, folder: Path) -> bytes:
-    """What a device of veil releases, once the second implementation has written it again."""
+    """The message that a device of veil releases, after the second implementation has written it again, byte for byte."""
     ours = Device(folder).release(features, protection, allow_second=True).message
     again = encode(decode(ours))
     assert again == ours
@@ -128,7 +128,7 @@ def test_every_form_is_localized_as_by_veils_client(place: Place, form: str, tmp
     Poses from lines differ by rounding each time that the server is asked. Words in lines without gravity are refused.
     """
     message = message_of(place.query, FORMS[form], tmp_path)
-    client = Client(place.found.url, place.found.admin, Device(tmp_path))
+    client = Client(place.host.url, place.host.admin, Device(tmp_path))
     if form == "words, lines":
         with pytest.raises(Problem, match="422 invalid: words with lines are localized upright"):
             place.server.localize(place.public, message)
@@ -147,14 +147,14 @@ def test_every_form_is_localized_as_by_veils_client(place: Place, form: str, tmp
 @pytest.mark.slow
 def test_policy_maps_and_use_are_told(place: Place) -> None:
     """Oracle: the service's own records. A token that is not known, and a photograph, are refused with a type of their own."""
-    told = json.loads(Server(port=place.found.port).get("/v1/policy"))
+    told = json.loads(Server(port=place.host.port).get("/v1/policy"))
     assert told["message_type"] == "application/vnd.veil.message" and set(told["forms"]) == {"subspaces", "words"}
     maps = {item["map"]: item for item in json.loads(place.server.get("/v1/maps"))["maps"]}
     assert maps[place.public]["mapped"] and maps[place.public]["dictionaries"] == [bundled_codebook().digest]
     used = json.loads(place.server.get("/v1/me/usage"))
     assert used["scopes"] == ["admin"] and used["used"]
     with pytest.raises(Problem, match="401 unauthorized"):
-        Server(port=place.found.port, token="veil_" + "0" * 43).get("/v1/maps")
+        Server(port=place.host.port, token="veil_" + "0" * 43).get("/v1/maps")
     with pytest.raises(Problem, match="415 not-a-message"):
         place.server.localize(place.public, b"\xff\xd8\xff" + bytes(1000))
 
@@ -175,8 +175,8 @@ def test_contributions_make_a_map_and_go_with_a_receipt(place: Place, tmp_path: 
     assert server.ended(told["job"])["state"] == "done"
     states = {item["contribution"]: item["state"] for item in json.loads(server.get("/v1/contributions"))["contributions"]}
     # Jobs begin while messages still come, so that a map of the first ones may leave a later one out.
-    found = [states[item["contribution"]] for item in sent.values()]
-    assert set(found) <= {"mapped", "left out"} and found.count("mapped") >= 3
+    reached = [states[item["contribution"]] for item in sent.values()]
+    assert set(reached) <= {"mapped", "left out"} and reached.count("mapped") >= 3
     query = message_of(place.query, FORMS["hardened"], tmp_path)
     assert server.localize(place.empty, query)["status"] == "localized"
     receipt = server.delete(told["contribution"])
@@ -205,7 +205,7 @@ def test_numbers_of_a_receipt_are_answered_as_they_were_digested(place: Place) -
     Broken twin: a client that reads them as floats and writes them as JavaScript would.
     """
     content = {"deleted": 1764167275.0, "small": 1e-05, "large": 1e16, "points": 12, "why": "é"}
-    service = place.found.service
+    service = place.host.service
     with service.database.transaction(durable=True) as rows:
         made = add_receipt(rows, contribution="c0", token="t0", content=content)
     receipt = canonical.read(place.server.get("/v1/contributions/c0/receipt"))
@@ -220,7 +220,7 @@ def test_numbers_of_a_receipt_are_answered_as_they_were_digested(place: Place) -
 @pytest.mark.slow
 def test_every_form_is_contributed_and_deleted(place: Place, tmp_path: Path) -> None:
     """Oracles: what the server says of each form, and a receipt for each in one chain. Forty features make no map."""
-    made = place.found.ask("POST", "/v1/maps", value={"name": "all forms", "policy": {"least_profile": "any"}}).value["map"]
+    made = place.host.ask("POST", "/v1/maps", value={"name": "all forms", "policy": {"least_profile": "any"}}).value["map"]
     server, noted, got = place.server, [], []
     for form, protection in FORMS.items():
         features = replace(taken(place.query, np.arange(40)), image_digest=form.encode().ljust(32))
@@ -274,7 +274,7 @@ def test_words_that_it_drew_are_localized(place: Place, tmp_path: Path) -> None:
         params=np.array(camera.params),
         known=camera.focal_is_known,
     )
-    given = [str(TESTS), str(place.found.port), place.found.admin, place.public, str(raw), str(EPSILON)]
+    given = [str(TESTS), str(place.host.port), place.host.admin, place.public, str(raw), str(EPSILON)]
     done = subprocess.run([sys.executable, "-I", "-c", WALK, *given], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -291,7 +291,7 @@ def test_words_that_it_drew_are_localized(place: Place, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["hardened", "words"])
 def test_geopose_is_asked_for_and_told(place: Place, form: str, tmp_path: Path) -> None:
     """Oracle: the pose on Earth in the answer of the map itself. A claim that is not true of the message is refused."""
-    assert place.found.ask("PUT", f"/v1/maps/{place.public}/place", value=PLACE).status == 200
+    assert place.host.ask("PUT", f"/v1/maps/{place.public}/place", value=PLACE).status == 200
     message = message_of(place.query, FORMS[form], tmp_path)
     expected = place.server.localize(place.public, message)["geopose"]
     true = {"hardened": "veil:subspaces:hardened", "words": f"veil:words:epsilon={EPSILON:g}"}[form]
@@ -309,7 +309,7 @@ def test_tiles_come_from_every_exit(place: Place, monkeypatch: pytest.MonkeyPatc
 
     Broken twin: with left and right exchanged, no record of any exit is a tile.
     """
-    hosts = [Server(port=item.port) for item in (place.found, place.other)]
+    hosts = [Server(port=item.port) for item in (place.host, place.other)]
     both, one = tiles.Tiles(hosts, NAME), tiles.Tiles(hosts[:1], NAME)
     region = one.all_at_once()
     wanted = [both.count - 1, 3]
@@ -331,12 +331,12 @@ def test_tiles_come_from_every_exit(place: Place, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 def test_queries_for_tiles_that_no_device_sends_are_refused(place: Place) -> None:
     """Oracle: the statuses that tiles.md names; padding is seen in `tests/tiles`, as these tiles fill their bytes."""
-    host = Server(port=place.found.port)
-    found = tiles.Tiles([host], NAME)
-    size = found.exits["two-servers"]["query_bytes"] * found.asked
+    host = Server(port=place.host.port)
+    exits = tiles.Tiles([host], NAME)
+    size = exits.exits["two-servers"]["query_bytes"] * exits.asked
     for exit, body, problem in (
-        (f"{found.path}/answers/two-servers", bytes(size - 1), "422 invalid"),
-        (f"{found.path}/answers/two-servers", bytes(size + 1), "413 too-large"),
+        (f"{exits.path}/answers/two-servers", bytes(size - 1), "422 invalid"),
+        (f"{exits.path}/answers/two-servers", bytes(size + 1), "413 too-large"),
         (f"/v1/tiles/{NAME}/{'0' * 64}/answers/two-servers", bytes(size), "404 not-found"),
     ):
         with pytest.raises(Problem, match=problem):

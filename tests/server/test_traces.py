@@ -59,24 +59,24 @@ def planted(
 @pytest.mark.slow
 @pytest.mark.planted
 def test_every_row_is_found_under_each_key_and_none_without_the_image(planted: Planted, tmp_path: Path) -> None:
-    """Oracle: the count of rows. Twins: one row is left in a file, or packed, or a window of the message: each is found."""
+    """Oracle: the count of rows. Twins: one row left in a file or packed, or a window of the message, is reported."""
     traces = planted.traces
     assert traces.missed(everything(planted.folder)) == {}
     assert {"stored origin", "stored basis", "message", "name"} <= traces.stored
     assert min(len(traces.prints[what]) for what in ("stored origin", "stored basis")) >= 30
     write_map(tmp_path / "map", planted.rest)
-    assert traces.found(everything(tmp_path)) == {}
+    assert traces.counts(everything(tmp_path)) == {}
     for what in sorted(traces.stored):
         row = traces.prints[what][len(traces.prints[what]) // 2]
         (tmp_path / "left").write_bytes(b"odd" + row + b"and more")
-        assert what in traces.found(everything(tmp_path)), "left in a file"
+        assert what in traces.counts(everything(tmp_path)), "left in a file"
         (tmp_path / "left").unlink()
         with h5py.File(tmp_path / "left.h5", "w") as file:
             file.create_dataset("row", data=np.frombuffer(row * 99, dtype=np.uint8), compression="gzip")
-        assert what in traces.found(everything(tmp_path)), "left in a file that packs it"
+        assert what in traces.counts(everything(tmp_path)), "left in a file that packs it"
         (tmp_path / "left.h5").unlink()
         np.savez_compressed(tmp_path / "left.npz", row=np.frombuffer(row * 99, dtype=np.uint8))
-        assert what in traces.found(everything(tmp_path)), "left in an archive"
+        assert what in traces.counts(everything(tmp_path)), "left in an archive"
         (tmp_path / "left.npz").unlink()
 
 
@@ -86,8 +86,8 @@ def test_what_read_map_returns_is_not_what_a_map_stores(planted: Planted) -> Non
     form = read_map(planted.folder / "map").images[planted.gone].form
     assert isinstance(form, Subspaces)
     rows = {row.tobytes()[:WIDTH] for row in form.origin}
-    found = set[bytes]().union(*(held_in(data, rows) for _, data in everything(planted.folder)))
-    assert len(found) < len(rows)
+    present = set[bytes]().union(*(held_in(data, rows) for _, data in everything(planted.folder)))
+    assert len(present) < len(rows)
 
 
 def test_the_search_is_that_of_bytes_in() -> None:

@@ -196,12 +196,12 @@ class Reader:
         self.data, self.at = data, at
 
     def numbers(self, kind: str, count: int) -> tuple[float, ...]:
-        found = struct.unpack_from(f"<{count}{kind}", self.data, self.at)
+        values = struct.unpack_from(f"<{count}{kind}", self.data, self.at)
         self.at += struct.calcsize(f"<{count}{kind}")
-        return found
+        return values
 
     def array(self, kind: str, *shape: int) -> np.ndarray:
         count = int(np.prod(shape))
-        found = np.frombuffer(self.data, kind, count, self.at).reshape(shape)
-        self.at += found.nbytes
-        return found
+        values = np.frombuffer(self.data, kind, count, self.at).reshape(shape)
+        self.at += values.nbytes
+        return values

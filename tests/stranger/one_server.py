@@ -20,7 +20,7 @@ DIGITS, REACH = 128, 90
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """What a server says of the exit, and sizes that follow."""
+    """The server's facts about the exit, and the sizes that follow from them."""
 
     tiles: int
     record_bytes: int
@@ -46,7 +46,7 @@ class Asked:
 
 
 def require(exit: Exit) -> None:
-    """Refuse an exit whose noise or security does not allow so many columns."""
+    """Refuse an exit whose noise or security does not allow its number of columns."""
     most = (2**23 / (128 * SIGMA)) ** 2 / (2 * math.log(2 * exit.record_bytes * 2.0**40))
     if exit.columns > 2**21 or exit.columns >= most:
         raise ValueError(f"{exit.columns} columns are too many")

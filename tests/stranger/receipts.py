@@ -29,11 +29,11 @@ def require(receipt: dict[str, Any], links: list[list[str]], noted: list[str]) -
     """
     if link(receipt["before"], receipt["number"], sha256(canonical(receipt["content"]))) != receipt["digest"]:
         raise Refused("the receipt was changed")
-    ends, found = [BEGIN], False
+    ends, listed = [BEGIN], False
     for place, (number, content, digest) in enumerate(links, start=1):
         if number != str(place) or link(ends[-1], number, content) != digest:
             raise Refused("the chain is broken")
-        found = found or (number, digest) == (receipt["number"], receipt["digest"])
+        listed = listed or (number, digest) == (receipt["number"], receipt["digest"])
         ends.append(digest)
-    if not found or not set(noted) <= set(ends):
+    if not listed or not set(noted) <= set(ends):
         raise Refused("the chain does not hold what it should")

@@ -16,7 +16,7 @@ MESSAGE = "application/vnd.veil.message"
 
 
 class Problem(Exception):
-    """What a server refused: the status, the kind (`urn:veil:...`) and what to do."""
+    """A server's refusal: the status, the kind (`urn:veil:...`) and what to do."""
 
     def __init__(self, status: int, data: bytes) -> None:
         told = json.loads(data)
@@ -51,14 +51,14 @@ class Server:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
             connection.request(method, path, body, {**said, **(headers or {})})
             answer = connection.getresponse()
-            data, found = answer.read(), {name.lower(): value for name, value in answer.getheaders()}
+            data, fields = answer.read(), {name.lower(): value for name, value in answer.getheaders()}
             connection.close()
-            if answer.status != 503 or "retry-after" not in found:
+            if answer.status != 503 or "retry-after" not in fields:
                 break
-            time.sleep(min(1.0, float(found["retry-after"])))
+            time.sleep(min(1.0, float(fields["retry-after"])))
         if answer.status >= 400:
             raise Problem(answer.status, data)
-        return Answer(status=answer.status, headers=found, data=data)
+        return Answer(status=answer.status, headers=fields, data=data)
 
     def get(self, path: str) -> bytes:
         return self.ask("GET", path).data
@@ -71,14 +71,14 @@ class Server:
         return self.send(f"/v1/maps/{map_id}/localize", message).value
 
     def contribute(self, map_id: str, message: bytes) -> dict[str, Any]:
-        """What the server says of a contribution."""
+        """The server's answer to a contribution."""
         return self.send(f"/v1/maps/{map_id}/contributions", message).value
 
     def ended(self, job: str) -> dict[str, Any]:
         """A job once it has ended."""
-        while (found := json.loads(self.get(f"/v1/jobs/{job}")))["state"] in ("queued", "running"):
+        while (state := json.loads(self.get(f"/v1/jobs/{job}")))["state"] in ("queued", "running"):
             time.sleep(0.05)
-        return found
+        return state
 
     def delete(self, contribution: str) -> dict[str, Any]:
         """The receipt of a deletion, its numbers as they are written."""

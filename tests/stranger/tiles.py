@@ -40,11 +40,11 @@ def proved(record: bytes, index: int, manifest: dict[str, Any]) -> bytes:
     tile, proof = record[:size], record[size:]
     if len(proof) != 32 * depth:
         raise Refused("the record has another length")
-    found = hashlib.sha256(b"\x00" + tile).digest()
+    digest = hashlib.sha256(b"\x00" + tile).digest()
     for height in range(depth):
         sibling = proof[32 * height : 32 * height + 32]
-        found = node(sibling, found) if index >> height & 1 else node(found, sibling)
-    if found.hex() != manifest["merkle_root"]:
+        digest = node(sibling, digest) if index >> height & 1 else node(digest, sibling)
+    if digest.hex() != manifest["merkle_root"]:
         raise Refused(f"the root does not stand for tile {index}")
     return tile
 
@@ -105,7 +105,7 @@ class Tiles:
         self.count, self.size, self.asked = (self.manifest[key] for key in ("tiles", "record_bytes", "asked"))
 
     def indices(self, wanted: list[int]) -> list[int]:
-        """What is asked for: the wanted tiles and dummies, all different, in random order."""
+        """Indices of the wanted tiles and of dummies, all different, in random order."""
         chance = secrets.SystemRandom()
         others = [index for index in range(self.count) if index not in wanted]
         asked = [*wanted, *chance.sample(others, self.asked - len(wanted))]

@@ -1,4 +1,4 @@
-"""What a tile's numbers mean: errors within what is stated, for directions, sizes, places and descriptors."""
+"""Coding of tiles: errors of directions, sizes, places and descriptors stay within the stated bounds."""
 
 from __future__ import annotations
 

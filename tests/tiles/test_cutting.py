@@ -123,15 +123,15 @@ def test_views_that_differ_give_two_descriptors() -> None:
         else image
         for name, image in place.scene.images.items()
     }
-    found = aspects(replace(place.scene, images=other), 2)
-    counts = np.diff(found.starts)
+    kept_aspects = aspects(replace(place.scene, images=other), 2)
+    counts = np.diff(kept_aspects.starts)
     by_name = {name: set(image.point_rows.tolist()) for name, image in place.scene.images.items()}
     both = [point for point in range(40) if {int(name[:2]) % 2 for name, rows in by_name.items() if point in rows} == {0, 1}]
     assert len(both) > 20 and (counts[both] == 2).all() and (counts[40:] == 1).all()
     for point in both:
         kinds = {
-            bool(found.descriptors[row] @ place.descriptors[point] > 0.9)
-            for row in range(found.starts[point], found.starts[point + 1])
+            bool(kept_aspects.descriptors[row] @ place.descriptors[point] > 0.9)
+            for row in range(kept_aspects.starts[point], kept_aspects.starts[point + 1])
         }
         assert kinds == {True, False}
     one = aspects(replace(place.scene, images=other), 1)

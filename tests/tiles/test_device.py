@@ -46,8 +46,8 @@ def answered(x: float, turn: float = 0.0, **where: object) -> tuple[TileAnswer, 
     answer = localize_with_tiles(query, fetcher, **where)  # type: ignore[arg-type]
     if isinstance(answer.pose, NoPose):
         return answer, np.inf, np.inf
-    found = answer.pose.cam_from_world
-    return answer, float(np.linalg.norm(found.center - pose.center)), rotation_angle_deg(found.rotation @ pose.rotation.T)
+    camera = answer.pose.cam_from_world
+    return answer, float(np.linalg.norm(camera.center - pose.center)), rotation_angle_deg(camera.rotation @ pose.rotation.T)
 
 
 @pytest.mark.slow

@@ -76,11 +76,11 @@ def test_every_tile_arrives_byte_for_byte(kind: Callable[[], tuple[Exit, list[Se
 
 
 def test_guarantees_say_what_each_exit_needs() -> None:
-    found = region()[0].guarantee
-    assert isinstance(found, PerfectPrivacy) and (found.non_colluding, found.of) == (0, 1)
-    assert "whole map was downloaded" in found.sentence
-    found = two(3)[0].guarantee
-    assert isinstance(found, PerfectPrivacy) and (found.non_colluding, found.of) == (1, 3)
+    guarantee = region()[0].guarantee
+    assert isinstance(guarantee, PerfectPrivacy) and (guarantee.non_colluding, guarantee.of) == (0, 1)
+    assert "whole map was downloaded" in guarantee.sentence
+    guarantee = two(3)[0].guarantee
+    assert isinstance(guarantee, PerfectPrivacy) and (guarantee.non_colluding, guarantee.of) == (1, 3)
     count, size = made().records.shape
     layout = Layout(records=count, size=size)
     nothing = np.zeros((layout.rows, 1024), dtype=np.uint32)

@@ -1,4 +1,4 @@
-"""What a device asks for, and what a server can make of it: the same for all that is wanted, kept, or changed by the server."""
+"""Fetching tiles: a server's view is the same for all wanted tiles, for kept tiles, and after changes by the server."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_dummies_and_their_places_are_uniform() -> None:
     assert uniform_p(Counter(others[:2] * 3000), others) < 1e-9
 
 
-# What a server sees of a fetcher: how many records each fetch asked for, fetch after fetch.
+# A server's view of a fetcher: the number of records of each fetch, in order.
 View = list[int]
 Run = Callable[[Watched, Sequence[Sequence[int]]], list[Fetched]]
 
@@ -92,36 +92,36 @@ def honest_run(exit: Watched, wishes: Sequence[Sequence[int]]) -> list[Fetched]:
 def retrying_run(exit: Watched, wishes: Sequence[Sequence[int]]) -> list[Fetched]:
     """A broken twin that asks again for what was changed."""
     fetcher = TileFetcher(made().manifest, exit)
-    found = []
+    fetches = []
     for wanted in wishes:
-        found.append(fetcher.fetch(wanted))
-        if found[-1].refused:
-            fetcher.fetch(list(found[-1].refused))
-    return found
+        fetches.append(fetcher.fetch(wanted))
+        if fetches[-1].refused:
+            fetcher.fetch(list(fetches[-1].refused))
+    return fetches
 
 
 def saving_run(exit: Watched, wishes: Sequence[Sequence[int]]) -> list[Fetched]:
     """A broken twin that asks for nothing where all wanted tiles are kept."""
     cache = MemoryCache()
     version = made().manifest.version
-    found = []
+    fetches = []
     for wanted in wishes:
         kept = all(cache.get(version, index) is not None for index in wanted)
-        found.append(TileFetcher(made().manifest, exit, cache=cache, offline=kept).fetch(wanted))
-    return found
+        fetches.append(TileFetcher(made().manifest, exit, cache=cache, offline=kept).fetch(wanted))
+    return fetches
 
 
 def bare_run(exit: Watched, wishes: Sequence[Sequence[int]]) -> list[Fetched]:
     """A broken twin without dummies."""
-    found = []
+    fetches = []
     for wanted in wishes:
         tiles = tuple(
             proved_tile(made().manifest, index, record)
             for index, record in zip(wanted, exit.fetch(wanted), strict=True)
             if index not in exit.changed
         )
-        found.append(Fetched(tiles=tiles, refused={}, asked=len(wanted)))
-    return found
+        fetches.append(Fetched(tiles=tiles, refused={}, asked=len(wanted)))
+    return fetches
 
 
 def views(run: Run) -> set[tuple[int, ...]]:
@@ -161,9 +161,9 @@ def test_the_attack_fails_against_two_servers() -> None:
         servers = (partial(answered, lies=lying, log=sent), partial(answered, lies=False, log=sent))
         exit = TwoServers(records=len(made().records), size=made().records.shape[1], transports=servers)
         fetcher = TileFetcher(made().manifest, exit)
-        found = [fetcher.fetch(wanted) for wanted in ([0, 1], [2], [0, 1])]
-        assert [len(item.tiles) for item in found] == ([0, 0, 0] if lying else [2, 1, 2])
-        assert [set(item.refused) for item in found] == ([{0, 1}, {2}, {0, 1}] if lying else [set()] * 3)
+        fetches = [fetcher.fetch(wanted) for wanted in ([0, 1], [2], [0, 1])]
+        assert [len(item.tiles) for item in fetches] == ([0, 0, 0] if lying else [2, 1, 2])
+        assert [set(item.refused) for item in fetches] == ([{0, 1}, {2}, {0, 1}] if lying else [set()] * 3)
         lengths[lying] = sent
     assert lengths[True] == lengths[False]
 

@@ -1,4 +1,4 @@
-"""Sketches: a planted tile is found among others, by what it has and others lack."""
+"""Sketches: a planted tile is ranked before others, by what it has and others lack."""
 
 from __future__ import annotations
 

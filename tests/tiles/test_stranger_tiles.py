@@ -62,10 +62,10 @@ class Served:
         assert (method, headers) == ("POST", {"Content-Type": "application/vnd.veil.tile-queries"})
         self.bodies.append(body)
         if path.endswith("/two-servers"):
-            found = answers(self.records, pieces(body, -(-len(self.records) // 8)))
+            records = answers(self.records, pieces(body, -(-len(self.records) // 8)))
         else:
-            found = one_server.answers(self.matrix, pieces(body, self.matrix.layout.query_bytes))
-        return Answer(status=200, headers={}, data=b"".join(found))
+            records = one_server.answers(self.matrix, pieces(body, self.matrix.layout.query_bytes))
+        return Answer(status=200, headers={}, data=b"".join(records))
 
 
 def pieces(data: bytes, size: int) -> list[bytes]:
@@ -110,12 +110,12 @@ def test_each_tile_is_proved_and_read(bits: int) -> None:
     assert manifest["tiles"] > 4 and manifest["tiles"] & (manifest["tiles"] - 1), "the tree has places without a tile"
     for index, row in enumerate(made(bits).records):
         record = row.tobytes()
-        found = stranger.tile_of(stranger.proved(record, index, manifest), index)
+        tile = stranger.tile_of(stranger.proved(record, index, manifest), index)
         ours = decode_tile(record[: manifest["tile_bytes"]], index=index, axes=manifest["axes"], bits=bits)
-        assert found.origin == tuple(ours.origin)
+        assert tile.origin == tuple(ours.origin)
         for name, other in (("places", "places"), ("counts", "counts"), ("directions", "directions"), ("sizes", "sizes")):
-            assert np.array_equal(getattr(found, name), getattr(ours, other)), name
-        assert np.array_equal(found.levels, ours.descriptors)
+            assert np.array_equal(getattr(tile, name), getattr(ours, other)), name
+        assert np.array_equal(tile.levels, ours.descriptors)
         for wrong, place in ((record, index ^ 1), (record[:-1] + bytes([record[-1] ^ 1]), index), (record[:-32], index)):
             with pytest.raises(stranger.Refused):
                 stranger.proved(wrong, place, manifest)
@@ -137,9 +137,9 @@ def test_siblings_in_the_other_order_are_refused(monkeypatch: pytest.MonkeyPatch
 def test_records_of_several_servers_are_those_of_the_map(servers: int) -> None:
     """Oracle: the records that were cut."""
     hosts = [Served() for _ in range(servers)]
-    found = tiles(*hosts).from_several([4, 1])
-    assert {4, 1} < found.keys() and len(found) == 3
-    assert all(record == made().records[index].tobytes() for index, record in found.items())
+    records = tiles(*hosts).from_several([4, 1])
+    assert {4, 1} < records.keys() and len(records) == 3
+    assert all(record == made().records[index].tobytes() for index, record in records.items())
     assert [len(host.bodies) for host in hosts] == [1] * servers
 
 
@@ -172,9 +172,9 @@ def test_queries_with_the_other_order_of_bits_bring_other_records(monkeypatch: p
 def test_records_of_one_server_are_those_of_the_map(parts: int) -> None:
     """Oracle: the records that were cut; sizes that `parts` does not divide are filled up."""
     server = Served(parts=parts)
-    found = tiles(server).from_one([4, 1])
-    assert {4, 1} < found.keys() and len(found) == 3
-    assert all(record == made().records[index].tobytes() for index, record in found.items())
+    records = tiles(server).from_one([4, 1])
+    assert {4, 1} < records.keys() and len(records) == 3
+    assert all(record == made().records[index].tobytes() for index, record in records.items())
     assert len(server.bodies[0]) == 3 * parts * 4 * parts * len(made().manifest)
 
 

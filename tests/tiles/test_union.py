@@ -42,13 +42,13 @@ def test_shared_points_are_taken_once_and_doubles_stay() -> None:
     """Oracle: the union by hand. The point at (4, 4, 4) is in both tiles, and twice in each, with two orientations."""
     one = tile([0, 0, 0], [[1, 2, 3], [4, 4, 4], [4, 4, 4]], [2, 1, 1], 0)
     other = tile([3, 3, 3], [[1, 1, 1], [1, 1, 1], [5, 6, 7]], [1, 1, 3], 10)
-    found = united([one, other], CODING)
-    np.testing.assert_array_equal(found.points, 0.5 * np.array([[1, 2, 3], [4, 4, 4], [4, 4, 4], [8, 9, 10]]))
-    np.testing.assert_array_equal(found.point_rows, [0, 0, 1, 2, 3, 3, 3])
-    np.testing.assert_allclose(found.descriptors, np.outer([0, 1, 2, 3, 12, 13, 14], [0.5, -0.25]))
-    np.testing.assert_array_equal(found.views.starts, [0, 2, 3, 4, 7])
-    np.testing.assert_allclose(found.views.pixels, [1, 2, 4, 1, 1, 2, 4])
-    np.testing.assert_allclose(found.views.frames, 0.01 * np.exp2(np.array([0, 1, 2, 3, 12, 13, 14]) / 16))
+    union = united([one, other], CODING)
+    np.testing.assert_array_equal(union.points, 0.5 * np.array([[1, 2, 3], [4, 4, 4], [4, 4, 4], [8, 9, 10]]))
+    np.testing.assert_array_equal(union.point_rows, [0, 0, 1, 2, 3, 3, 3])
+    np.testing.assert_allclose(union.descriptors, np.outer([0, 1, 2, 3, 12, 13, 14], [0.5, -0.25]))
+    np.testing.assert_array_equal(union.views.starts, [0, 2, 3, 4, 7])
+    np.testing.assert_allclose(union.views.pixels, [1, 2, 4, 1, 1, 2, 4])
+    np.testing.assert_allclose(union.views.frames, 0.01 * np.exp2(np.array([0, 1, 2, 3, 12, 13, 14]) / 16))
 
 
 def test_the_order_of_tiles_changes_no_set_of_points() -> None:

@@ -58,13 +58,13 @@ def test_it_imports_the_standard_library_numpy_and_itself_alone() -> None:
     """Oracle: the syntax tree of each file. Broken twin: a file that imports veil within a function."""
 
     def foreign(text: str) -> set[str]:
-        found = set()
+        modules = set()
         for item in ast.walk(ast.parse(text)):
             if isinstance(item, ast.Import):
-                found |= {alias.name.split(".")[0] for alias in item.names}
+                modules |= {alias.name.split(".")[0] for alias in item.names}
             if isinstance(item, ast.ImportFrom):
-                found.add((item.module or ".").split(".")[0] if not item.level else ".")
-        return found - sys.stdlib_module_names - {"numpy", "stranger"}
+                modules.add((item.module or ".").split(".")[0] if not item.level else ".")
+        return modules - sys.stdlib_module_names - {"numpy", "stranger"}
 
     assert len(sources()) >= 8
     assert {path.name: foreign(path.read_text()) for path in sources() if foreign(path.read_text())} == {}
@@ -101,7 +101,7 @@ def as_read_by_both(data: bytes) -> tuple[messages.Message, Message]:
 
 
 def require_equal(stranger: messages.Message, ours: Message) -> None:
-    """What both read of one message."""
+    """Assert that both implementations read the same from one message."""
     camera, form = ours.camera, ours.form
     assert (stranger.model, stranger.width, stranger.height) == (camera.model, camera.width_px, camera.height_px)
     assert (stranger.params, stranger.focal_is_known) == (tuple(camera.params), camera.focal_is_known)

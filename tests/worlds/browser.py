@@ -64,10 +64,10 @@ class Browser:
     def wait(self, script: str, *, seconds: float = 60.0) -> Any:
         """The value of a function's body in the page as soon as it is true."""
         until = time.monotonic() + seconds
-        while not (found := self.run(script)):
+        while not (value := self.run(script)):
             assert time.monotonic() < until, f"never true: {script}; the page says {self.run('return document.body.innerText')}"
             time.sleep(0.1)
-        return found
+        return value
 
     def click(self, selector: str) -> None:
         """Click on an element as a user does: it must be visible."""
@@ -87,7 +87,7 @@ class Browser:
         return [json.loads(entry["message"])["message"] for entry in entries]
 
     def complaints(self) -> list[str]:
-        """What the page wrote into the console since the last call: errors, and violations of its policy."""
+        """Messages of the page's console since the last call: errors, and violations of its policy."""
         return [entry["message"] for entry in self.command("POST", "/se/log", {"type": "browser"})]
 
     def screenshot(self, *, width: int, height: int | None = None, scale: float = 1.0, dark: bool = False) -> bytes:

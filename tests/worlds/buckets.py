@@ -40,17 +40,17 @@ class Buckets:
         return f"s3://{name}"
 
     def objects(self, name: str) -> dict[str, bytes]:
-        """What a bucket holds, by key, old versions and parts of uploads too."""
+        """Contents of a bucket by key, old versions and parts of uploads included."""
         bucket = self.backend.buckets[name]
-        found = {
+        contents = {
             key if number == 0 else f"{key} {number}": item.value
             for key in bucket.keys
             for number, item in enumerate(bucket.keys.getlist(key))
             if hasattr(item, "value")  # the mark of a deletion has none
         }
         for upload in bucket.multiparts.values():
-            found |= {f"{upload.id} {number}": part.value for number, part in upload.parts.items()}
-        return found
+            contents |= {f"{upload.id} {number}": part.value for number, part in upload.parts.items()}
+        return contents
 
     def damage(self, name: str, key: str, data: bytes) -> None:
         """Have an object hold something else."""

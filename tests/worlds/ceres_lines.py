@@ -62,12 +62,12 @@ def adjust_by_ceres(
     options, summary = _options(tol, max_iterations, threads, solver), pyceres.SolverSummary()
     pyceres.solve(options, ceres, summary)
     solved = time.perf_counter()
-    found = [reconstruction.images[1 + index].cam_from_world() for index in range(len(constant))]
+    cameras = [reconstruction.images[1 + index].cam_from_world() for index in range(len(constant))]
     return CeresAdjusted(
         problem=replace(
             problem,
-            rotations=np.array([pose.rotation.matrix() for pose in found]),
-            translations=np.array([pose.translation for pose in found]),
+            rotations=np.array([pose.rotation.matrix() for pose in cameras]),
+            translations=np.array([pose.translation for pose in cameras]),
             points=points,
         ),
         initial_cost=summary.initial_cost,

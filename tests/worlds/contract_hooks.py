@@ -1,4 +1,4 @@
-"""What schemathesis cannot know of the service: messages, ids of what is there, turns that are turns. Loaded by its runs.
+"""Hooks that give schemathesis valid messages, existing ids, and proper rotations. Its runs load them.
 
 Requests that the contract calls valid get these; no request that is to be refused is changed, and no check is.
 """

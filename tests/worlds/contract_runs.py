@@ -1,4 +1,4 @@
-"""Requests that schemathesis makes from the service's own contract, and what it found."""
+"""Runs of schemathesis on the service's own contract, and their outcomes."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ STATEFUL_ROUTES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What a run found: numbers of requests and of failures and errors, and what schemathesis printed."""
+class Outcome:
+    """The outcome of a run: number of requests, number of failures and errors, and the output of schemathesis."""
 
     requests: int
     failures: int
@@ -60,18 +60,18 @@ class Found:
 def serving(folder: Path, messages: Sequence[bytes]) -> Iterator[tuple[Running, str]]:
     """A server that does no further work on maps, and the id of one of these messages, which is on Earth."""
     settings = ServerSettings(workers=1, map_workers=1, demo_page=True)
-    with running(Service(folder, settings)) as found:
-        made = found.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
+    with running(Service(folder, settings)) as server:
+        made = server.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
         for message in messages:
-            job = found.ask("POST", f"/v1/maps/{made}/contributions", body=message).value["job"]
-        assert found.done(job)["state"] == "done"
-        assert found.ask("PUT", f"/v1/maps/{made}/place", value=PLACE).status == 200
-    with running(Service(folder, settings), jobs=False) as found:
-        yield found, made
+            job = server.ask("POST", f"/v1/maps/{made}/contributions", body=message).value["job"]
+        assert server.done(job)["state"] == "done"
+        assert server.ask("PUT", f"/v1/maps/{made}/place", value=PLACE).status == 200
+    with running(Service(folder, settings), jobs=False) as server:
+        yield server, made
 
 
 def prey(server: Running, messages: Sequence[bytes], map_id: str) -> dict[str, Any]:
-    """What a run is told of a server: messages, and what is there; adds tiles."""
+    """Facts about a server for a run: messages and existing ids. Adds tiles to the server."""
     version, *lengths = serve_street(server.service)
     name, digest = version.split("/")[-2:]
     query_bytes = dict(zip(EXITS, lengths, strict=True))
@@ -88,7 +88,7 @@ def prey(server: Running, messages: Sequence[bytes], map_id: str) -> dict[str, A
 
 def run(
     server: Running, told: dict[str, Any], folder: Path, *, examples: int, seed: int, document: dict[str, Any] | None = None
-) -> Found:
+) -> Outcome:
     """Run all phases and all checks on a server, as an administrator of a token of its own.
 
     `document` None is what the server sends.
@@ -106,7 +106,7 @@ def run(
     own = {"SCHEMATHESIS_HOOKS": str(HOOKS), "VEIL_CONTRACT_PREY": str(facts), "CONTRACT_TOKEN": secret}
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, **own})
     assert report.is_file(), done.stdout + done.stderr
-    found = json.loads(report.read_text())
-    assert found["complete"] and found["operations"]["tested"] == found["operations"]["total"], done.stdout
-    bad = len(found["failures"]) + len(found["errors"])
-    return Found(requests=found["test_cases"]["generated"], failures=bad or done.returncode, told=done.stdout + done.stderr)
+    results = json.loads(report.read_text())
+    assert results["complete"] and results["operations"]["tested"] == results["operations"]["total"], done.stdout
+    bad = len(results["failures"]) + len(results["errors"])
+    return Outcome(requests=results["test_cases"]["generated"], failures=bad or done.returncode, told=done.stdout + done.stderr)

@@ -35,7 +35,7 @@ def flipped(random: np.random.Generator, data: bytes, cases: int, *, most: int =
 
 
 def outcome(read: Callable[[], Any]) -> VeilError | None:
-    """What `read` raises, or None; any other exception than veil's own fails the test that asks."""
+    """The VeilError that `read` raises, or None. Any other exception passes on, and fails the test."""
     try:
         read()
     except VeilError as error:

@@ -17,21 +17,21 @@ OWN_STYLE = r"savefig|pyplot|matplotlib\.use|#[0-9A-Fa-f]{6}\b|frameon|constrain
 def ticks(axis: Any) -> list[Any]:
     """Labels of the ticks that an axis shows; those beyond its ends have labels that nobody sees."""
     low, high = sorted(axis.get_view_interval())
-    found = (*axis.get_major_ticks(), *axis.get_minor_ticks())
-    return [tick.label1 for tick in found if low <= tick.get_loc() <= high and tick.label1.get_visible()]
+    all_ticks = (*axis.get_major_ticks(), *axis.get_minor_ticks())
+    return [tick.label1 for tick in all_ticks if low <= tick.get_loc() <= high and tick.label1.get_visible()]
 
 
 def texts(figure: Any) -> list[tuple[str, Any]]:
     """All that is written in a figure, with the boxes that the renderer gives it."""
     figure.draw_without_rendering()
-    found, legends = list(figure.texts), list(figure.legends)
+    labels, legends = list(figure.texts), list(figure.legends)
     for axis in figure.axes:
-        found += [axis.title, *axis.texts]
+        labels += [axis.title, *axis.texts]
         if axis.axison:
-            found += [axis.xaxis.label, axis.yaxis.label, *ticks(axis.xaxis), *ticks(axis.yaxis)]
+            labels += [axis.xaxis.label, axis.yaxis.label, *ticks(axis.xaxis), *ticks(axis.yaxis)]
         legends += [axis.get_legend()] if axis.get_legend() else []
-    found += [text for legend in legends for text in legend.get_texts()]
-    return [(text.get_text(), text.get_window_extent()) for text in found if text.get_text() and text.get_visible()]
+    labels += [text for legend in legends for text in legend.get_texts()]
+    return [(text.get_text(), text.get_window_extent()) for text in labels if text.get_text() and text.get_visible()]
 
 
 def faults(figure: Any) -> list[str]:

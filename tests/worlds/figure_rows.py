@@ -37,7 +37,7 @@ def _plans(path: Path) -> None:
 
 
 def _quantization(path: Path) -> None:
-    found = Quantization(
+    quantization = Quantization(
         to_word=RANDOM.normal(0.7, 0.1, 2000),
         to_random=RANDOM.normal(1.15, 0.08, 2000),
         to_other=RANDOM.normal(0.6, 0.12, 2000),
@@ -46,7 +46,7 @@ def _quantization(path: Path) -> None:
         images=40,
         book_images=0,
     )
-    draw_quantization(path, found, title="16384 words, descriptors of 40 photographs that the codebook never saw")
+    draw_quantization(path, quantization, title="16384 words, descriptors of 40 photographs that the codebook never saw")
 
 
 FIGURES: Mapping[str, Callable[[Path], None]] = {

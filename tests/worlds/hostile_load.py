@@ -20,9 +20,9 @@ DOCUMENTED = {200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 408, 409, 4
 
 @dataclass
 class Findings:
-    """What came of hostile requests.
+    """Outcomes of hostile requests.
 
-    - `statuses`: how many of each kind ended how: a status, "closed" without one.
+    - `statuses`: number of requests by kind and end: a status, or "closed" without one.
     - `undocumented`, `leaks`, `hung`: requests whose answer was none that the page promises, told a marker, or did not end.
     - `longest_s`: until the answer or the end of a connection, of each kind.
     """
@@ -37,12 +37,12 @@ class Findings:
 def attacked(
     port: int, hostile: Iterable[Exchange], *, markers: Iterable[str], threads: int, slow_s: float, limit_s: float = 90.0
 ) -> Findings:
-    """What a server at a port of this machine does with hostile requests.
+    """Send hostile requests to a server at a port of this machine, and return the findings.
 
     `markers` stand in no answer to a token but the administrator's. A connection hangs that neither answers nor ends within
     `limit_s`, by which waiting for a process and its deadline are over, or, if it is sent slowly, within `slow_s`.
     """
-    found, lock = Findings(), threading.Lock()
+    findings, lock = Findings(), threading.Lock()
     numbered = iter(enumerate(hostile))
     planted = [marker.encode() for marker in markers]
 
@@ -60,27 +60,27 @@ def attacked(
                 status = f"503 {named[1].decode()}"
             told = f"{number} {item.kind} {status}: {item.parts[0][:120]!r}"
             with lock:
-                found.statuses[item.kind, status] += 1
-                found.longest_s[item.kind] = max(found.longest_s.get(item.kind, 0.0), seconds)
+                findings.statuses[item.kind, status] += 1
+                findings.longest_s[item.kind] = max(findings.longest_s.get(item.kind, 0.0), seconds)
                 if status == "hung":
-                    found.hung.append(told)
+                    findings.hung.append(told)
                 elif status != "closed" and int(status[:3]) not in DOCUMENTED:
-                    found.undocumented.append(f"{told} {data[:300]!r}")
+                    findings.undocumented.append(f"{told} {data[:300]!r}")
                 if item.token != "admin" and any(marker in data for marker in planted):
-                    found.leaks.append(told)
+                    findings.leaks.append(told)
 
     workers = [threading.Thread(target=work) for _ in range(threads)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    return found
+    return findings
 
 
 def _exchanged(
     port: int, item: Exchange, kept: socket.socket | None, limit_s: float
 ) -> tuple[str, bytes, socket.socket | None]:
-    """How a request ended, all that was answered, and a connection that can be used again."""
+    """The end of a request, its whole answer, and a connection that can be used again."""
     whole = item.pause_s == 0 and item.kind not in ("garbage", "head")
     until = time.monotonic() + limit_s
     for again in itertools.count():

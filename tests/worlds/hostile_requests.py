@@ -35,7 +35,7 @@ class Exchange:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What an attacker knows: an open map, secrets of its own tokens by name, messages that are accepted, and ids of others.
+    """Knowledge of an attacker: an open map, secrets of its own tokens by name, accepted messages, and ids of others.
 
     `tiles` are the path of a version of tiles, and the lengths of requests to both of their exits.
     """

@@ -1,4 +1,4 @@
-"""What must be and must not be in a store after a kill, whatever became of it then."""
+"""Checks of a store after a kill: what it must hold and must not hold, for every ending."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATABASE = {"veil.sqlite", "veil.sqlite-shm", "veil.sqlite-wal"}
 
 def needles(server: Server) -> dict[str, list[bytes]]:
     """By id of each contribution, bytes of it in matches and in the present maps."""
-    found: dict[str, list[bytes]] = {}
+    windows_by_name: dict[str, list[bytes]] = {}
     service = server.service
     for record in service.records.all():
         parts = [of_matches(service.folder / "matches" / record.id)]
@@ -28,18 +28,18 @@ def needles(server: Server) -> dict[str, list[bytes]]:
         parts += [] if folder is None else [of_maps(folder)]
         for part in parts:
             for name, listed in part.items():
-                found.setdefault(name, []).extend(listed)
-    return found
+                windows_by_name.setdefault(name, []).extend(listed)
+    return windows_by_name
 
 
 def receipts_of(server: Server) -> list[dict[str, Any]]:
     """The contents of all receipts."""
-    with server.service.database.transaction() as found:
-        return [json.loads(row["content"]) for row in found.all("SELECT content FROM receipts ORDER BY number")]
+    with server.service.database.transaction() as transaction:
+        return [json.loads(row["content"]) for row in transaction.all("SELECT content FROM receipts ORDER BY number")]
 
 
 def deleted_and_there(server: Server, planted: dict[str, list[bytes]], *, backups: bool) -> list[str]:
-    """What of contributions that have receipts is in the store all the same; in `backups` only when these had their turn."""
+    """Parts of deleted contributions, those with receipts, that the store still holds. `backups`: backups count too."""
     present = {item.digest for item in server.service.records.contributions()}
     apart, faults = told_apart(list(server.place.messages)), []
     held = list(held_in(server.place.root, server.place.objects))
@@ -58,7 +58,7 @@ def deleted_and_there(server: Server, planted: dict[str, list[bytes]], *, backup
 
 
 def not_found(server: Server, planted: dict[str, list[bytes]]) -> list[str]:
-    """What the search misses of contributions that are there: what it does not find then, it would not find after deletion."""
+    """Parts of present contributions that the search misses: it would miss them after a deletion, too."""
     held, faults = list(held_in(server.place.root, server.place.objects)), []
     apart = told_apart(list(server.place.messages))
     for item in server.service.records.contributions():
@@ -71,7 +71,7 @@ def not_found(server: Server, planted: dict[str, list[bytes]]) -> list[str]:
 
 
 def what_is_wrong(server: Server, attempted: Sequence[str], *, again: bool) -> list[str]:
-    """What of the records is not as clients were told: lost, twice, or a job that did not end. `again`: all was sent again."""
+    """Records that differ from the answers to clients: lost, twice, or a job that did not end. `again`: all was sent again."""
     service, faults = server.service, []
     items = service.records.contributions()
     times = Counter(item.digest for item in items)
@@ -102,8 +102,8 @@ def what_is_wrong(server: Server, attempted: Sequence[str], *, again: bool) -> l
 
 def wrong_jobs(server: Server) -> list[str]:
     """Jobs that did not end, or failed."""
-    with server.service.database.transaction() as found:
-        rows = found.all("SELECT kind, state, result FROM jobs")
+    with server.service.database.transaction() as transaction:
+        rows = transaction.all("SELECT kind, state, result FROM jobs")
     return [
         f"wrong: a job {row['kind']} is {row['state']}: {row['result']}"
         for row in rows
@@ -131,8 +131,8 @@ def wrong_maps(server: Server) -> list[str]:
 def more_than_named(server: Server) -> list[str]:
     """Files of a store that nothing names, when an hour has gone by."""
     service = server.service
-    with service.database.transaction() as found:
-        named = blobs_in(found)
+    with service.database.transaction() as transaction:
+        named = blobs_in(transaction)
     versions = {f"cache/{record.id}/{record.version}" for record in service.records.all()}
     matches = {f"matches/{record.id}" for record in service.records.all()}
     faults = [f"left: a blob that nothing names ({name[:8]})" for name in service.records.blobs.names() if name not in named]
@@ -147,7 +147,7 @@ def more_than_named(server: Server) -> list[str]:
 
 
 def finished(place: Place, attempted: Sequence[str], ending: str, of: str) -> list[str]:
-    """What is wrong of a store after a kill in the steps `attempted`, and after all of it was deleted."""
+    """Faults of a store after a kill in the steps `attempted`, and after everything in it was deleted."""
     kept = json.loads(place.beside("planted").read_text())
     planted = {name: [bytes.fromhex(part) for part in parts] for name, parts in kept.items()}
     source = Server(place)

@@ -1,4 +1,4 @@
-"""What devices and commands write, in scenarios that are killed at each write: no server takes part.
+"""Scenarios of devices and commands that are killed at each write, without a server.
 
 | scenario | writers |
 | --- | --- |
@@ -48,7 +48,7 @@ VERSION, HINT = "a" * 64, "b" * 64
 def photographs(form: str) -> list[tuple[Features, Protection]]:
     """Features of a planted place, and how they are protected in a form."""
     images, points = PLACES[form]
-    place, found = world("kills", images=images, points=points), []
+    place, released = world("kills", images=images, points=points), []
     for name, features in features_of(place, "kills").items():
         # Equal descriptors would have equal draws, and messages equal bytes.
         noise = generator(f"kills {name}").integers(-2, 3, features.descriptors.shape)
@@ -61,8 +61,8 @@ def photographs(form: str) -> list[tuple[Features, Protection]]:
             "lines": Protection(descriptors=subspaces, lines=HideInLines(gravity=down)),
             "words": Protection(descriptors=HideInWords(epsilon=18.0)),
         }
-        found.append((features, protections[form]))
-    return found
+        released.append((features, protections[form]))
+    return released
 
 
 def messages_of(form: str, home: Path) -> tuple[bytes, ...]:
@@ -101,7 +101,7 @@ def aged(place: Place) -> None:
 
 
 def parts_left(place: Place) -> list[str]:
-    """What was being written."""
+    """Half-written files that are left."""
     return [f"left: {path.relative_to(place.root)}" for path in place.root.rglob(".*.part*")]
 
 
@@ -185,7 +185,7 @@ def _folder_before(place: Place) -> dict[str, list[str]]:
     server = Server(place)
     last = len(place.messages) - 1
     server.run(["open", *(f"contribute {number}" for number in range(last + 1)), "work"])
-    found = needles(server)
+    windows = needles(server)
     folder = server.service.version_folder(server.service.map_record(server.map))
     assert folder is not None
     shutil.copytree(folder, place.root / "map")
@@ -193,7 +193,7 @@ def _folder_before(place: Place) -> dict[str, list[str]]:
     gone = next(iter(read_map(place.root / "map").images))
     server.service.close()
     shutil.rmtree(place.root / "store")
-    return {gone: [part.hex() for part in [*found[gone], gone.encode()]]}
+    return {gone: [part.hex() for part in [*windows[gone], gone.encode()]]}
 
 
 def _folder(place: Place) -> None:

@@ -37,12 +37,12 @@ from worlds.tile_streets import street
 
 def tiles_in(folder: Path) -> tuple[Path, ...]:
     """Three versions of tiles of a street."""
-    found = []
+    folders = []
     for number in range(3):
         made = cut(street("kills", cameras=20 + number).scene, CutOptions(tile_bytes=4000, words=8, asked=3))
-        found.append(folder / str(number))
-        write_tiles(found[-1], made)
-    return tuple(found)
+        folders.append(folder / str(number))
+        write_tiles(folders[-1], made)
+    return tuple(folders)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class Scenario:
         Server(place).run(self.steps(self.killed, len(place.messages) - 1))
 
     def finish(self, place: Place, ending: str) -> list[str]:
-        """What is wrong after a kill and one of `ENDINGS`."""
+        """Faults after a kill and one of `ENDINGS`."""
         return finished(place, self.steps(self.killed, len(place.messages) - 1), ending, self.of)
 
     def steps(self, which: tuple[str, ...], last: int) -> list[str]:
@@ -142,7 +142,7 @@ class World:
         return points_of(self.scenario.act, self.place, root=self.place.root)
 
     def kill(self, number: int, half: bool, ending: str) -> tuple[Ended, list[str]]:
-        """How it ended, and what is wrong then."""
+        """The end of the killed process, and the faults after it."""
         self.put_back()
         ended = killed_at(number, half, self.scenario.act, self.place, root=self.place.root)
         if ended.error:

@@ -25,13 +25,13 @@ from veil.server.store.identity import TILES, adopt
 from worlds.planted_bytes import Objects, digest
 from worlds.postgres import Postgres
 
-# What becomes of a store after a kill: its client sends again what was not acknowledged; nobody comes, and an hour goes by; the
+# Endings of a store after a kill: its client sends again what was not acknowledged; nobody comes, and an hour goes by; the
 # map is deleted at once; or one contribution is, before anything goes on.
 ENDINGS = ("sent again", "an hour later", "map deleted", "one deleted")
 
 
 class SameProcess:
-    """What a pool's processes do, in this one, so that their writes count."""
+    """A stand-in for a pool's processes that runs their tasks in this process, so that their writes count."""
 
     def call(
         self,
@@ -102,10 +102,10 @@ class Server:
         self._runner = Runner(self.service)
         self._runner._process = SameProcess()  # type: ignore[assignment]
 
-    # What was acknowledged before.
+    # Acknowledged steps.
 
     def known(self) -> list[dict[str, Any]]:
-        """What was acknowledged, in order."""
+        """Acknowledged steps, in order."""
         return [json.loads(line) for line in self.place.acks.read_text().splitlines()]
 
     def id_of(self, number: int) -> str:
@@ -200,12 +200,12 @@ class Server:
     def map(self) -> str:
         return self.service.records.all()[0].id
 
-    # What a start does, and time that goes by.
+    # A start, and time that goes by.
 
     def starts(self) -> None:
-        """What the first turn of a started server does; the lease of a killed one is over."""
-        with self.service.database.transaction() as found:
-            found.run("UPDATE jobs SET lease = 0 WHERE state = 'running'")
+        """Do the first turn of a started server. The lease of a killed server is over."""
+        with self.service.database.transaction() as transaction:
+            transaction.run("UPDATE jobs SET lease = 0 WHERE state = 'running'")
         sweep(self.service)
         self.do_work()
         self.do_follow()

@@ -77,7 +77,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a forked process ended: killed at its point, with a `value`, or with an error's text."""
+    """The end of a forked process: killed at its point, with a `value`, or with the text of an error."""
 
     killed: bool = False
     value: Any = None
@@ -103,15 +103,15 @@ def points_of(task: Callable[..., Any], *given: Any, root: Path) -> list[Point]:
         os.close(handle)
     if ended.error:
         raise RuntimeError(ended.error)
-    found = []
+    points = []
     for line in log.read_text().splitlines():
         number, call, size, path = line.split("\t")
-        found.append(Point(number=int(number), call=call, size=int(size), path=path.removeprefix(f"{root}")))
-    return found
+        points.append(Point(number=int(number), call=call, size=int(size), path=path.removeprefix(f"{root}")))
+    return points
 
 
 def killed_at(number: int, half: bool, task: Callable[..., Any], *given: Any, root: Path, log: int = -1) -> Ended:
-    """How a task ends that is killed before a point, or with `half` after half of what it writes."""
+    """The end of a task that is killed before a point, or with `half` after half of its write."""
 
     def run() -> Any:
         library = ctypes.CDLL(None)
@@ -125,7 +125,7 @@ def killed_at(number: int, half: bool, task: Callable[..., Any], *given: Any, ro
 
 
 def _forked(run: Callable[[], Any]) -> Ended:
-    """What a forked process returns, through a pipe; nothing of it runs on."""
+    """The end of a forked process, read through a pipe; no part of it keeps running."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -163,6 +163,6 @@ class Snapshots:
         shutil.copytree(self._kept, self.folder, symlinks=True)
 
 
-def tried(found: Mapping[str, int]) -> str:
+def tried(counts: Mapping[str, int]) -> str:
     """Numbers by name, as one line."""
-    return ", ".join(f"{name} {count}" for name, count in sorted(found.items()))
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))

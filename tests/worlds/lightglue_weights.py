@@ -24,11 +24,11 @@ MISTAKES = ("halves", "no turn", "columns", "one softmax", "not scaled", "old me
 
 def random_weights(random: np.random.Generator) -> dict[str, np.ndarray]:
     """A state dict by the published names, with layers that change states much and similarities that tell keypoints apart."""
-    found: dict[str, np.ndarray] = {"posenc.Wr.weight": random.normal(0, 2.0, (WIDTH // HEADS // 2, 2))}
+    weights: dict[str, np.ndarray] = {"posenc.Wr.weight": random.normal(0, 2.0, (WIDTH // HEADS // 2, 2))}
 
     def linear(name: str, inputs: int, outputs: int, gain: float = 1.0) -> None:
-        found[f"{name}.weight"] = random.normal(0, gain / math.sqrt(inputs), (outputs, inputs))
-        found[f"{name}.bias"] = random.normal(0, 0.2, outputs)
+        weights[f"{name}.weight"] = random.normal(0, gain / math.sqrt(inputs), (outputs, inputs))
+        weights[f"{name}.bias"] = random.normal(0, 0.2, outputs)
 
     linear("input_proj", DIM, WIDTH, 2.0)
     for k in range(LAYERS):
@@ -39,15 +39,15 @@ def random_weights(random: np.random.Generator) -> dict[str, np.ndarray]:
         linear(f"transformers.{k}.cross_attn.to_out", WIDTH, WIDTH)
         for kind in ("self_attn", "cross_attn"):
             linear(f"transformers.{k}.{kind}.ffn.0", 2 * WIDTH, 2 * WIDTH)
-            found[f"transformers.{k}.{kind}.ffn.1.weight"] = random.normal(1, 0.2, 2 * WIDTH)
-            found[f"transformers.{k}.{kind}.ffn.1.bias"] = random.normal(0, 0.2, 2 * WIDTH)
+            weights[f"transformers.{k}.{kind}.ffn.1.weight"] = random.normal(1, 0.2, 2 * WIDTH)
+            weights[f"transformers.{k}.{kind}.ffn.1.bias"] = random.normal(0, 0.2, 2 * WIDTH)
             linear(f"transformers.{k}.{kind}.ffn.3", 2 * WIDTH, WIDTH)
         linear(f"log_assignment.{k}.final_proj", WIDTH, WIDTH, 1.5)
         linear(f"log_assignment.{k}.matchability", WIDTH, 1, 3.0)
         if k < LAYERS - 1:
             linear(f"token_confidence.{k}.token.0", WIDTH, 1, 1.5)
-            found[f"token_confidence.{k}.token.0.bias"] += 2.5
-    return {name: array.astype(np.float32) for name, array in found.items()}
+            weights[f"token_confidence.{k}.token.0.bias"] += 2.5
+    return {name: array.astype(np.float32) for name, array in weights.items()}
 
 
 def random_image(random: np.random.Generator, count: int) -> PlacedPoints:
@@ -76,27 +76,27 @@ def still_weights(dim: int = 128, *, gain: float = 60.0) -> dict[str, np.ndarray
     A similarity is `gain` times the cosine, and every keypoint is thought to have a match.
     """
     own = "transformers.0.{}_attn.{}"
-    found: dict[str, np.ndarray] = {
+    weights: dict[str, np.ndarray] = {
         "posenc.Wr.weight": np.zeros((dim // 4, 2)),
         "log_assignment.0.matchability.weight": np.zeros((1, dim)),
     }
     shapes = {("self", "Wqkv"): 3 * dim, ("self", "out_proj"): dim, ("cross", "to_qk"): dim, ("cross", "to_v"): dim}
     for (kind, part), rows in {**shapes, ("cross", "to_out"): dim}.items():
-        found[f"{own.format(kind, part)}.weight"] = np.zeros((rows, dim))
-        found[f"{own.format(kind, part)}.bias"] = np.zeros(rows)
+        weights[f"{own.format(kind, part)}.weight"] = np.zeros((rows, dim))
+        weights[f"{own.format(kind, part)}.bias"] = np.zeros(rows)
     for kind in ("self", "cross"):
         for part, shape in (("ffn.0", (2 * dim, 2 * dim)), ("ffn.1", (2 * dim,)), ("ffn.3", (dim, 2 * dim))):
-            found[f"{own.format(kind, part)}.weight"] = np.zeros(shape)
-            found[f"{own.format(kind, part)}.bias"] = np.zeros(shape[0])
-    found["log_assignment.0.matchability.bias"] = np.full(1, 10.0)
-    found["log_assignment.0.final_proj.weight"] = np.eye(dim) * math.sqrt(gain * math.sqrt(dim))
-    found["log_assignment.0.final_proj.bias"] = np.zeros(dim)
-    return {name: array.astype(np.float32) for name, array in found.items()}
+            weights[f"{own.format(kind, part)}.weight"] = np.zeros(shape)
+            weights[f"{own.format(kind, part)}.bias"] = np.zeros(shape[0])
+    weights["log_assignment.0.matchability.bias"] = np.full(1, 10.0)
+    weights["log_assignment.0.final_proj.weight"] = np.eye(dim) * math.sqrt(gain * math.sqrt(dim))
+    weights["log_assignment.0.final_proj.bias"] = np.zeros(dim)
+    return {name: array.astype(np.float32) for name, array in weights.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SlowAnswer:
-    """What `slow` finds: probabilities of the matches by pair, layers that were run, and keypoints that the last one read."""
+    """The answer of `slow`: probabilities of matches by pair, layers that ran, and keypoints that the last layer read."""
 
     matches: dict[tuple[int, int], float]
     layers: int
@@ -167,13 +167,13 @@ def _turned(w: Mapping[str, np.ndarray], place: np.ndarray, x: np.ndarray, mista
     """One head's query or key, whose neighboring channels turn by the angles of the place."""
     if mistake == "no turn":
         return x
-    found = x.copy()
+    turned = x.copy()
     for pair, frequency in enumerate(w["posenc.Wr.weight"]):
         angle = float(frequency @ place)
         a, b = (pair, pair + len(x) // 2) if mistake == "halves" else (2 * pair, 2 * pair + 1)
-        found[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
-        found[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
-    return found
+        turned[a] = x[a] * math.cos(angle) - x[b] * math.sin(angle)
+        turned[b] = x[b] * math.cos(angle) + x[a] * math.sin(angle)
+    return turned
 
 
 def _updated(w: Mapping[str, np.ndarray], name: str, message: str, x: np.ndarray, attended: np.ndarray) -> np.ndarray:
@@ -187,7 +187,7 @@ def _updated(w: Mapping[str, np.ndarray], name: str, message: str, x: np.ndarray
 def _self(
     w: Mapping[str, np.ndarray], k: int, states: list[np.ndarray], places: list[np.ndarray], mistake: str | None
 ) -> list[np.ndarray]:
-    name, channels, found = f"transformers.{k}.self_attn", WIDTH // HEADS, []
+    name, channels, updated = f"transformers.{k}.self_attn", WIDTH // HEADS, []
     asked = [_linear(w, f"{name}.Wqkv", x).reshape(HEADS, channels, 3) for x in states]
     scale = 1.0 if mistake == "not scaled" else 1 / math.sqrt(channels)
     for i, x in enumerate(states):
@@ -196,14 +196,14 @@ def _self(
             query = _turned(w, places[i], asked[i][head, :, 0], mistake)
             logits = [scale * float(query @ _turned(w, places[j], asked[j][head, :, 1], mistake)) for j in range(len(states))]
             attended.append(sum(p * asked[j][head, :, 2] for j, p in enumerate(_softmax(logits))))
-        found.append(_updated(w, name, "out_proj", x, np.concatenate(attended)))
-    return found
+        updated.append(_updated(w, name, "out_proj", x, np.concatenate(attended)))
+    return updated
 
 
 def _cross(
     w: Mapping[str, np.ndarray], k: int, states: list[np.ndarray], others: list[np.ndarray], mistake: str | None
 ) -> list[np.ndarray]:
-    name, channels, found = f"transformers.{k}.cross_attn", WIDTH // HEADS, []
+    name, channels, updated = f"transformers.{k}.cross_attn", WIDTH // HEADS, []
     keys = [_linear(w, f"{name}.to_qk", x).reshape(HEADS, channels) for x in others]
     read = "to_qk" if mistake == "old message" else "to_v"
     values = [_linear(w, f"{name}.{read}", x).reshape(HEADS, channels) for x in others]
@@ -212,8 +212,8 @@ def _cross(
         for head in range(HEADS):
             logits = [float(query[head] @ key[head]) / math.sqrt(channels) for key in keys]
             attended.append(sum(p * values[j][head] for j, p in enumerate(_softmax(logits))))
-        found.append(_updated(w, name, "to_out", x, np.concatenate(attended)))
-    return found
+        updated.append(_updated(w, name, "to_out", x, np.concatenate(attended)))
+    return updated
 
 
 def _matches(
@@ -240,9 +240,9 @@ def _matches(
             for i in range(len(left))
         ]
     )
-    found = {}
+    matches = {}
     for i in range(len(left)):
         j = int(np.argmax(likely[i]))
         if int(np.argmax(likely[:, j])) == i and likely[i, j] > least:
-            found[rows[0][i], rows[1][j]] = float(likely[i, j])
-    return found
+            matches[rows[0][i], rows[1][j]] = float(likely[i, j])
+    return matches

@@ -52,12 +52,12 @@ def matches_of(place: World) -> dict[tuple[str, str], Matches]:
     """Matches of equal points between all pairs, all of them distinctive."""
     keys = sorted(place.poses)
     where = {key: {int(p): row for row, p in enumerate(place.visible[key])} for key in keys}
-    found = {}
+    matches = {}
     for i, a in enumerate(keys):
         for b in keys[i + 1 :]:
             pairs = np.array([(where[a][p], where[b][p]) for p in where[a] if p in where[b]], dtype=np.int64).reshape(-1, 2)
-            found[a, b] = Matches(indices=pairs, distances=np.zeros(len(pairs)), ratios=np.full(len(pairs), 0.5))
-    return found
+            matches[a, b] = Matches(indices=pairs, distances=np.zeros(len(pairs)), ratios=np.full(len(pairs), 0.5))
+    return matches
 
 
 def graph_of(counts: dict[str, int], matches: dict[tuple[str, str], Matches]) -> MatchGraph:
@@ -69,7 +69,7 @@ def graph_of(counts: dict[str, int], matches: dict[tuple[str, str], Matches]) ->
 
 def line_images_of(place: Street, name: str) -> dict[str, LineImage]:
     """Images of a street, as messages with exact gravity would give them."""
-    found = {}
+    images = {}
     for key, image in place.images.items():
         assert isinstance(image.form, Points)
         features = Features(
@@ -81,5 +81,5 @@ def line_images_of(place: Street, name: str) -> dict[str, LineImage]:
         )
         gravity = place.poses[key].rotation @ np.array([0.0, 0.0, -1.0])
         lines = lift_to_lines(features, gravity=gravity, randomness=seeded(name))
-        found[key] = LineImage(camera=image.camera, lines=lines, form=image.form)
-    return found
+        images[key] = LineImage(camera=image.camera, lines=lines, form=image.form)
+    return images

@@ -85,7 +85,7 @@ def _form(place: World, name: str, key: str, kind: str) -> Form:
 
 def survivors(scene: Scene, gone: set[str], least: int) -> set[int]:
     """Points, by row, that `least` images not in `gone` see, one not by a line along gravity: counted one by one."""
-    found = set()
+    kept = set()
     for point in range(len(scene.points)):
         lines = 0
         firm = False
@@ -95,5 +95,5 @@ def survivors(scene: Scene, gone: set[str], least: int) -> set[int]:
                 lines += 1
                 firm = firm or image.lines is None or not bool(image.lines.aligned[rows].all())
         if lines >= least and firm:
-            found.add(point)
-    return found
+            kept.add(point)
+    return kept

@@ -24,9 +24,9 @@ const [module, folder, width, height, options] = process.argv.slice(1);
 const { extractSift } = await import(module);
 const pixels = new Uint8Array(readFileSync(`${folder}/gray`));
 const begun = performance.now();
-const found = extractSift({ width: Number(width), height: Number(height), pixels }, JSON.parse(options));
+const features = extractSift({ width: Number(width), height: Number(height), pixels }, JSON.parse(options));
 console.log((performance.now() - begun) / 1000);
-for (const name of ["keypoints", "descriptors", "scales", "orientations"]) writeFileSync(`${folder}/${name}`, found[name]);
+for (const name of ["keypoints", "descriptors", "scales", "orientations"]) writeFileSync(`${folder}/${name}`, features[name]);
 """
 
 
@@ -67,20 +67,20 @@ def node_sift(picture: Picture, options: SiftOptions) -> tuple[Features, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How alike two extractions of one picture are.
+    """Agreement of two extractions of one picture.
 
-    - `found`: share of the reference's features that the other has within 1 px, 10 % of scale and 10 degrees.
+    - `share`: share of the reference's features that the other has within 1 px, 10 % of scale and 10 degrees.
     - `offsets_px`: between their positions.
     - `distances`: of their descriptors, as unit vectors.
     """
 
-    found: float
+    share: float
     offsets_px: np.ndarray
     distances: np.ndarray
 
 
 def agreement(reference: Features, other: Features) -> Agreement:
-    """How alike an extraction is to the reference; of several features at a place, the one with the nearest descriptor."""
+    """Agreement of an extraction with the reference; of several features at a place, the nearest descriptor counts."""
     assert reference.scales is not None and other.scales is not None
     assert reference.orientations is not None and other.orientations is not None
     offsets, distances = [], []
@@ -94,5 +94,5 @@ def agreement(reference: Features, other: Features) -> Agreement:
             nearest = rows[alike][away.argmin()]
             distances.append(away.min())
             offsets.append(np.linalg.norm(other.keypoints[nearest] - reference.keypoints[row]))
-    found = len(distances) / len(reference)
-    return Agreement(found=found, offsets_px=np.array(offsets), distances=np.array(distances))
+    share = len(distances) / len(reference)
+    return Agreement(share=share, offsets_px=np.array(offsets), distances=np.array(distances))

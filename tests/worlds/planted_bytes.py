@@ -1,4 +1,4 @@
-"""Bytes that are planted in a store, and where any of them are found again: in files, compressed ones too, and in a bucket."""
+"""Bytes that are planted in a store, and the places that hold any of them: files, compressed ones too, and buckets."""
 
 from __future__ import annotations
 
@@ -23,31 +23,33 @@ WINDOW, SHARES = 32, tuple(0.02 + 0.96 * number / 15 for number in range(16))
 
 
 def windows(data: bytes, *, shares: Iterable[float] = SHARES) -> list[bytes]:
-    """Windows of some bytes; what is cut off anywhere after the first of them is found, too."""
+    """Windows of some bytes; the search also detects bytes that are cut off anywhere after the first window."""
     starts = sorted({int(share * max(0, len(data) - WINDOW)) for share in shares})
     return [part for part in (data[start : start + WINDOW] for start in starts) if len(set(part)) >= WINDOW // 4]
 
 
 def told_apart(messages: list[bytes]) -> list[list[bytes]]:
     """Windows of each message that no other one holds."""
-    found = []
+    distinct = []
     for number, message in enumerate(messages):
         others = [other for place, other in enumerate(messages) if place != number]
-        found.append([part for part in windows(message) if not any(part in other for other in others)])
-        assert len(found[-1]) >= 3, "messages are too much alike"
-    return found
+        distinct.append([part for part in windows(message) if not any(part in other for other in others)])
+        assert len(distinct[-1]) >= 3, "messages are too much alike"
+    return distinct
 
 
 def of_maps(folder: Path) -> dict[str, list[bytes]]:
     """By name of each image in the maps of a folder, windows of the arrays that the map holds of it, as they are stored."""
-    found: dict[str, list[bytes]] = {}
+    windows_by_name: dict[str, list[bytes]] = {}
     for model in model_folders(folder):
         with h5py.File(model / "descriptors.h5") as file:
             for name, group in file.items():
                 arrays: list[bytes] = []
                 group.visititems(lambda _, item, arrays=arrays: arrays.append(_bytes_of(item)))
-                found.setdefault(name, []).extend(part for data in arrays for part in windows(data, shares=(0.3, 0.7)))
-    return found
+                windows_by_name.setdefault(name, []).extend(
+                    part for data in arrays for part in windows(data, shares=(0.3, 0.7))
+                )
+    return windows_by_name
 
 
 def _bytes_of(item: object) -> bytes:
@@ -72,8 +74,8 @@ class Objects:
         """All objects by key, without the prefix, and uploads in parts that did not end."""
         uploads = self._ask("GET", "?uploads")
         assert b"<Key>" not in uploads, "an upload in parts is left"
-        found = ElementTree.fromstring(self._ask("GET", f"?list-type=2&prefix={quote(self.prefix)}/"))
-        keys = [unquote(item.text or "") for item in found.iter() if item.tag.endswith("Key")]
+        listing = ElementTree.fromstring(self._ask("GET", f"?list-type=2&prefix={quote(self.prefix)}/"))
+        keys = [unquote(item.text or "") for item in listing.iter() if item.tag.endswith("Key")]
         return {key.removeprefix(f"{self.prefix}/"): self._ask("GET", f"/{quote(key)}") for key in keys}
 
     def have(self, objects: Mapping[str, bytes]) -> None:
@@ -92,10 +94,10 @@ class Objects:
             return answer.read()
 
 
-def places_of(needles: Iterable[bytes], found: Iterable[tuple[str, bytes]]) -> list[str]:
+def places_of(needles: Iterable[bytes], sources: Iterable[tuple[str, bytes]]) -> list[str]:
     """Names of what holds any of some bytes, sorted."""
     wanted = list(needles)
-    return sorted({name for name, data in found if any(part in data for part in wanted)})
+    return sorted({name for name, data in sources if any(part in data for part in wanted)})
 
 
 def held_in(folder: Path, objects: Objects | None) -> Iterator[tuple[str, bytes]]:

@@ -57,10 +57,10 @@ def audit() -> list[Finding]:
     score = SimpleNamespace(recovered=share, exact=share, median_distance=2.1e-08)
     full: dict[str, Any] = {"features": 4000, "certified": share, "seconds": 1234.5, "score": score}
     plain: dict[str, Any] = {"family": "structural", "assumes": "nothing"}
-    found = [Finding(attack=attack.name, **plain, **full) for attack in ATTACKS]
+    findings = [Finding(attack=attack.name, **plain, **full) for attack in ATTACKS]
     reason = "the release has no lines, and without lines there is nothing that this attack could look at"
     notes = ("the attack certifies nothing by itself", "give the originals with --images to measure it")
-    return [*found, Finding(attack="lattice", skipped=reason, **plain), Finding(attack="vertex", notes=notes, **plain)]
+    return [*findings, Finding(attack="lattice", skipped=reason, **plain), Finding(attack="vertex", notes=notes, **plain)]
 
 
 def ledger() -> list[dict]:
@@ -116,4 +116,4 @@ def machine_tables() -> dict[str, Callable[[], Table]]:
 
 
 TABLES = machine_tables()
-"""What makes each table, by the name of its function, with its module where two have one name."""
+"""The function that makes each table, by its name, preceded by its module if two functions share the name."""

@@ -11,9 +11,9 @@ from veil.wire import Upload, decode, encode
 
 
 def _upload(message: bytes) -> Upload:
-    found = decode(message)
-    assert isinstance(found, Upload)
-    return found
+    upload = decode(message)
+    assert isinstance(upload, Upload)
+    return upload
 
 
 def misplaced(message: bytes, seed: int = 0) -> bytes:

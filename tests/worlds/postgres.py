@@ -109,12 +109,12 @@ def _other_user() -> str | None:
 
 
 def _run(program: str, *arguments: object) -> None:
-    found = _program(program)
-    assert found is not None
+    path = _program(program)
+    assert path is not None
     user = _other_user()
     given: dict[str, object] = {} if user is None else {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": []}
     # The server keeps what it is given as output open, so that this is no pipe.
     with tempfile.TemporaryFile() as said:
-        done = subprocess.run([found, *map(str, arguments)], cwd="/", stdout=said, stderr=said, **given)  # type: ignore[call-overload]
+        done = subprocess.run([path, *map(str, arguments)], cwd="/", stdout=said, stderr=said, **given)  # type: ignore[call-overload]
         said.seek(0)
         assert done.returncode == 0, said.read().decode(errors="replace")

@@ -69,8 +69,8 @@ def require_unrelated(first: np.ndarray, second: np.ndarray, *, sees: float) -> 
     limit = float(stats.norm.isf(LEVEL / 2)) * error
     least = math.tanh(limit + 1.03 * float(stats.norm.isf(MISSED)) * error)
     assert sees >= least, f"{len(first)} pairs see correlations of {least:.2g}, not {sees:.2g}"
-    found = float(stats.spearmanr(first, second).statistic)
-    assert abs(math.atanh(found)) < limit, f"correlation {found:.3g}, allowed {math.tanh(limit):.2g}"
+    correlation = float(stats.spearmanr(first, second).statistic)
+    assert abs(math.atanh(correlation)) < limit, f"correlation {correlation:.3g}, allowed {math.tanh(limit):.2g}"
 
 
 def require_counts(counts: np.ndarray, probabilities: np.ndarray, *, sees: float) -> None:

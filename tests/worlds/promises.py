@@ -21,12 +21,12 @@ class Promises:
         self._validator = cache(self._made)
 
     def resolved(self, value: dict[str, Any]) -> dict[str, Any]:
-        """What a reference leads to."""
+        """The value that a reference leads to."""
         while "$ref" in value:
-            found: Any = self.document
+            part: Any = self.document
             for key in value["$ref"].removeprefix("#/").split("/"):
-                found = found[key]
-            value = found
+                part = part[key]
+            value = part
         return value
 
     def require(self, method: str, url: str, status: int, headers: dict[str, str], data: bytes) -> None:

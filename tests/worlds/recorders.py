@@ -1,4 +1,4 @@
-"""What stands between a client and a server: one that keeps every request, and one that cuts connections where it is told."""
+"""Relays between a client and a server: one keeps every request, the other cuts connections at a given byte."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def recording() -> Iterator[Recorder]:
 
 @dataclass
 class Cutter:
-    """A relay to a server that ends each connection after so many bytes of a request, or of the answer; None: it does not.
+    """A relay to a server that ends each connection after a number of bytes of the request or of the answer; None: never.
 
     `sent` holds what clients sent on each connection, and `let_pass` counts connections that were not cut.
     """

@@ -41,7 +41,7 @@ PRIVACY: dict[str, list[str]] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered: `value` is its JSON, None where it is none."""
+    """An answer of a server: `value` is its JSON, None if the answer is not JSON."""
 
     status: int
     headers: dict[str, str]
@@ -98,11 +98,11 @@ class Running:
     def done(self, job: str) -> dict[str, Any]:
         """The end of a job."""
         for _ in range(1200):
-            found = self.ask("GET", f"/v1/jobs/{job}").value
-            if found["state"] not in ("queued", "running"):
-                return found
+            state = self.ask("GET", f"/v1/jobs/{job}").value
+            if state["state"] not in ("queued", "running"):
+                return state
             time.sleep(0.05)
-        raise AssertionError(f"job {job} does not end: {found}")
+        raise AssertionError(f"job {job} does not end: {state}")
 
 
 @contextmanager
@@ -196,10 +196,10 @@ def opened(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
 
 def arrays_of(data: bytes) -> list[bytes]:
     """Bytes of all arrays of an HDF5 file."""
-    found: list[bytes] = []
+    arrays: list[bytes] = []
     with h5py.File(io.BytesIO(data)) as file:
-        file.visititems(lambda _, item: found.append(item[()].tobytes()) if isinstance(item, h5py.Dataset) else None)
-    return found
+        file.visititems(lambda _, item: arrays.append(item[()].tobytes()) if isinstance(item, h5py.Dataset) else None)
+    return arrays
 
 
 # The files that say to which store a server's folder, blobs and tiles belong, and the one that holds room on the disk.
@@ -208,7 +208,7 @@ NOTES = {"storage.json", "blobs/store.json", "tiles/store.json", "reserve"}
 
 def values_of(path: Path) -> Iterator[bytes]:
     """Texts and blobs of all tables of an SQLite database, each in one piece; on disk a long one lies in several pages."""
-    with closing(sqlite3.connect(path)) as found:
-        for (table,) in found.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            for row in found.execute(f'SELECT * FROM "{table}"'):
+    with closing(sqlite3.connect(path)) as connection:
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for row in connection.execute(f'SELECT * FROM "{table}"'):
                 yield from (item.encode() if isinstance(item, str) else item for item in row if isinstance(item, str | bytes))

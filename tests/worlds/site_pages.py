@@ -43,24 +43,24 @@ class SitePage:
 
     @cached_property
     def anchors(self) -> frozenset[str]:
-        return frozenset(html.unescape(found) for found in _ANCHOR.findall(self.text))
+        return frozenset(html.unescape(anchor) for anchor in _ANCHOR.findall(self.text))
 
     def links(self) -> Iterator[str]:
         """Where its links lead, as they are written."""
-        yield from (html.unescape(found) for found in _LINK.findall(self.text))
+        yield from (html.unescape(link) for link in _LINK.findall(self.text))
 
     def loads(self) -> Iterator[str]:
         """Addresses that a browser fetches to show it: pictures, scripts, style sheets, and what styles in it name."""
         for pattern in (_LOADED, _SHEET):
-            yield from (html.unescape(found) for found in pattern.findall(self.text))
+            yield from (html.unescape(address) for address in pattern.findall(self.text))
         for block, attribute in _STYLE.findall(self.text):
             yield from loaded_by_styles(html.unescape(block or attribute))
 
     def article(self) -> Iterator[str]:
         """Pages that its own text links, without navigation."""
         for part in _ARTICLE.findall(self.text):
-            for found in _LINK.findall(part):
-                path = unquote(html.unescape(found)).partition("#")[0]
+            for link in _LINK.findall(part):
+                path = unquote(html.unescape(link)).partition("#")[0]
                 if path and not _OUTSIDE.match(path):
                     yield (self.path.parent / path).resolve().relative_to(self.root).as_posix()
 
@@ -72,8 +72,8 @@ def loaded_by_styles(text: str) -> Iterator[str]:
 
 def pages(root: Path) -> dict[str, SitePage]:
     """All pages of a site, by their path."""
-    found = (SitePage(root.resolve(), path) for path in sorted(root.resolve().rglob("*.html")))
-    return {page.name: page for page in found}
+    site = (SitePage(root.resolve(), path) for path in sorted(root.resolve().rglob("*.html")))
+    return {page.name: page for page in site}
 
 
 def from_elsewhere(address: str) -> bool:
@@ -90,16 +90,16 @@ def broken_links(site: dict[str, SitePage]) -> list[str]:
                 continue
             path, _, anchor = unquote(target).partition("#")
             there = (page.path.parent / path.partition("?")[0]).resolve() if path else page.path
-            found = there.is_file() and there.is_relative_to(page.root)
-            if found and anchor and there.suffix == ".html":
-                found = anchor in site[there.relative_to(page.root).as_posix()].anchors
-            if not found:
+            exists = there.is_file() and there.is_relative_to(page.root)
+            if exists and anchor and there.suffix == ".html":
+                exists = anchor in site[there.relative_to(page.root).as_posix()].anchors
+            if not exists:
                 failed.append(f"{page.name}: {target}")
     return failed
 
 
 def clicks(site: dict[str, SitePage], start: str) -> dict[str, int]:
-    """How many links of pages' own text lead from a page to each other one, at least."""
+    """The least number of links in pages' own text that lead from a page to each other page."""
     told, waiting = {start: 0}, deque([start])
     while waiting:
         name = waiting.popleft()

@@ -106,8 +106,8 @@ def compiled(source: str, name: str) -> Callable[..., None]:
     space: dict[str, Any] = {}
     with installed():
         exec(compile(source, f"<small triton {name}>", "exec"), space)
-    found: Callable[..., None] = space[name]
-    return found
+    function: Callable[..., None] = space[name]
+    return function
 
 
 def launch(function: Callable[..., None], grid: tuple[int, int], *arguments: Any, **constants: int) -> None:

@@ -21,7 +21,7 @@ AGAIN_S = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Aim:
-    """What an attacker knows: a map, a message that it accepts, a token for it, and one whose quota is used up.
+    """Knowledge of an attacker: a map, a message that it accepts, a token for it, and a token whose quota is used up.
 
     `tiles` are the path of a version of tiles, `tile_bytes` the length of a request for them.
     """
@@ -36,7 +36,7 @@ class Aim:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """What each connection of an attack does.
+    """The behavior of each connection of an attack.
 
     - `request`: what it sends first; a token "random" in it is another one each time.
     - `drip`: sent again and again, a byte each half second.
@@ -52,7 +52,7 @@ class Attack:
 
 @dataclass
 class Attacked:
-    """What the attackers saw: connections that were opened, and answers by status."""
+    """Counts of the attackers: opened connections, and answers by status."""
 
     opened: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
@@ -156,7 +156,7 @@ async def _again(attack: Attack, aim: Aim, port: int, source: str, tls: ssl.SSLC
 
 
 async def _one(attack: Attack, aim: Aim, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seen: Attacked) -> None:
-    """What one connection does until it ends."""
+    """Run one connection until it ends."""
     if not attack.reads and not attack.drip:
         writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     while True:

@@ -38,8 +38,8 @@ def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server; tests skip without one."""
     if reason := pg.missing():
         pytest.skip(reason)
-    with running_postgres() as found:
-        yield found
+    with running_postgres() as postgres:
+        yield postgres
 
 
 @pytest.fixture(scope="session")
@@ -47,8 +47,8 @@ def buckets() -> Iterator[Buckets]:
     """An S3 server; tests skip without one."""
     if reason := s3.missing():
         pytest.skip(reason)
-    with running_buckets() as found:
-        yield found
+    with running_buckets() as buckets:
+        yield buckets
 
 
 @pytest.fixture(params=KINDS)

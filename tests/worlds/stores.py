@@ -29,7 +29,7 @@ class StoreWorld:
         return Service(self.folder, replace(self.settings, **other))
 
     def swept(self, times: int = STARTS) -> list[str]:
-        """What so many starts with a sweep each are refused with; blobs are as old as if a week had gone by."""
+        """The refusals of `times` starts with a sweep each, with blobs as old as after a week."""
         told = []
         for _ in range(times):
             try:
@@ -52,8 +52,8 @@ def fill(service: Service, count: int, start: int = 0) -> set[str]:
     for number in range(start, start + count):
         data = b"message %d" % number
         names.add(digest := service.records.keep(data))
-        with service.database.transaction() as found:
-            add_contribution(found, record, token="t0", digest=digest, size_bytes=len(data), facts={"form": "words"})
+        with service.database.transaction() as transaction:
+            add_contribution(transaction, record, token="t0", digest=digest, size_bytes=len(data), facts={"form": "words"})
     return names
 
 
@@ -67,10 +67,10 @@ def held(world: StoreWorld) -> set[str]:
 
 def forgets(service: Service, names: set[str]) -> None:
     """Have a database be as it was before some messages came, as a backup of it that is put back: no row names them."""
-    with service.database.transaction() as found:
+    with service.database.transaction() as transaction:
         for name in names:
-            found.run("DELETE FROM contributions WHERE digest = :name", name=name)
-            found.run("DELETE FROM loose WHERE name = :name", name=name)
+            transaction.run("DELETE FROM contributions WHERE digest = :name", name=name)
+            transaction.run("DELETE FROM loose WHERE name = :name", name=name)
 
 
 def drop_note(blobs: Any) -> None:

@@ -113,7 +113,7 @@ def _matches(
 ) -> tuple[dict[tuple[str, str], Matches], frozenset[tuple[str, str]]]:
     names = sorted(seen)
     looks = {name: appearance[seen[name]] for name in names}
-    found, wrong = {}, set()
+    matches, wrong = {}, set()
     repeated = len(np.unique(appearance)) < len(appearance)
     twins = np.flatnonzero(np.bincount(appearance, minlength=len(appearance)) > 1)
     sees_twin = {name: bool(np.isin(looks[name], twins).any()) for name in names} if repeated else {}
@@ -129,10 +129,10 @@ def _matches(
             true = seen[a][rows[:, 0]] == seen[b][rows[:, 1]]
             bad = rng.random(len(rows)) < outliers
             rows[bad, 1] = rng.permutation(rows[bad, 1])
-            found[a, b] = Matches(indices=rows, distances=np.full(len(rows), 0.2), ratios=np.full(len(rows), 0.5))
+            matches[a, b] = Matches(indices=rows, distances=np.full(len(rows), 0.2), ratios=np.full(len(rows), 0.5))
             if true.mean() < 0.5:
                 wrong.add((a, b))
-    return found, frozenset(wrong)
+    return matches, frozenset(wrong)
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What would betray a contribution, byte by byte, and a search for all of it in one pass.
+"""Prints that would betray a contribution, byte by byte, and a search for all of them in one pass.
 
 A map keeps a form as it was decoded, and `read_map` returns its canonical form, which differs in last digits. So the arrays are
 taken from the map's file as they are stored, every row of them; what veil computes from them is looked for beside.
@@ -31,8 +31,8 @@ class Traces:
     prints: dict[str, list[bytes]]
     stored: frozenset[str]
 
-    def found(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
-        """How many prints of each kind stand in some source; kinds without any are left out."""
+    def counts(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
+        """Number of prints of each kind that stand in some source; kinds without any are left out."""
         every = {part for parts in self.prints.values() for part in parts}
         held: set[bytes] = set()
         for _, data in sources:
@@ -41,9 +41,9 @@ class Traces:
         return {what: count for what, count in counts.items() if count}
 
     def missed(self, sources: Iterable[tuple[str, bytes]]) -> dict[str, int]:
-        """How many prints of what is stored stand in no source: none, before anything was deleted."""
-        found = self.found(sources)
-        missing = {what: len(set(self.prints[what])) - found.get(what, 0) for what in self.stored}
+        """Number of stored prints of each kind that no source holds: none before a deletion."""
+        counts = self.counts(sources)
+        missing = {what: len(set(self.prints[what])) - counts.get(what, 0) for what in self.stored}
         return {what: count for what, count in missing.items() if count}
 
 
@@ -55,12 +55,12 @@ def held_in(data: bytes, prints: Collection[bytes]) -> set[bytes]:
         beginning.setdefault(part[:8], []).append(part)
     table = np.zeros(1 << _BITS, dtype=bool)
     table[_hashed(np.frombuffer(b"".join(beginning), dtype="<u8"))] = True
-    found: set[bytes] = set()
+    held: set[bytes] = set()
     for shift in range(min(8, max(0, len(data) - 7))):
         words = np.frombuffer(data, dtype="<u8", offset=shift, count=(len(data) - shift) // 8)
         for place in (8 * np.flatnonzero(table[_hashed(words)]) + shift).tolist():
-            found.update(part for part in beginning.get(data[place : place + 8], ()) if data.startswith(part, place))
-    return found
+            held.update(part for part in beginning.get(data[place : place + 8], ()) if data.startswith(part, place))
+    return held
 
 
 def _hashed(words: np.ndarray) -> np.ndarray:
@@ -101,7 +101,7 @@ def _rows(values: np.ndarray) -> Iterator[bytes]:
 
 
 def _values(image: MappedImage) -> Iterator[tuple[str, np.ndarray, str]]:
-    """What veil makes of an image, with the types in which it may be kept."""
+    """The arrays that veil computes from an image, with the types in which it may store them."""
     form = image.form
     if isinstance(form, Points):
         yield "descriptors", form.vectors, "f2 f4 f8"

@@ -42,17 +42,17 @@ def mechanisms() -> list[dict[str, Any]]:
     drawn = [float(value) for value in 46 * numbers("epsilons", 150)]
     cases = [(16384, epsilon, 2) for epsilon in [*usual, *drawn, math.inf, math.nan, -1.0]]
     cases += [(2, 1.0, 1), (1, 1.0, 1), (10, 1.0, 10), (10, 1.0, 0), (256000, 12.5, 8), (4_000_000_000, 20.0, 64)]
-    found = []
+    rows = []
     for words, epsilon, m in cases:
         case: dict[str, Any] = {"dictionarySize": words, "epsilon": repr(float(epsilon)), "m": m}
         try:
             law = SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m)
         except RangeError as error:
-            found.append({**case, "refused": str(error)})
+            rows.append({**case, "refused": str(error)})
             continue
         odds = None if math.isinf(epsilon) else str(int(law.odds * SCALE))
-        found.append({**case, "odds": odds, "truth": [str(law.truth.numerator), str(law.truth.denominator)]})
-    return found
+        rows.append({**case, "odds": odds, "truth": [str(law.truth.numerator), str(law.truth.denominator)]})
+    return rows
 
 
 def draws() -> dict[str, Any]:
@@ -81,12 +81,12 @@ def draws() -> dict[str, Any]:
 
 def packings() -> list[dict[str, Any]]:
     shapes = [(2, 1, 5), (3, 2, 7), (1000, 1, 9), (1000, 999, 3), (16384, 2, 50), (256_000, 8, 20), (4_294_967_295, 5, 11)]
-    found = []
+    rows = []
     for words, m, count in shapes:
         ids = ids_of(f"{words} {m}", count, m, words)
         case = {"dictionarySize": words, "m": m, "features": count, "width": rice_width(words, m)}
-        found.append({**case, "ids": ids.ravel().tolist(), "packed": text(packed(ids, words))})
-    return found
+        rows.append({**case, "ids": ids.ravel().tolist(), "packed": text(packed(ids, words))})
+    return rows
 
 
 def dictionary(*, floats: bool) -> Dictionary:
@@ -122,13 +122,13 @@ def image() -> Features:
 
 def releases() -> dict[str, Any]:
     """Whole releases of one image under one secret."""
-    features, found = image(), []
+    features, rows = image(), []
     for floats in (False, True):
         words = dictionary(floats=floats)
         for epsilon, m, sent in ((6.0, 2, None), (1e-5, 5, 25), (0.0, 1, 100), (math.inf, 2, None)):
             law = SubsetMechanism(dictionary_size=90, epsilon=epsilon, m=m)
             made = privatize_words(features, mechanism=law, dictionary=words, randomness=memoized(SECRET), features_sent=sent)
-            found.append(
+            rows.append(
                 {
                     "floats": floats,
                     "law": [90, repr(epsilon), m],
@@ -147,12 +147,12 @@ def releases() -> dict[str, Any]:
         "params": list(features.camera.params),
         "words": text(dictionary(floats=False).stored.tobytes()),
         "books": [dictionary(floats=floats).digest for floats in (False, True)],
-        "releases": found,
+        "releases": rows,
     }
 
 
 def compositions() -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for words, epsilon, m, count, delta in (
         (16384, 8.0, 2, 1, 1e-6),
         (16384, 8.0, 2, 1000, 1e-6),
@@ -163,8 +163,8 @@ def compositions() -> list[dict[str, Any]]:
         spent = {SubsetMechanism(dictionary_size=words, epsilon=epsilon, m=m): count}
         law = [words, repr(epsilon), m]
         exact, basic = composed_epsilon(spent, delta), composed_epsilon(spent)
-        found.append({"law": law, "count": count, "delta": delta, "exact": f"{exact:.9g}", "basic": repr(basic)})
-    return found
+        rows.append({"law": law, "count": count, "delta": delta, "exact": f"{exact:.9g}", "basic": repr(basic)})
+    return rows
 
 
 def receipts() -> list[str]:
@@ -173,12 +173,12 @@ def receipts() -> list[str]:
         {"contribution": "c1", "bytes": 1234, "deleted": 1795535402.0, "why": "asked", "map": "straße \U0001f4f7 \x7f\n"},
         {"z": 1e22, "a": [1.0, -0.0, 1e-7, True, None, {"b": {}, "ä": []}], "message_sha256": "00" * 32},
     ]
-    before, found = BEGIN, []
+    before, rows = BEGIN, []
     for number, content in enumerate(contents, start=1):
         receipt = Receipt(number=number, content=content, before=before)
-        found.append(json.dumps(receipt.as_json(), ensure_ascii=False, separators=(",", ":")))
+        rows.append(json.dumps(receipt.as_json(), ensure_ascii=False, separators=(",", ":")))
         before = receipt.digest
-    return found
+    return rows
 
 
 def vectors() -> str:
@@ -186,7 +186,7 @@ def vectors() -> str:
     pixels = stream("pixels", 20, 30, 3)
     values = [0.0, -0.0, 1.0, 0.1, 1e15, 1e16, 123456789.0, 1e-4, 1e-5, 5e-324, 1.7976931348623157e308, -2.5, 1e22]
     values += [math.inf, -math.inf, math.nan, *(1e6 * numbers("numbers", 50)).tolist()]
-    found = {
+    content = {
         "numbers": [[repr(value), f"{value:g}", f"{value:.3g}"] for value in values],
         "mechanisms": mechanisms(),
         "draws": draws(),
@@ -199,7 +199,7 @@ def vectors() -> str:
         "picture": {"rgb": text(pixels.tobytes()), "digest": Picture.of(pixels, {}, None).digest.hex()},
         "receipts": receipts(),
     }
-    lines = [f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in found.items()]
+    lines = [f"{json.dumps(name)}: {json.dumps(value, separators=(',', ':'))}" for name, value in content.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 

@@ -70,7 +70,7 @@ def message(camera: Camera, *, lines: bool, gravity: bool, count: int = 9, epsil
 
 
 def facts(sent: Upload | LineUpload) -> dict[str, Any]:
-    """What a message holds, as JSON values."""
+    """The contents of a message, as JSON values."""
     form, camera = sent.form, sent.camera
     assert isinstance(form, Subsets)
     gravity = sent.lines.gravity if isinstance(sent, LineUpload) else sent.gravity
@@ -96,28 +96,28 @@ def facts(sent: Upload | LineUpload) -> dict[str, Any]:
 
 def messages() -> list[dict[str, Any]]:
     """Messages of words of every camera model, with positions and lines, with gravity and without."""
-    found = []
+    rows = []
     for model in MODELS:
         for lines, gravity in ((False, False), (False, True), (True, False), (True, True)):
             camera = replace(lens(model), focal_is_known=gravity != lines)
             epsilon = math.inf if lines and gravity else 0.0 if gravity else 8.0
             sent = message(camera, lines=lines, gravity=gravity, epsilon=epsilon)
-            found.append({"bytes": text(encode(sent)), "facts": facts(sent)})
+            rows.append({"bytes": text(encode(sent)), "facts": facts(sent)})
     other = message(lens("PINHOLE"), lines=False, gravity=False)
     space = Space(descriptor="a b", normalization="L1_ROOT", dim=7, codebook="0e" * 32, dither_steps=4.0)
     sent = replace(other, form=replace(other.form, space=space))
-    return [*found, {"bytes": text(encode(sent)), "facts": facts(sent)}]
+    return [*rows, {"bytes": text(encode(sent)), "facts": facts(sent)}]
 
 
 def heads() -> list[dict[str, Any]]:
     """Headers of golden messages of every kind, with the length of the message and what it says was done to its features."""
-    found = []
+    rows = []
     for path in sorted(GOLDEN.glob("*.veil")):
         message = path.read_bytes()
         head = read_head(message)
         case = {"bytes": message[:HEAD_BYTES].hex(), "kind": head.kind, "length": len(message)}
-        found.append({**case, "sanitization": sanitization(head)})
-    return found
+        rows.append({**case, "sanitization": sanitization(head)})
+    return rows
 
 
 def sealed(body: bytes) -> bytes:

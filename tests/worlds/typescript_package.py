@@ -30,7 +30,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ran(package: Path, *names: str, **environment: Path) -> str:
-    """What `node --test` prints of some files; fails where a test does, or where none ran."""
+    """The output of `node --test` for some files; fails if a test fails or none ran."""
     assert NODE is not None
     command = [NODE, "--test", *(str(package / "tests" / name) for name in names)]
     given = {name: str(path) for name, path in environment.items()}

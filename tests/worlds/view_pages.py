@@ -45,7 +45,7 @@ class ReadPage:
 class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict[str, str], str]] = []
+        self.parts: list[tuple[str, dict[str, str], str]] = []
         self.tags: list[tuple[str, dict[str, str]]] = []
         self._open = False
 
@@ -54,25 +54,25 @@ class _Reader(HTMLParser):
         self.tags.append((tag, attributes))
         self._open = tag in ("script", "style")
         if self._open:
-            self.found.append((tag, attributes, ""))
+            self.parts.append((tag, attributes, ""))
 
     def handle_endtag(self, tag: str) -> None:
         self._open = False
 
     def handle_data(self, data: str) -> None:
         if self._open:
-            tag, attributes, text = self.found[-1]
-            self.found[-1] = tag, attributes, text + data
+            tag, attributes, text = self.parts[-1]
+            self.parts[-1] = tag, attributes, text + data
 
 
 def read_page(html: str) -> ReadPage:
     """The parts of a page."""
     reader = _Reader()
     reader.feed(html)
-    (record,) = [text for tag, attributes, text in reader.found if attributes.get("id") == "view"]
+    (record,) = [text for tag, attributes, text in reader.parts if attributes.get("id") == "view"]
     arrays = {
         attributes["data-array"]: np.frombuffer(base64.b64decode(text, validate=True), dtype=KINDS[attributes["data-type"]])
-        for tag, attributes, text in reader.found
+        for tag, attributes, text in reader.parts
         if "data-array" in attributes
     }
     (policy,) = [
@@ -82,7 +82,7 @@ def read_page(html: str) -> ReadPage:
         record=json.loads(record),
         arrays=arrays,
         policy=policy,
-        scripts=[text for tag, attributes, text in reader.found if tag == "script" and "type" not in attributes],
-        styles=[text for tag, _, text in reader.found if tag == "style"],
+        scripts=[text for tag, attributes, text in reader.parts if tag == "script" and "type" not in attributes],
+        styles=[text for tag, _, text in reader.parts if tag == "style"],
         tags=reader.tags,
     )

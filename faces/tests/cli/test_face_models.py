@@ -113,12 +113,12 @@ def test_every_kind_of_no_is_one_exit_code(
     network = asked_network.load_onnx_network
 
     def finding(count: int, width: int) -> None:
-        """From now on every photograph shows so many faces, so wide."""
+        """From now on every photograph shows `count` faces of `width` pixels."""
         box = SimpleNamespace(width=lambda: width, height=lambda: width)
 
         def load(model: OnnxModel, *, second_try: bool) -> OnnxNetwork:
-            found = network(model, second_try=second_try)
-            return replace(found, finder=replace(found.finder, detector=lambda pixels, times: [box] * count))
+            stub = network(model, second_try=second_try)
+            return replace(stub, finder=replace(stub.finder, detector=lambda pixels, times: [box] * count))
 
         monkeypatch.setattr(asked_network, "load_onnx_network", load)
 

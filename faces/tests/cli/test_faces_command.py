@@ -72,10 +72,10 @@ def test_the_life_of_a_template(by: str, people: Path, capsys: pytest.CaptureFix
         assert "create a store --by p2s" in capsys.readouterr().err
     else:
         assert run("faces", "identify", store, faces, *face(6, 2), *asked) == 0
-        found = json.loads(capsys.readouterr().out)
-        validate("faces-identify", found)
-        assert found["accepted"] and found["candidates"][0]["person"] == "p6" and found["candidates"][0]["accepted"]
-        assert found["templates"] == found["gallery"]["templates"] == 5 and found["gallery"]["fpir_high"] <= 0.15
+        printed = json.loads(capsys.readouterr().out)
+        validate("faces-identify", printed)
+        assert printed["accepted"] and printed["candidates"][0]["person"] == "p6" and printed["candidates"][0]["accepted"]
+        assert printed["templates"] == printed["gallery"]["templates"] == 5 and printed["gallery"]["fpir_high"] <= 0.15
         if by == "p2s":  # two lifted templates of these few numbers may meet by chance
             assert run("faces", "identify", store, faces, *face(12, 2), *asked) == 3
     assert run("faces", "enroll", store, faces, *face(3, 2), *who, *decoys) == 1
@@ -105,9 +105,9 @@ def test_decoys_are_balanced_and_labels_stay_at_home(people: Path, capsys: pytes
     assert run("faces", "create", store, *decoys, "--balance", "age") == 1
     assert "no label 'age'" in capsys.readouterr().err and not store.exists()
     assert run("faces", "create", store, *decoys, "--balance", "sex", "--by", "s2s", "--json", people / "c.json") == 0
-    found = json.loads((people / "c.json").read_text())
-    validate("faces-create", found)
-    assert (found["balance"], found["centered"]) == ("sex", True)
+    content = json.loads((people / "c.json").read_text())
+    validate("faces-create", content)
+    assert (content["balance"], content["centered"]) == ("sex", True)
     assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "x", *decoys) == 1
     assert "they have a, b" in capsys.readouterr().err
     assert run("faces", "enroll", store, faces, *face(3, 1), "--person", "p", "--label", "a", *decoys) == 0
@@ -132,13 +132,13 @@ def test_protection_is_studied(people: Path, capsys: pytest.CaptureFixture[str])
     record, figure = people / "p.json", people / "p.png"
     options = ("--m", 2, "--lifting", "hybrid", "--json", record, "--figure", figure)
     assert run("evaluate", "protection", *given, *options) == 0
-    found = json.loads(record.read_text())
-    validate("evaluate-protection", found)
-    assert [(row["m"], row["keyed"]) for row in found["rows"]] == [(2, False), (2, True)]
+    content = json.loads(record.read_text())
+    validate("evaluate-protection", content)
+    assert [(row["m"], row["keyed"]) for row in content["rows"]] == [(2, False), (2, True)]
     text = section("json.md", "veil evaluate protection")
-    assert {*found, *found["rows"][0]} <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
+    assert {*content, *content["rows"][0]} <= set(re.findall(r'[`"]([a-z0-9_]+)[`"]', text))
     printed = capsys.readouterr().out
-    assert f"{found['rows'][0]['linkability']:.2f}" in printed and figure.stat().st_size > 10_000
+    assert f"{content['rows'][0]['linkability']:.2f}" in printed and figure.stat().st_size > 10_000
     assert run("evaluate", "protection", *given[:3], "--decoys", people / "faces.npz") == 1
     assert "decoy is one of the faces" in capsys.readouterr().err
 
@@ -192,16 +192,16 @@ def test_verification_is_studied(people: Path, capsys: pytest.CaptureFixture[str
         record,
     )
     assert run("evaluate", "faces", *given, *options) == 0
-    found = json.loads(record.read_text())
-    validate("evaluate-faces", found)
-    assert [(row["lifting"], row["m"], row["distance"]) for row in found["rows"]] == [
+    content = json.loads(record.read_text())
+    validate("evaluate-faces", content)
+    assert [(row["lifting"], row["m"], row["distance"]) for row in content["rows"]] == [
         ("raw", 0, "point"),
         ("raw, centered", 0, "point"),
         *[(name, m, by) for name in ("hybrid", "hybrid+") for m in (2, 4) for by in ("p2s", "s2s")],
     ]
     names = set(re.findall(r'[`"]([a-z0-9_]+)[`"]', section("json.md", "veil evaluate faces")))
-    assert {*found, *found["rows"][0]} <= names
+    assert {*content, *content["rows"][0]} <= names
     printed = capsys.readouterr().out
-    assert f"{100 * found['rows'][0]['accuracy']:.1f}" in printed and figure.stat().st_size > 10_000
+    assert f"{100 * content['rows'][0]['accuracy']:.1f}" in printed and figure.stat().st_size > 10_000
     assert run("evaluate", "faces", *given[:3], "--decoys", people / "faces.npz") == 1
     assert "decoy is one of the faces" in capsys.readouterr().err

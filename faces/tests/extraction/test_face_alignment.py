@@ -42,8 +42,8 @@ def test_dots_at_the_landmarks_come_to_lie_on_the_template(
     for place, color in zip(TEMPLATE * size / 112, COLORS, strict=True):
         near = np.hypot(x - place[0], y - place[1]) < 7 * size / 112
         light = (square @ color)[near] / (color @ color)
-        found = np.array([(light * x[near]).sum(), (light * y[near]).sum()]) / light.sum()
-        assert found == pytest.approx(place, abs=0.3)
+        dot = np.array([(light * x[near]).sum(), (light * y[near]).sum()]) / light.sum()
+        assert dot == pytest.approx(place, abs=0.3)
         assert light.max() == pytest.approx(1, abs=0.08)
         others = square[near] @ (255 - color) / (255 * 255)
         assert others.max() < 0.05
@@ -54,10 +54,10 @@ def test_the_five_points_are_eyes_nose_and_mouth_of_the_68() -> None:
     random = generator("landmarks")
     all_points = random.integers(0, 500, (68, 2))
     landmarks = SimpleNamespace(part=lambda k: SimpleNamespace(x=int(all_points[k, 0]), y=int(all_points[k, 1])))
-    found = five_points(landmarks)
-    assert found[0] == pytest.approx(all_points[36:42].mean(axis=0))
-    assert found[1] == pytest.approx(all_points[42:48].mean(axis=0))
-    assert found[2:].tolist() == all_points[[30, 48, 54]].tolist()
+    five = five_points(landmarks)
+    assert five[0] == pytest.approx(all_points[36:42].mean(axis=0))
+    assert five[1] == pytest.approx(all_points[42:48].mean(axis=0))
+    assert five[2:].tolist() == all_points[[30, 48, 54]].tolist()
     assert [len(place) for place in PLACES] == [6, 6, 1, 1, 1]
 
 

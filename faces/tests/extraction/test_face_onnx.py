@@ -132,7 +132,7 @@ def test_damaged_files_are_refused() -> None:
 
 
 def test_a_model_must_hold_its_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies in another file is not under the SHA-256 that names the descriptors.
+    """Weights in another file are refused: the SHA-256 that names the descriptors does not cover them.
 
     Broken twin: onnxruntime itself takes these weights from the working folder.
     """
@@ -217,8 +217,8 @@ def test_a_descriptor_that_is_none_is_refused(value: float) -> None:
     offset = numpy_helper.from_array(np.full(DIM, value, dtype=np.float32))
     after = [helper.make_node("Constant", [], ["v"], value=offset), helper.make_node("Add", ["y", "v"], ["end"])]
     model = load_onnx_model(linear(weights, ("N", 3, SIZE, SIZE), after=after).SerializeToString(), DEFAULT)
-    found, refused = describe_faces([picture(336)], stub_network(model, 70))
-    assert found.shape == (0, DIM) and "give a network that serves" in refused[0]
+    descriptors, refused = describe_faces([picture(336)], stub_network(model, 70))
+    assert descriptors.shape == (0, DIM) and "give a network that serves" in refused[0]
 
 
 def test_without_onnxruntime_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

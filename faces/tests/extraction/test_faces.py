@@ -97,7 +97,7 @@ def test_quality_is_refused_with_a_reason() -> None:
 
 
 class Sure:
-    """What dlib's detection network gives for a face, in the picture that it is shown."""
+    """A detection as dlib's network returns it, in pixels of the picture that it is given."""
 
     def __init__(self, confidence: float, *sides: int) -> None:
         self.confidence = confidence
@@ -115,7 +115,7 @@ class Box:
 
 def test_a_second_try_looks_where_the_first_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: a network that sees a face in the frame of edge pixels only, or in a large photograph that is shrunk for it. The
-    rectangle is that of the photograph; doubtful finds are none, and what found a face is said.
+    rectangle is that of the photograph; doubtful detections are none, and `found_by` names the try.
     """
     monkeypatch.setitem(sys.modules, "dlib", SimpleNamespace(rectangle=Box))
     shown: list[tuple[int, ...]] = []
@@ -134,8 +134,8 @@ def test_a_second_try_looks_where_the_first_finds_nothing(monkeypatch: pytest.Mo
         return []
 
     finder = FaceFinder(detector=nobody, predictor=predictor, network=network)
-    found = finder.find(np.zeros((200, 200, 3), dtype=np.uint8), only=True, least_px=60)
-    assert (found.landmarks, found.found_by, found.confidence) == ("landmarks", SECOND_TRY, 0.9)
+    face = finder.find(np.zeros((200, 200, 3), dtype=np.uint8), only=True, least_px=60)
+    assert (face.landmarks, face.found_by, face.confidence) == ("landmarks", SECOND_TRY, 0.9)
     assert shown == [(200, 200, 3), (300, 300, 3)] and places == [(60, 10, 160, 110)]
     finder.find(np.zeros((1501, 1000, 3), dtype=np.uint8))
     assert shown[2:] == [(750, 500, 3)] and places[1] == (220, 120, 420, 320)

@@ -43,4 +43,4 @@ def face_tables() -> dict[str, Callable[[], Table]]:
 
 
 TABLES = face_tables()
-"""What makes each table, by the name of its function, with its module where two have one name."""
+"""The function that makes each table, by its name, preceded by its module if two functions share the name."""

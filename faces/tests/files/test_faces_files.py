@@ -33,10 +33,10 @@ def some() -> Faces:
 
 def test_what_is_written_comes_back(tmp_path: Path) -> None:
     write_faces(tmp_path / "f.npz", some())
-    found = read_faces(tmp_path / "f.npz")
-    np.testing.assert_allclose(found.vectors, some().vectors, atol=1e-7)
-    assert (found.names, found.space, dict(found.labels)) == (some().names, SPACE, dict(some().labels))
-    assert identities(found).label(IDENTITY) == ("Ann_Lee", "Ann_Lee", "Bo", "Bo")
+    faces = read_faces(tmp_path / "f.npz")
+    np.testing.assert_allclose(faces.vectors, some().vectors, atol=1e-7)
+    assert (faces.names, faces.space, dict(faces.labels)) == (some().names, SPACE, dict(some().labels))
+    assert identities(faces).label(IDENTITY) == ("Ann_Lee", "Ann_Lee", "Bo", "Bo")
 
 
 def test_what_others_write_is_read(tmp_path: Path) -> None:

@@ -96,11 +96,11 @@ def test_gender_is_read_from_raw_faces_and_less_from_lifted_ones(veil_data: Path
     vectors, refused = describe_faces(pictures, load_face_network(second_try=False))
     labels = {"gender": [person["gender"] for row, person in enumerate(people) if row not in refused]}
     faces = as_features(vectors, FACE_SPACE)
-    found = by_form(
+    rows = by_form(
         attribute_study(faces, labels, seed=0, dimensions=(12,), liftings=("adversarial",), decoy_share=0.3), "gender"
     )
-    assert found["raw", 0].accuracy > 0.65
-    assert found["adversarial", 12].accuracy < found["raw", 0].accuracy
+    assert rows["raw", 0].accuracy > 0.65
+    assert rows["adversarial", 12].accuracy < rows["raw", 0].accuracy
 
 
 def test_the_command_infers_from_faces_and_names_what_is_missing(
@@ -119,8 +119,11 @@ def test_the_command_infers_from_faces_and_names_what_is_missing(
         return
     figure, record = tmp_path / "a.png", tmp_path / "a.json"
     assert main([*run, "gender", "race", "--figure", str(figure), "--json", str(record)]) == 0
-    found = json.loads(record.read_text())
-    validate("evaluate-attributes", found)
-    assert found["faces"] <= found["photographs"] == len(people[1::45])
-    assert {(row["attribute"], row["form"], row["m"]) for row in found["rows"]} >= {("gender", "raw", 0), ("race", "hybrid", 4)}
+    content = json.loads(record.read_text())
+    validate("evaluate-attributes", content)
+    assert content["faces"] <= content["photographs"] == len(people[1::45])
+    assert {(row["attribute"], row["form"], row["m"]) for row in content["rows"]} >= {
+        ("gender", "raw", 0),
+        ("race", "hybrid", 4),
+    }
     assert "victims" in capsys.readouterr().out and figure.stat().st_size > 5_000

@@ -64,7 +64,7 @@ def test_estimates_are_the_nearest_points() -> None:
     people = crowd("public", 50, 1)
     origins, bases = affine_set(random, unit(random.normal(size=(6, 64))), 3)
     templates = origins.astype(np.float32), bases.astype(np.float32)
-    found = estimates(templates, people)
+    guesses = estimates(templates, people)
     for row in range(6):
         origin, basis = templates[0][row].astype(np.float64), templates[1][row].astype(np.float64)
 
@@ -74,8 +74,8 @@ def test_estimates_are_the_nearest_points() -> None:
 
         feet = np.array([origin + basis.T @ np.linalg.lstsq(basis.T, p - origin, rcond=None)[0] for p in people.vectors])
         nearest = int(np.argmin(np.linalg.norm(feet - people.vectors, axis=1)))
-        np.testing.assert_allclose(found["nearest the mean"][row], foot(people.middle), atol=1e-6)
-        np.testing.assert_allclose(found["nearest a face"][row], foot(people.vectors[nearest]), atol=1e-6)
+        np.testing.assert_allclose(guesses["nearest the mean"][row], foot(people.middle), atol=1e-6)
+        np.testing.assert_allclose(guesses["nearest a face"][row], foot(people.vectors[nearest]), atol=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -118,9 +118,9 @@ def test_centering_parts_people_near_the_mean_from_all_others() -> None:
     study = FaceStudy(faces=faces, pairs=pairs_of(faces, 200), decoys=decoys, seed=0, dimensions=(4,), liftings=("hybrid",))
     errors = {}
     for centered in (False, True):
-        found = verification_study(replace(study, centered=centered))
-        errors[centered] = {row.distance: row.equal_error for row in found}
-        assert len(found) == 3 + centered
+        rows = verification_study(replace(study, centered=centered))
+        errors[centered] = {row.distance: row.equal_error for row in rows}
+        assert len(rows) == 3 + centered
     assert errors[True]["s2s"] < errors[False]["s2s"] - 0.05
 
 
@@ -140,13 +140,13 @@ def test_balanced_decoys_are_of_the_others_class() -> None:
 
 @pytest.mark.slow
 def test_lifting_hides_nobody_from_a_gallery(rows: dict[tuple[str, int, str], VerificationRow]) -> None:
-    """What the documentation says plainly: a template is nearest to its own person's raw descriptor. Null: shuffled people."""
+    """A template is nearest to the raw descriptor of its own person, as the documentation states. Null: shuffled people."""
     assert rows["adversarial", 8, "p2s"].identified > 0.9  # type: ignore[operator]
     faces = crowd("victims", 40, 4)
     order = generator("shuffled").permutation(len(faces))
     shuffled = replace(faces, labels={"identity": tuple(faces.label("identity")[k] for k in order)})
-    found = identified(shuffled, (faces.vectors, None))
-    assert found is not None and found < 0.12
+    share = identified(shuffled, (faces.vectors, None))
+    assert share is not None and share < 0.12
     assert identified(crowd("loners", 5, 1), (crowd("loners", 5, 1).vectors, None)) is None
 
 

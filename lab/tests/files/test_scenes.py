@@ -70,11 +70,11 @@ def colmap(model: Path, poses: dict[str, Rigid], *, points: str = "10.5 20.5 -1 
     (model / "images.txt").write_text("\n".join(lines) + "\n")
 
 
-def assert_same(found: dict[str, Rigid], expected: dict[str, Rigid]) -> None:
-    assert set(found) == set(expected)
+def assert_same(poses: dict[str, Rigid], expected: dict[str, Rigid]) -> None:
+    assert set(poses) == set(expected)
     for name, pose in expected.items():
-        np.testing.assert_allclose(found[name].rotation, pose.rotation, atol=1e-9)
-        np.testing.assert_allclose(found[name].translation, pose.translation, atol=1e-9)
+        np.testing.assert_allclose(poses[name].rotation, pose.rotation, atol=1e-9)
+        np.testing.assert_allclose(poses[name].translation, pose.translation, atol=1e-9)
 
 
 def test_strecha_layout(tmp_path: Path) -> None:
@@ -262,11 +262,11 @@ def test_gravity_tables(tmp_path: Path) -> None:
     (tmp_path / "c_sensors.csv").write_text(
         "image,width,gravity_x,gravity_y,gravity_z\n0002.png,12,0,2,0\nelsewhere.png,12,0,1,0\n"
     )
-    found = read_scene(tmp_path).gravity
-    assert set(found) == {"0002.png"} and found["0002.png"].tolist() == [0, 1, 0]
+    readings = read_scene(tmp_path).gravity
+    assert set(readings) == {"0002.png"} and readings["0002.png"].tolist() == [0, 1, 0]
     (tmp_path / "gravity.csv").write_text("image,x,y,z\nsub/0003.png,3,4,0\n")
-    found = read_scene(tmp_path).gravity
-    assert set(found) == {"sub/0003.png"} and found["sub/0003.png"].tolist() == pytest.approx([0.6, 0.8, 0])
+    readings = read_scene(tmp_path).gravity
+    assert set(readings) == {"sub/0003.png"} and readings["sub/0003.png"].tolist() == pytest.approx([0.6, 0.8, 0])
     (tmp_path / "gravity.csv").write_text("image,x,y,z\n0001.png,3,4\n")
     with pytest.raises(FileFormatError, match=r"gravity.csv, line 2"):
         read_scene(tmp_path)

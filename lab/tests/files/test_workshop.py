@@ -30,12 +30,12 @@ def test_an_unfinished_training_is_resumed_and_no_other(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="other photographs or options"):
         Workshop(folder, "another key", resume=True)
     again = Workshop(folder, "key", resume=True)
-    found, state = again.example(3), again.state()
-    assert found is not None and state is not None
-    np.testing.assert_array_equal(found.rgb, item.rgb)
-    np.testing.assert_array_equal(found.features.keypoints, item.features.keypoints)
-    np.testing.assert_array_equal(found.features.descriptors, item.features.descriptors)
-    assert found.features.image_digest == item.features.image_digest
+    resumed, state = again.example(3), again.state()
+    assert resumed is not None and state is not None
+    np.testing.assert_array_equal(resumed.rgb, item.rgb)
+    np.testing.assert_array_equal(resumed.features.keypoints, item.features.keypoints)
+    np.testing.assert_array_equal(resumed.features.descriptors, item.features.descriptors)
+    assert resumed.features.image_digest == item.features.image_digest
     np.testing.assert_array_equal(state[0]["x"], np.arange(3.0))
     assert state[1] == {"step": 5}
     (folder / "example-000003.npz").write_bytes(b"half")

@@ -157,4 +157,4 @@ def _present(table: Table | None) -> Table:
 
 
 TABLES = study_tables()
-"""What makes each table, by the name of its function, with its module where two have one name."""
+"""The function that makes each table, by its name, preceded by its module if two functions share the name."""

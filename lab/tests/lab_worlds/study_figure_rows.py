@@ -47,7 +47,7 @@ def _matching(path: Path) -> None:
 
 
 def _descriptors(path: Path) -> None:
-    found = {"sift": 0.7, "hardtfeat": 0.75, "hardnet": 0.78, "aliked-n16rot": 0.8, "xfeat": 0.6}
+    shares = {"sift": 0.7, "hardtfeat": 0.75, "hardnet": 0.78, "aliked-n16rot": 0.8, "xfeat": 0.6}
     forms = (
         ("raw", "point", 1.0),
         ("hardened", "p2s", 0.9),
@@ -56,7 +56,7 @@ def _descriptors(path: Path) -> None:
         ("words", "w2w", 0.7),
     )
     rows = []
-    for name, at in found.items():
+    for name, at in shares.items():
         for profile, distance, share in forms:
             mma = {str(t): at * share * (1 - 0.6**t) for t in range(1, 11)}
             rows.append({"descriptor": name, "profile": profile, "distance": distance, "mma": mma})

@@ -33,7 +33,7 @@ FORM = MeasuredForm(
 
 
 def test_every_document_quotes_the_record() -> None:
-    """A number that is changed on one side alone is found here."""
+    """A number that is changed on one side alone fails here."""
     forms = bundled_measured_forms()
     assert [item.form for item in forms] == [setting.name for setting in FORMS]
     validate("evaluate-forms-record", {"forms": [item.as_json() for item in forms]})

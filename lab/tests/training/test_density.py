@@ -1,4 +1,4 @@
-"""A density that is known, its network, and the modes that are found on it."""
+"""A known density, its network, and the modes that the search returns."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Hills(DensityNetwork):
 
 
 def hills(centers: np.ndarray, heights: np.ndarray) -> Hills:
-    found = Hills(
+    density = Hills(
         space=SPACE,
         weights=(np.zeros((SPACE.dim, 1), dtype=np.float32),),
         biases=(np.zeros(1, dtype=np.float32),),
         source="planted",
     )
-    object.__setattr__(found, "centers", centers)
-    object.__setattr__(found, "heights", heights)
-    return found
+    object.__setattr__(density, "centers", centers)
+    object.__setattr__(density, "heights", heights)
+    return density
 
 
 def flats(vertices: np.ndarray) -> Subspaces:
@@ -85,8 +85,8 @@ def test_the_derivative_is_that_of_the_values() -> None:
     for axis in range(SPACE.dim):
         step = np.zeros(SPACE.dim, dtype=np.float32)
         step[axis] = 1e-2
-        found = (net.log_ratio(points + step) - net.log_ratio(points - step)) / 2e-2
-        assert found == pytest.approx(slope[:, axis], rel=0.05, abs=0.05)
+        difference = (net.log_ratio(points + step) - net.log_ratio(points - step)) / 2e-2
+        assert difference == pytest.approx(slope[:, axis], rel=0.05, abs=0.05)
 
 
 def test_silu_and_its_slope() -> None:
@@ -108,19 +108,19 @@ def test_gradients_of_the_loss_are_its_slope() -> None:
         right, wrong = (forward(weights, biases, points)[0].astype(np.float64) for points in (vertices, others))
         return float((np.log1p(np.exp(-right)).sum() + np.log1p(np.exp(wrong)).sum()) / 60)
 
-    found = contrast_gradients(net.weights, net.biases, vertices, others)
+    gradients = contrast_gradients(net.weights, net.biases, vertices, others)
     for layer in range(3):
         for place in ((0, 0), (2, 0)):
             moved = [[array.copy() for array in net.weights] for _ in range(2)]
             moved[0][layer][place] += 1e-2
             moved[1][layer][place] -= 1e-2
             slope = (loss(moved[0], list(net.biases)) - loss(moved[1], list(net.biases))) / 2e-2
-            assert found[layer][0][place] == pytest.approx(slope, rel=2e-2, abs=2e-4)
+            assert gradients[layer][0][place] == pytest.approx(slope, rel=2e-2, abs=2e-4)
         moved_bias = [[array.copy() for array in net.biases] for _ in range(2)]
         moved_bias[0][layer][0] += 1e-2
         moved_bias[1][layer][0] -= 1e-2
         slope = (loss(list(net.weights), moved_bias[0]) - loss(list(net.weights), moved_bias[1])) / 2e-2
-        assert found[layer][1][0] == pytest.approx(slope, rel=2e-2, abs=2e-4)
+        assert gradients[layer][1][0] == pytest.approx(slope, rel=2e-2, abs=2e-4)
 
 
 def test_modes_are_the_planted_ones() -> None:

@@ -105,10 +105,10 @@ def test_a_training_starts_from_given_weights(torch: Any) -> None:
 
     cases: tuple[tuple[Kind, Any], ...] = (("raw", batches), ("words", words))
     for kind, source in cases:
-        found = train(kind, source, TrainingOptions(steps=1, seed=9, precision="float32", learning_rate=1e-12), start=first)
+        trained = train(kind, source, TrainingOptions(steps=1, seed=9, precision="float32", learning_rate=1e-12), start=first)
         other = train(kind, source, TrainingOptions(steps=1, seed=9, precision="float32", learning_rate=1e-12))
         kept = {
-            name: np.abs(found.weights()[name].astype(float) - array.astype(float)).max() < 1e-3
+            name: np.abs(trained.weights()[name].astype(float) - array.astype(float)).max() < 1e-3
             for name, array in first.arrays.items()
             if "running" not in name and name in other.weights()
         }

@@ -47,7 +47,7 @@ def test_gradients_are_those_of_the_loss() -> None:
             total += float(np.log(np.exp(logits).sum()) - logits[label])
         return total / len(labels)
 
-    found = _gradients(layers, first, second, labels)
+    gradients = _gradients(layers, first, second, labels)
     for name, item in layers._asdict().items():
         for _ in range(3):
             place = tuple(random.integers(size) for size in item.shape)
@@ -55,7 +55,7 @@ def test_gradients_are_those_of_the_loss() -> None:
             moved[0][place] += 1e-5
             moved[1][place] -= 1e-5
             slope = (loss(layers._replace(**{name: moved[0]})) - loss(layers._replace(**{name: moved[1]}))) / 2e-5
-            assert getattr(found, name)[place] == pytest.approx(slope, rel=1e-3, abs=1e-6)
+            assert getattr(gradients, name)[place] == pytest.approx(slope, rel=1e-3, abs=1e-6)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What training sees: variations whose keypoints stay on what they saw, and batches that depend on their number alone."""
+"""Photographs for training: keypoints of variations stay on their points, and batches depend on their number alone."""
 
 from __future__ import annotations
 
@@ -51,15 +51,15 @@ def test_keypoints_follow_the_picture_through_its_variations() -> None:
     random, rgb = generator("variations"), blobs(generator("blobs"))
     sizes = set()
     for _ in range(6):
-        found = varied(rgb, random)
-        height, width = found.rgb.shape[:2]
+        variation = varied(rgb, random)
+        height, width = variation.rgb.shape[:2]
         sizes.add((width, height))
         assert SIDE <= min(width, height) <= 341
-        gray = found.rgb[:, :, 0].astype(np.float64)
+        gray = variation.rgb[:, :, 0].astype(np.float64)
         labels, count = ndimage.label(gray > gray.max() / 2)
         centers = np.array(ndimage.center_of_mass(gray, labels, range(1, count + 1)))[:, ::-1] + 0.5
         gaps = {
-            name: cKDTree(found.features.keypoints @ turn + shift).query(centers)[0]
+            name: cKDTree(variation.features.keypoints @ turn + shift).query(centers)[0]
             for name, turn, shift in (
                 ("right", np.eye(2), 0),
                 ("mirrored", np.diag([-1, 1]), [width, 0]),

@@ -104,7 +104,7 @@ def test_votes_are_those_of_a_plain_sort(m: int) -> None:
     vectors, _ = people(generator("sort"), 30, spread=3.0)
     attacker = known()
     form = Points(vectors=vectors, space=SPACE) if m == 0 else lifted(vectors, m, "sort")
-    found = infer(form, attacker, neighbors=7)
+    inference = infer(form, attacker, neighbors=7)
     for row in range(30):
         offset = attacker.vectors.astype(np.float64) - (form.origin[row] if isinstance(form, Subspaces) else form.vectors[row])
         if isinstance(form, Subspaces):
@@ -112,21 +112,21 @@ def test_votes_are_those_of_a_plain_sort(m: int) -> None:
             offset = offset - offset @ basis.T @ basis
         nearest = np.argsort(np.linalg.norm(offset, axis=1))[:7]
         votes = np.bincount(attacker.labels[nearest], minlength=3) / 7
-        assert found.votes[row] == pytest.approx(votes, abs=1e-3)
-        assert found.score[row] == found.votes[row].max() == found.votes[row, found.labels[row]]
+        assert inference.votes[row] == pytest.approx(votes, abs=1e-3)
+        assert inference.score[row] == inference.votes[row].max() == inference.votes[row, inference.labels[row]]
 
 
 def test_votes_of_words_are_weighed_by_their_posterior() -> None:
     book, mechanism, attacker = dictionary(), SubsetMechanism(dictionary_size=300, epsilon=6.0, m=3), known()
     form = subsets(np.array([[4, 50, 200], [1, 2, 3]]), mechanism, book.digest)
-    found = infer(form, attacker, neighbors=9, dictionary=book)
+    inference = infer(form, attacker, neighbors=9, dictionary=book)
     for row in range(2):
         expected = (1 - float(mechanism.truth)) * attacker.shares
         for word in form.ids[row].tolist():
             apart = np.linalg.norm(attacker.vectors - book.vectors[word], axis=1)
             nearest = np.argsort(apart)[:9]
             expected = expected + mechanism.posterior * np.bincount(attacker.labels[nearest], minlength=3) / 9
-        assert found.votes[row] == pytest.approx(expected, abs=1e-3)
+        assert inference.votes[row] == pytest.approx(expected, abs=1e-3)
 
 
 def test_of_even_votes_the_nearer_neighbor_decides() -> None:

@@ -88,16 +88,16 @@ def test_centers_are_the_weighted_means_of_equation_2(monkeypatch: pytest.Monkey
     monkeypatch.setattr(module, "_labels", recorded)
     options = ClusteringOptions(neighbors=40, unit_length=False)
     centers = cluster_centers(form, PUBLIC, seed=3, options=options)
-    labels, found = np.concatenate(kept), nearby(form, PUBLIC, count=40)
+    labels, neighbors = np.concatenate(kept), nearby(form, PUBLIC, count=40)
     for row in range(12):
         origin, basis = form.origin[row].astype(np.float64), form.basis[row].astype(np.float64)
-        v = PUBLIC.vectors[found.rows[row]].astype(np.float64)
+        v = PUBLIC.vectors[neighbors.rows[row]].astype(np.float64)
         flat = origin + (v - origin) @ basis.T @ basis
         plain = np.array([flat[labels[row] == k].mean(axis=0) for k in range(3)])
         nearest = np.linalg.norm(flat[:, None] - plain[None], axis=2).argmin(axis=1)
         np.testing.assert_array_equal(nearest, labels[row])  # a fixed point of Lloyd's iteration
         for k in range(3):
-            weight = (labels[row] == k) / found.distance[row]
+            weight = (labels[row] == k) / neighbors.distance[row]
             mean = (weight[:, None] * v).sum(axis=0) / weight.sum()
             np.testing.assert_allclose(centers[row, k], origin + (mean - origin) @ basis.T @ basis, atol=1e-5)
 

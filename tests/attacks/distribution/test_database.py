@@ -55,10 +55,10 @@ def planted(m: int, strategy: str = "sub-hybrid") -> tuple[Subspaces, np.ndarray
 @pytest.mark.parametrize("m", [2, 5, 16])
 def test_decoys_are_found_exactly(m: int, strategy: str) -> None:
     form, rows = planted(m, strategy)
-    found = find_decoys(form, WORDS)
-    assert (found.count == rows.shape[1]).all() and found.certified.all() and (found.ratio > 100).all()
-    np.testing.assert_array_equal(np.sort(found.rows[:, : rows.shape[1]], axis=1), np.sort(rows, axis=1))
-    assert (found.rows[:, rows.shape[1] :] == -1).all()
+    gaps = find_decoys(form, WORDS)
+    assert (gaps.count == rows.shape[1]).all() and gaps.certified.all() and (gaps.ratio > 100).all()
+    np.testing.assert_array_equal(np.sort(gaps.rows[:, : rows.shape[1]], axis=1), np.sort(rows, axis=1))
+    assert (gaps.rows[:, rows.shape[1] :] == -1).all()
 
 
 @pytest.mark.slow
@@ -69,12 +69,12 @@ def test_half_precision_and_dither_leave_a_gap_but_no_certificate() -> None:
         origin=form.origin.astype(np.float16).astype(np.float32),
         basis=form.basis.astype(np.float16).astype(np.float32),
     )
-    found = find_decoys(rounded, WORDS)
-    assert (found.count == 2).all() and not found.certified.any()
-    np.testing.assert_array_equal(np.sort(found.rows[:, :2], axis=1), np.sort(rows, axis=1))
+    gaps = find_decoys(rounded, WORDS)
+    assert (gaps.count == 2).all() and not gaps.certified.any()
+    np.testing.assert_array_equal(np.sort(gaps.rows[:, :2], axis=1), np.sort(rows, axis=1))
     hard = hardened_form(IMAGE)
-    found = find_decoys(hard, entries(bundled_decoys(), hard.space, codebook=bundled_codebook()))
-    assert (found.count == 4).mean() > 0.95 and not found.certified.any()
+    gaps = find_decoys(hard, entries(bundled_decoys(), hard.space, codebook=bundled_codebook()))
+    assert (gaps.count == 4).mean() > 0.95 and not gaps.certified.any()
 
 
 @pytest.mark.slow
@@ -104,25 +104,25 @@ def test_the_gap_is_that_of_the_distances() -> None:
         ]
     )
     rows = np.tile(np.arange(5), (4, 1))
-    found = decoys_by_gap(Nearby(rows=rows, distance=distance), m=4)
-    np.testing.assert_array_equal(found.count, [2, 4, 0, 0])
-    np.testing.assert_array_equal(found.certified, [True, False, False, False])
-    np.testing.assert_array_equal(found.rows, [[0, 1, -1, -1], [0, 1, 2, 3], [-1] * 4, [-1] * 4])
-    np.testing.assert_allclose(found.ratio, [0.3 / 1e-4, 0.3 / 0.018, 0.22 / 0.21, 1.0])
+    neighbors = decoys_by_gap(Nearby(rows=rows, distance=distance), m=4)
+    np.testing.assert_array_equal(neighbors.count, [2, 4, 0, 0])
+    np.testing.assert_array_equal(neighbors.certified, [True, False, False, False])
+    np.testing.assert_array_equal(neighbors.rows, [[0, 1, -1, -1], [0, 1, 2, 3], [-1] * 4, [-1] * 4])
+    np.testing.assert_allclose(neighbors.ratio, [0.3 / 1e-4, 0.3 / 0.018, 0.22 / 0.21, 1.0])
     only = decoys_by_gap(Nearby(rows=rows, distance=distance), m=4, options=GapOptions(counts=(4,)))
     np.testing.assert_array_equal(only.count, [0, 4, 0, 0])
 
 
-def by_hand(form: Subspaces, words: np.ndarray, found: Nearby, decoys: np.ndarray, options: AwayOptions) -> np.ndarray:
+def by_hand(form: Subspaces, words: np.ndarray, neighbors: Nearby, decoys: np.ndarray, options: AwayOptions) -> np.ndarray:
     """Estimates by [P23] step 3 and Eq. 1, one feature at a time, in the space of the descriptors."""
     points = []
     for row in range(len(form)):
         origin, basis = form.origin[row].astype(np.float64), form.basis[row].astype(np.float64)
-        v = words[found.rows[row]].astype(np.float64)
+        v = words[neighbors.rows[row]].astype(np.float64)
         flat = origin + (v - origin) @ basis.T @ basis
         score = np.linalg.norm((flat if options.within else v)[:, None] - decoys[row][None], axis=2).min(axis=1)
         u = np.argsort(-score, kind="stable")[: options.kept]
-        weight = 1 / np.maximum(found.distance[row, u], options.tol)
+        weight = 1 / np.maximum(neighbors.distance[row, u], options.tol)
         mean = (weight[:, None] * v[u]).sum(axis=0) / weight.sum()
         points.append(origin + (mean - origin) @ basis.T @ basis)
     return np.array(points)
@@ -135,8 +135,8 @@ def test_the_estimate_is_equation_1(within: bool, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(module, "FEATURES", 25)
     form, rows = planted(4)
     options = AwayOptions(neighbors=50, kept=4, within=within, unit_length=False)
-    found = nearby(form, WORDS, count=52)
-    after = Nearby(rows=found.rows[:, 2:], distance=found.distance[:, 2:])
+    neighbors = nearby(form, WORDS, count=52)
+    after = Nearby(rows=neighbors.rows[:, 2:], distance=neighbors.distance[:, 2:])
     expected = by_hand(form, WORDS.vectors, after, WORDS.vectors[rows].astype(np.float64), options)
     done: list[tuple[int, int]] = []
     estimates, _ = database_attack(form, WORDS, away=options, progress=lambda *step: done.append(step))
@@ -187,10 +187,10 @@ def test_known_decoys_are_avoided_and_none_are_needed() -> None:
     here, there = origin + 0.3 * basis[0], origin - 0.3 * basis[0]
     vectors = np.stack([here, here + 0.01 * basis[1], there, there + 0.01 * basis[1]])
     database = Points(vectors=vectors.astype(np.float32), space=SPACE)
-    found = Nearby(rows=np.arange(4)[None], distance=np.array([[0.01, 0.02, 0.03, 0.04]]))
+    neighbors = Nearby(rows=np.arange(4)[None], distance=np.array([[0.01, 0.02, 0.03, 0.04]]))
     options = AwayOptions(kept=2, unit_length=False)
     for decoys, expected in ((here, there), (there, here), (np.full(128, np.nan), here)):
-        points, confidence = away_from(form, database, found, decoys[None, None], options=options)
+        points, confidence = away_from(form, database, neighbors, decoys[None, None], options=options)
         assert np.linalg.norm(points[0] - expected) < 0.011 and 0.9 < confidence[0] < 1
 
 

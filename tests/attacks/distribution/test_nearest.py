@@ -44,9 +44,9 @@ def test_the_search_is_brute_force(m: int) -> None:
     form, database = paper_form(IMAGE, m).take(np.arange(20)), some(WORDS, 1000)
     exact = point_to_subspace(database.vectors, (form.origin, form.basis)).T
     done: list[tuple[int, int]] = []
-    found = nearby(form, database, count=25, progress=lambda *step: done.append(step))
-    np.testing.assert_array_equal(found.rows, np.argsort(exact, axis=1)[:, :25])
-    np.testing.assert_allclose(found.distance, np.sort(exact, axis=1)[:, :25], atol=1e-12)
+    neighbors = nearby(form, database, count=25, progress=lambda *step: done.append(step))
+    np.testing.assert_array_equal(neighbors.rows, np.argsort(exact, axis=1)[:, :25])
+    np.testing.assert_allclose(neighbors.distance, np.sort(exact, axis=1)[:, :25], atol=1e-12)
     assert done[-1] == (20, 20) and [step[0] for step in done] == sorted(step[0] for step in done)
 
 
@@ -55,14 +55,14 @@ def test_entries_on_a_subspace_show_as_zeros_among_many(monkeypatch: pytest.Monk
 
     Theory: distribution_attacks.md#the-database-attack, distances.md#rounding.
     """
-    found = nearby(FORM, WORDS, count=3)
-    assert (found.distance[:, :2] < 1e-6).all() and (found.distance[:, 2] > 0.05).all()
+    neighbors = nearby(FORM, WORDS, count=3)
+    assert (neighbors.distance[:, :2] < 1e-6).all() and (neighbors.distance[:, 2] > 0.05).all()
 
 
 def test_fewer_entries_than_the_slack() -> None:
-    found = nearby(FORM, some(WORDS, 3), count=3)
+    neighbors = nearby(FORM, some(WORDS, 3), count=3)
     exact = point_to_subspace(WORDS.vectors[:3], (FORM.origin, FORM.basis)).T
-    np.testing.assert_array_equal(found.rows, np.argsort(exact, axis=1))
+    np.testing.assert_array_equal(neighbors.rows, np.argsort(exact, axis=1))
 
 
 def test_coordinates_and_points_are_inverse_and_residuals_are_the_rest() -> None:
@@ -82,10 +82,10 @@ def random_form(m: int) -> Subspaces:
 def test_without_decoys_a_database_that_holds_the_descriptors_gives_them_all_away() -> None:
     form, d = random_form(4), truth(IMAGE, FORM)
     database = Points(vectors=np.concatenate([noise(500).vectors, d.astype(np.float32)]), space=form.space)
-    found = nearest_neighbor(form, database)
-    assert np.linalg.norm(found.points - d, axis=1).max() < 1e-4
-    assert found.decided.all() and not found.certified.any()
-    # Without those very descriptors nothing is exact, and decoys that are in the database themselves are what is found.
+    estimates = nearest_neighbor(form, database)
+    assert np.linalg.norm(estimates.points - d, axis=1).max() < 1e-4
+    assert estimates.decided.all() and not estimates.certified.any()
+    # Without those very descriptors nothing is exact, and the nearest entries are decoys that are in the database themselves.
     others = replace(database, vectors=np.concatenate([noise(500).vectors, publish(photograph(3, 40)).vectors]))
     assert np.linalg.norm(nearest_neighbor(form, others).points - d, axis=1).min() > 1e-2
     assert np.median(np.linalg.norm(nearest_neighbor(FORM, WORDS).points - d, axis=1)) > 0.7
@@ -100,7 +100,7 @@ def test_projection_and_length_bring_a_near_entry_nearer() -> None:
     form = random_form(4)
     plain, projected = (nearest_neighbor(form, database, projected=choice) for choice in (False, True))
     np.testing.assert_allclose(np.linalg.norm(projected.points, axis=1), 1, atol=1e-12)
-    error, gained = (np.linalg.norm(found.points - d, axis=1).mean() for found in (plain, projected))
+    error, gained = (np.linalg.norm(estimates.points - d, axis=1).mean() for estimates in (plain, projected))
     assert 0.3 < error < 0.4 and gained < 0.5 * error
 
 
@@ -108,10 +108,10 @@ def test_projection_and_length_bring_a_near_entry_nearer() -> None:
 def test_lists_are_the_nearest_in_order_and_start_with_the_nearest_neighbor() -> None:
     lists = nearest_lists(FORM, WORDS, count=5, projected=False)
     rows = nearby(FORM, WORDS, count=5).rows
-    for found, row in zip(lists.candidates, rows, strict=True):
-        np.testing.assert_array_equal(found, WORDS.vectors[row])
+    for candidates, row in zip(lists.candidates, rows, strict=True):
+        np.testing.assert_array_equal(candidates, WORDS.vectors[row])
     for choice in (False, True):
-        first = np.array([found[0] for found in nearest_lists(FORM, WORDS, count=5, projected=choice).candidates])
+        first = np.array([candidates[0] for candidates in nearest_lists(FORM, WORDS, count=5, projected=choice).candidates])
         np.testing.assert_allclose(first, nearest_neighbor(FORM, WORDS, projected=choice).points, atol=1e-12)
     assert not lists.certified.any()
 
@@ -134,8 +134,8 @@ def test_null_subspaces_of_other_descriptors_give_chance() -> None:
 def test_words_of_a_codebook_enter_the_compressed_space() -> None:
     """Planted: dithered decoys of the pool lie within their dither of D, other words do not. Centroids get no dither's mean."""
     form, book, pool = hardened_form(IMAGE), bundled_codebook(), bundled_decoys()
-    found = nearby(form, entries(pool, form.space, codebook=book), count=5)
-    assert (found.distance[:, 3] < 0.03).all() and (found.distance[:, 4] > 0.04).all()
+    neighbors = nearby(form, entries(pool, form.space, codebook=book), count=5)
+    assert (neighbors.distance[:, 3] < 0.03).all() and (neighbors.distance[:, 4] > 0.04).all()
     centroids = entries(book, form.space, codebook=book)
     np.testing.assert_allclose(centroids.vectors, book.compression.require_pca().apply(book.vectors), atol=1e-6)
     assert entries(book, FORM.space).space == FORM.space

@@ -29,8 +29,8 @@ def learned() -> Iterator[LearnedModel]:
 @pytest.fixture(scope="module")
 def database(learned: LearnedModel) -> Points:
     """Every second descriptor of the bundled pool, of which the tests lift others."""
-    found = entries(bundled_decoys(), learned.space, codebook=bundled_codebook())
-    return Points(vectors=found.vectors[1::2], space=found.space)
+    every = entries(bundled_decoys(), learned.space, codebook=bundled_codebook())
+    return Points(vectors=every.vectors[1::2], space=every.space)
 
 
 def vertices(name: str, count: int, decoys: np.ndarray | None = None) -> np.ndarray:
@@ -79,12 +79,12 @@ def test_decoys_that_no_photograph_has_hide_nothing(
     """Broken defense: with noise for decoys the descriptor is the only likely point, and the attack finds it far more often."""
     noise = generator("noise").integers(0, 90, size=(2000, 128)).astype(np.float64)
     broken = vertices("broken", FEATURES, noise)
-    found = {
+    by_kind = {
         "noise": (broken, density_modes(subspaces(broken, learned), learned.density, database)),
         "photographs": exchangeable,
     }
     shares = {
-        kind: (np.linalg.norm(best(modes) - corners[:, 0], axis=1) < 0.2).mean() for kind, (corners, modes) in found.items()
+        kind: (np.linalg.norm(best(modes) - corners[:, 0], axis=1) < 0.2).mean() for kind, (corners, modes) in by_kind.items()
     }
     assert shares["noise"] > 0.4 and shares["photographs"] < shares["noise"] - 0.2
 

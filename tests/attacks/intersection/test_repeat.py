@@ -1,4 +1,4 @@
-"""The repeat attack on subspaces and lines: fresh draws meet, memoized ones do not, and pairs are found without an order."""
+"""The repeat attack on subspaces and lines: fresh draws meet, memoized ones do not; features are paired without an order."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_fresh_lifts_of_a_photograph_meet_in_its_descriptors(m: int) -> None:
     features = photograph(1, 250)
     descriptors = publish(features).vectors.astype(np.float64)
     forms = [lifted(features, Profile.paper(m), case=case) for case in ("one", "two")]
-    found = repeat_descriptors(forms)
-    exact = np.linalg.norm(found.points - descriptors, axis=1) < 1e-3
+    estimates = repeat_descriptors(forms)
+    exact = np.linalg.norm(estimates.points - descriptors, axis=1) < 1e-3
     assert exact.mean() >= 0.99
-    assert found.certified.mean() >= 0.99
-    assert np.linalg.norm(found.points - descriptors, axis=1)[found.certified].max() < 1e-2
+    assert estimates.certified.mean() >= 0.99
+    assert np.linalg.norm(estimates.points - descriptors, axis=1)[estimates.certified].max() < 1e-2
     again = repeat_descriptors([forms[0], lifted(features, Profile.paper(m), case="one")])
     assert not again.decided.any() and not again.certified.any()
 
@@ -49,9 +49,9 @@ def test_fresh_lifts_of_a_photograph_meet_in_its_descriptors(m: int) -> None:
 def test_subspaces_of_strangers_are_never_certified() -> None:
     """Null: 10,000 pairs of unrelated lifts. Their least-squares point is no nearer to either descriptor than chance."""
     first, second = points(10_000, case="first"), points(10_000, case="second")
-    found = repeat_descriptors([form_through(first, 2, "a"), form_through(second, 2, "b")])
-    assert found.decided.all() and not found.certified.any()
-    off = np.linalg.norm(unit(found.points) - first, axis=1)
+    estimates = repeat_descriptors([form_through(first, 2, "a"), form_through(second, 2, "b")])
+    assert estimates.decided.all() and not estimates.certified.any()
+    off = np.linalg.norm(unit(estimates.points) - first, axis=1)
     assert 0.6 < np.median(off) < 1.2
     short = [form_through(points(10_000, 64, f"{case} points"), 4, case) for case in "cd"]
     dithered = [replace(form, space=replace(form.space, dither_steps=4.0)) for form in short]
@@ -63,9 +63,9 @@ def test_fresh_dither_does_not_save_a_hardened_release() -> None:
     """Broken defense: fresh releases are paired and certified to within the dither; a memoized release leaves all undecided."""
     features = photograph(1, 250)
     first, second = (lifted(features, Profile.hardened(quantized=True), case=case) for case in ("one", "two"))
-    found = repeat_descriptors([first, second])
-    off = np.linalg.norm(found.points - truth(features, first), axis=1)
-    assert found.certified.mean() >= 0.99 and off[found.certified].max() < 0.1
+    estimates = repeat_descriptors([first, second])
+    off = np.linalg.norm(estimates.points - truth(features, first), axis=1)
+    assert estimates.certified.mean() >= 0.99 and off[estimates.certified].max() < 0.1
     order = generator("hardened order").permutation(250)
     pairs = pair_releases(first, second.take(order))
     assert (order[pairs[:, 1]] == pairs[:, 0]).sum() >= 0.97 * 250
@@ -77,21 +77,21 @@ def test_the_common_point_solves_the_normal_equations(releases: int) -> None:
     """Second method: lstsq on the stacked complements, on subspaces that do not quite meet."""
     centers, noise = points(20, 24), generator("noise")
     forms = [form_through(centers + noise.normal(0, 0.02, (20, 24)), 3, f"form {k}") for k in range(releases)]
-    found = intersect(forms)
+    estimates = intersect(forms)
     for row in range(20):
         complements = [np.eye(24) - f.basis[row].astype(np.float64).T @ f.basis[row].astype(np.float64) for f in forms]
         right = np.concatenate([q @ f.origin[row].astype(np.float64) for q, f in zip(complements, forms, strict=True)])
         best, rest, *_ = np.linalg.lstsq(np.concatenate(complements), right, rcond=1e-9)
-        np.testing.assert_allclose(found.points[row], best, atol=1e-5)
-        assert found.residual[row] == pytest.approx(np.sqrt(rest[0] / releases) if len(rest) else 0, abs=1e-5)
-    assert found.determined.all()
+        np.testing.assert_allclose(estimates.points[row], best, atol=1e-5)
+        assert estimates.residual[row] == pytest.approx(np.sqrt(rest[0] / releases) if len(rest) else 0, abs=1e-5)
+    assert estimates.determined.all()
 
 
 def test_meeting_certifies_nothing_where_it_cannot_be_helped() -> None:
     """Two 12-dimensional subspaces of 20-D always meet, which certifies nothing; a third release certifies or refutes it."""
     first, second = points(30, 20, "x"), points(30, 20, "y")
-    found = repeat_descriptors([form_through(first, 12, "p"), form_through(second, 12, "q")])
-    assert not found.certified.any() and not found.decided.any()
+    estimates = repeat_descriptors([form_through(first, 12, "p"), form_through(second, 12, "q")])
+    assert not estimates.certified.any() and not estimates.decided.any()
     three = [form_through(first, 12, case) for case in ("p", "q", "r")]
     assert repeat_descriptors(three).certified.all()
     assert not repeat_descriptors([*three[:2], form_through(second, 12, "s")]).certified.any()
@@ -161,10 +161,10 @@ def test_lines_of_strangers_are_not_certified() -> None:
     """Null: three lines through unrelated keypoints, 10,000 times; and they meet near the first keypoint by chance only."""
     random = generator("stranger lines")
     clouds = [uniform_keypoints(random, 10_000) for _ in range(3)]
-    found = repeat_positions([line_cloud(keypoints, random) for keypoints in clouds], camera=CAMERA)
-    assert found.certified.sum() <= 10
-    inside = ((found.points >= 0) & (found.points <= (640, 480))).all(axis=1)
-    near = (errors(found.points, clouds[0]) < 20)[inside].mean()
+    estimates = repeat_positions([line_cloud(keypoints, random) for keypoints in clouds], camera=CAMERA)
+    assert estimates.certified.sum() <= 10
+    inside = ((estimates.points >= 0) & (estimates.points <= (640, 480))).all(axis=1)
+    near = (errors(estimates.points, clouds[0]) < 20)[inside].mean()
     assert 0.001 < near < 0.15
 
 
@@ -178,11 +178,11 @@ def test_memoized_lines_say_nothing_new_and_upright_ones_meet_nowhere() -> None:
     half = [
         lift_to_lines(features, gravity=down, randomness=seeded(case), options=LineOptions(aligned_share=0.5)) for case in "ab"
     ]
-    found = repeat_positions(half, camera=features.camera)
+    estimates = repeat_positions(half, camera=features.camera)
     both = half[0].aligned & half[1].aligned
-    np.testing.assert_array_equal(found.decided, ~both)
+    np.testing.assert_array_equal(estimates.decided, ~both)
     assert 0.1 < both.mean() < 0.4
-    assert (errors(found.points, features.keypoints)[~both] < 1).mean() > 0.98
+    assert (errors(estimates.points, features.keypoints)[~both] < 1).mean() > 0.98
 
 
 def test_bad_input_is_refused() -> None:

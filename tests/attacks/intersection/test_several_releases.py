@@ -65,11 +65,11 @@ def test_a_second_release_of_one_photograph_is_a_repeat(door: dict[str, Features
     """Planted: both releases lift the same descriptors. Null: a photograph of which nothing is shared."""
     features = taken(next(iter(door.values())), np.arange(80))
     message, _ = released(features, Profile.paper(4), lines=lines)
-    found = tried(message, fresh(features, lines=lines))
-    assert was_skipped(found["matched views"])
-    assert near(message, found["repeat"], publish(features).vectors) > 0.9
-    assert isinstance(found["repeat"], Attempt) and isinstance(found["repeat"].claim, Estimates)
-    assert found["repeat"].claim.certified.mean() > 0.9
+    attempts = tried(message, fresh(features, lines=lines))
+    assert was_skipped(attempts["matched views"])
+    assert near(message, attempts["repeat"], publish(features).vectors) > 0.9
+    assert isinstance(attempts["repeat"], Attempt) and isinstance(attempts["repeat"].claim, Estimates)
+    assert attempts["repeat"].claim.certified.mean() > 0.9
 
 
 @pytest.mark.slow
@@ -77,11 +77,11 @@ def test_a_second_release_of_one_photograph_is_a_repeat(door: dict[str, Features
 def test_a_release_of_another_view_is_none(door: dict[str, Features], elsewhere: Features, lines: bool) -> None:
     features = taken(next(iter(door.values())), np.arange(80))
     message, _ = released(features, Profile.paper(4), lines=lines)
-    found = tried(message, fresh(taken(elsewhere, np.arange(80)), lines=lines))
-    assert was_skipped(found["repeat"])
-    assert near(message, found["matched views"], publish(features).vectors) < 0.1
-    assert isinstance(found["matched views"], Attempt) and isinstance(found["matched views"].claim, Estimates)
-    assert not found["matched views"].claim.certified.any()
+    attempts = tried(message, fresh(taken(elsewhere, np.arange(80)), lines=lines))
+    assert was_skipped(attempts["repeat"])
+    assert near(message, attempts["matched views"], publish(features).vectors) < 0.1
+    assert isinstance(attempts["matched views"], Attempt) and isinstance(attempts["matched views"].claim, Estimates)
+    assert not attempts["matched views"].claim.certified.any()
 
 
 @pytest.mark.slow
@@ -90,9 +90,9 @@ def test_releases_of_another_kind_are_left_out(door: dict[str, Features]) -> Non
     message, _ = released(features, Profile.paper(4))
     other, _ = released(features, Profile.paper(2))
     words, _ = released(features, None)
-    found = tried(message, other, words)
-    assert all(was_skipped(item) for item in found.values())
-    assert set(found) == {"repeat", "matched views"}
+    attempts = tried(message, other, words)
+    assert all(was_skipped(item) for item in attempts.values())
+    assert set(attempts) == {"repeat", "matched views"}
 
 
 @pytest.mark.slow
@@ -101,5 +101,5 @@ def test_photographs_of_another_camera_are_other_views(door: dict[str, Features]
     features = taken(next(iter(door.values())), np.arange(40))
     message, _ = released(features, Profile.paper(4))
     camera = replace(features.camera, width_px=features.camera.width_px + 8)
-    found = tried(message, fresh(replace(features, camera=camera), lines=False))
-    assert was_skipped(found["repeat"]) and isinstance(found["matched views"], Attempt)
+    attempts = tried(message, fresh(replace(features, camera=camera), lines=False))
+    assert was_skipped(attempts["repeat"]) and isinstance(attempts["matched views"], Attempt)

@@ -59,13 +59,13 @@ def image(number: int, m: int, words: int, strategy: str = "hybrid", case: str =
 
 def sharing(rows: np.ndarray, others: np.ndarray, *, within: bool) -> list[set[int]]:
     """Oracle: the decoys that each feature shares with some feature that shares no other decoy with it."""
-    found: list[set[int]] = []
+    shared_words: list[set[int]] = []
     for index, mine in enumerate(rows.tolist()):
         pool = [set(other) for other in others.tolist()]
         pool += [set(other) for j, other in enumerate(rows.tolist()) if within and j != index]
         common = [set(mine) & other for other in pool]
-        found.append(set().union(*(words for words in common if len(words) == 1)))
-    return found
+        shared_words.append(set().union(*(words for words in common if len(words) == 1)))
+    return shared_words
 
 
 @pytest.mark.parametrize("within", [True, False])
@@ -75,11 +75,11 @@ def test_every_shared_decoy_is_found_exactly(m: int, strategy: str, words: int, 
     other, other_rows = image(2, m, words, strategy)
     expected = sharing(rows, other_rows, within=within)
     lists = shared_decoys(form, [other], within=within)
-    assert sum(len(found) for found in expected) > 20
-    for found, shared, sure in zip(lists.candidates, expected, lists.certified, strict=True):
-        assert len(found) == len(shared) and sure == (len(shared) > 0)
+    assert sum(len(candidates) for candidates in expected) > 20
+    for candidates, shared, sure in zip(lists.candidates, expected, lists.certified, strict=True):
+        assert len(candidates) == len(shared) and sure == (len(shared) > 0)
         for word in shared:
-            assert np.linalg.norm(found - BOOK.vectors[word], axis=1).min() < 1e-5
+            assert np.linalg.norm(candidates - BOOK.vectors[word], axis=1).min() < 1e-5
 
 
 def test_null_different_words_never_meet() -> None:
@@ -89,7 +89,7 @@ def test_null_different_words_never_meet() -> None:
     alone = np.flatnonzero(~np.isin(other_rows, rows).any(axis=1))
     assert len(meetings(form, [other.take(alone)], within=False, tol=1e-3).feature) == 0
     lists = shared_decoys(form, [other.take(alone)], within=False)
-    assert not lists.certified.any() and not any(len(found) for found in lists.candidates)
+    assert not lists.certified.any() and not any(len(candidates) for candidates in lists.candidates)
     twin, _ = image(1, 4, 40)
     assert shared_decoys(twin).certified.mean() > 0.9
 
@@ -112,8 +112,8 @@ def test_meetings_are_the_small_distances_of_the_reference(monkeypatch: pytest.M
     pairs = meetings(form, [other], tol=1e-4, progress=lambda *step: done.append(step))
     np.testing.assert_array_equal(np.stack([pairs.feature, pairs.other]), np.nonzero(exact <= 1e-4))
     assert pairs.distance.max() < 1e-6 and done[-1] == (40, 40)
-    for feature, found in enumerate(pairs.members_by_feature(40)):
-        np.testing.assert_array_equal(found, np.flatnonzero(exact[feature] <= 1e-4))
+    for feature, members in enumerate(pairs.members_by_feature(40)):
+        np.testing.assert_array_equal(members, np.flatnonzero(exact[feature] <= 1e-4))
 
 
 def test_two_shared_decoys_leave_a_line_and_no_claim() -> None:
@@ -159,7 +159,11 @@ def test_two_fresh_lifts_of_one_descriptor_meet_in_it() -> None:
     d = truth(photograph(1, 40), form)
     lists = shared_decoys(form, [again], within=False)
     assert lists.certified.mean() > 0.9
-    nearest = [float(np.linalg.norm(found - d[i], axis=1).min()) for i, found in enumerate(lists.candidates) if len(found)]
+    nearest = [
+        float(np.linalg.norm(candidates - d[i], axis=1).min())
+        for i, candidates in enumerate(lists.candidates)
+        if len(candidates)
+    ]
     assert np.max(nearest) < 1e-5 and rows.shape == (40, 2)
 
 
@@ -190,7 +194,7 @@ def test_known_decoys_replace_the_database_that_they_came_from() -> None:
     public = entries(bundled_decoys(), SPACE)
     estimates, known = intersection_attack(form, public)
     decided = estimates.decided
-    np.testing.assert_array_equal(decided, [len(found) > 0 for found in known.candidates])
+    np.testing.assert_array_equal(decided, [len(candidates) > 0 for candidates in known.candidates])
     error = np.linalg.norm(estimates.points - truth(photograph(1, 40), form), axis=1)[decided]
     assert decided.mean() > 0.8 and error.mean() < 0.25 and not estimates.certified.any()
     # Null: no decoy is shared, so nothing is claimed.
@@ -202,7 +206,7 @@ def test_known_decoys_replace_the_database_that_they_came_from() -> None:
 def test_fewer_known_decoys_than_asked_for_leave_a_feature_undecided() -> None:
     form, rows = image(1, 8, 100)
     public = replace(entries(bundled_decoys(), SPACE), vectors=entries(bundled_decoys(), SPACE).vectors[:500])
-    shared = np.array([len(found) for found in sharing(rows, rows[:0], within=True)])
+    shared = np.array([len(words) for words in sharing(rows, rows[:0], within=True)])
     for least in (None, 1, 4):
         estimates, _ = intersection_attack(form, public, least=least)
         np.testing.assert_array_equal(estimates.decided, shared >= (4 if least is None else least))
@@ -228,9 +232,9 @@ def test_dithered_decoys_are_found_without_a_certificate() -> None:
 def test_half_precision_hides_no_shared_decoy() -> None:
     form, rows = image(1, 4, 60)
     lists = shared_decoys(as_sent(form, "float16"))
-    for found, shared in zip(lists.candidates, sharing(rows, rows[:0], within=True), strict=True):
-        assert len(found) == len(shared)
-        assert all(np.linalg.norm(found - BOOK.vectors[word], axis=1).min() < 5e-3 for word in shared)
+    for candidates, shared in zip(lists.candidates, sharing(rows, rows[:0], within=True), strict=True):
+        assert len(candidates) == len(shared)
+        assert all(np.linalg.norm(candidates - BOOK.vectors[word], axis=1).min() < 5e-3 for word in shared)
 
 
 @pytest.mark.slow
@@ -244,7 +248,7 @@ def test_one_hardened_image_gives_its_secret_decoys_away() -> None:
     pool = entries(bundled_decoys(), form.space, codebook=BOOK)
     words = pool.vectors[nearby(form, pool, count=4).rows].astype(np.float64)
     lists = shared_decoys(form)
-    claimed = [(words[row], point) for row, found in enumerate(lists.candidates) for point in found]
+    claimed = [(words[row], point) for row, candidates in enumerate(lists.candidates) for point in candidates]
     error = np.array([np.linalg.norm(own - point, axis=1).min() for own, point in claimed])
     assert len(claimed) > 1.5 * len(form) and np.median(error) < 0.03 and (error < 0.1).mean() > 0.97
     assert not lists.certified.any()

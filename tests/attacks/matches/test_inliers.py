@@ -30,12 +30,12 @@ def test_the_estimate_is_never_worse_than_the_match(m: int) -> None:
     d = truth(features, form)
     e = near(d, 0.35, "view")
     for options in (PLAIN, InlierOptions()):
-        found = inlier_points(form, e, options=options)
-        off, before = np.linalg.norm(found.points - d, axis=1), np.linalg.norm(e - d, axis=1)
+        estimates = inlier_points(form, e, options=options)
+        off, before = np.linalg.norm(estimates.points - d, axis=1), np.linalg.norm(e - d, axis=1)
         if options is PLAIN:
             assert (off <= before + 1e-5).all()
         assert np.median(off) < 0.6 * np.median(before)
-        assert not found.certified.any() and found.decided.all()
+        assert not estimates.certified.any() and estimates.decided.all()
 
 
 @pytest.mark.slow
@@ -43,11 +43,11 @@ def test_a_match_with_itself_is_exact() -> None:
     """The descriptor lies on its subspace (paper), or within the dither of it (hardened)."""
     features = photograph(2, 100)
     form = paper_form(features, 4)
-    found = inlier_points(form, truth(features, form))
-    assert np.linalg.norm(found.points - truth(features, form), axis=1).max() < 1e-4
+    estimates = inlier_points(form, truth(features, form))
+    assert np.linalg.norm(estimates.points - truth(features, form), axis=1).max() < 1e-4
     hard = hardened_form(features)
-    found = inlier_points(hard, truth(features, hard))
-    assert np.median(np.linalg.norm(found.points - truth(features, hard), axis=1)) < 0.03
+    estimates = inlier_points(hard, truth(features, hard))
+    assert np.median(np.linalg.norm(estimates.points - truth(features, hard), axis=1)) < 0.03
 
 
 def test_matches_of_strangers_tell_nothing() -> None:
@@ -69,8 +69,8 @@ def test_points_on_the_sphere_have_unit_length_and_lie_on_the_subspace() -> None
     """Defining equation, and second method: no other unit point of D is nearer to the match (constrained search)."""
     form = form_through(points(5, 12, "sphere"), 3, "sphere form")
     e = points(5, 12, "match")
-    found = inlier_points(form, e).points
-    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+    estimated = inlier_points(form, e).points
+    np.testing.assert_allclose(np.linalg.norm(estimated, axis=1), 1, atol=1e-6)
     for row in range(5):
         origin, basis = form.origin[row].astype(np.float64), form.basis[row].astype(np.float64)
         radius = np.sqrt(1 - origin @ origin)
@@ -79,7 +79,7 @@ def test_points_on_the_sphere_have_unit_length_and_lie_on_the_subspace() -> None
             return float(np.linalg.norm(origin + radius * (v / np.linalg.norm(v)) @ basis - e[row]))
 
         best = min(optimize.minimize(gap, start, method="Nelder-Mead").fun for start in np.eye(3) + 0.1)
-        assert np.linalg.norm(found[row] - e[row]) == pytest.approx(best, abs=1e-4)
+        assert np.linalg.norm(estimated[row] - e[row]) == pytest.approx(best, abs=1e-4)
 
 
 def test_closest_points_are_those_of_least_squares() -> None:
@@ -124,8 +124,8 @@ def test_bad_input_is_refused() -> None:
     form = form_through(points(4, 16, "bad"), 2, "bad form")
     e = points(4, 16, "bad match")
     e[2] = np.nan
-    found = inlier_points(form, e)
-    np.testing.assert_array_equal(found.decided, [True, True, False, True])
+    estimates = inlier_points(form, e)
+    np.testing.assert_array_equal(estimates.decided, [True, True, False, True])
     with pytest.raises(InputError, match="shape"):
         inlier_points(form, e[:3])
     with pytest.raises(InputError, match="pairs of rows"):

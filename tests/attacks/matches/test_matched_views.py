@@ -94,7 +94,7 @@ def test_neighboring_views_give_matched_features_away(door: dict[str, Features],
 def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
     """Broken twin, of the past: the surest partner without verification told less the more uploads it was given."""
     images = {name: released(features) for name, features in door.items()}
-    found = []
+    recovered_shares = []
     for count in (1, 2, 5):
         right = total = 0
         for place, name in enumerate(images):
@@ -104,8 +104,8 @@ def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
             attempt = matched_views(target(images[name][0], {other: images[other][0] for other in order[:count]}))
             right += int((errors(attempt, images[name][1]) <= 0.2).sum())
             total += len(attempt.rows)
-        found.append(right / total)
-    assert found == sorted(found) and found[-1] > 1.1 * found[0] > 0.05
+        recovered_shares.append(right / total)
+    assert recovered_shares == sorted(recovered_shares) and recovered_shares[-1] > 1.1 * recovered_shares[0] > 0.05
 
 
 @pytest.mark.slow
@@ -114,11 +114,11 @@ def test_ten_uploads_of_ten_parts_add_up() -> None:
     features, parts = _planted(400, 10)
     image, truth = released(features)
     others = {str(number): released(part)[0] for number, part in enumerate(parts)}
-    found = [
+    recovered = [
         shares(matched_views(target(image, {name: others[name] for name in list(others)[:count]})), truth, 0.2)[0]
         for count in (1, 2, 5, 10)
     ]
-    assert found == sorted(found) and 0.04 < found[0] < 0.12 and found[-1] > 0.7
+    assert recovered == sorted(recovered) and 0.04 < recovered[0] < 0.12 and recovered[-1] > 0.7
 
 
 @pytest.mark.slow
@@ -181,8 +181,8 @@ def test_epipolar_inliers_are_the_planted_matches() -> None:
     moved = points + np.array([0.7, 0.1, 0.2])
     right = 500 * moved[:, :2] / moved[:, 2:] + 300
     wrong = random.uniform(0, 600, (2, 60, 2))
-    found = epipolar_inliers(np.vstack([left, wrong[0]]), np.vstack([right, wrong[1]]), options=MatchedViewOptions())
-    assert found[:60].mean() > 0.95 and found[60:].mean() < 0.1
+    inliers = epipolar_inliers(np.vstack([left, wrong[0]]), np.vstack([right, wrong[1]]), options=MatchedViewOptions())
+    assert inliers[:60].mean() > 0.95 and inliers[60:].mean() < 0.1
     assert not epipolar_inliers(wrong[0], wrong[1], options=MatchedViewOptions()).any()
     assert not epipolar_inliers(left[:10], right[:10], options=MatchedViewOptions()).any()
 

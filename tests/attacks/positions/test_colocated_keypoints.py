@@ -44,11 +44,11 @@ def test_planted_twins_are_found_and_no_others() -> None:
     """Planted truth: exact quarter turns among unrelated descriptors, which are the null test."""
     random = generator("planted")
     first = sift_like(random, 150).astype(np.float64)
-    found = twins(np.concatenate([first, quarter(first[:60])]))
+    partners = twins(np.concatenate([first, quarter(first[:60])]))
     expected = np.concatenate([np.arange(150, 210), np.full(90, -1), np.arange(60)])
-    np.testing.assert_array_equal(found.rows[:, 0], expected)
-    assert (found.rows[:, 1:] == -1).all()
-    assert (found.weights[:, 0] > 0.5).sum() == 120 and not found.weights[expected < 0].any()
+    np.testing.assert_array_equal(partners.rows[:, 0], expected)
+    assert (partners.rows[:, 1:] == -1).all()
+    assert (partners.weights[:, 0] > 0.5).sum() == 120 and not partners.weights[expected < 0].any()
 
 
 @pytest.mark.slow
@@ -63,8 +63,8 @@ def test_two_orientations_at_one_place_give_it_away() -> None:
     random = generator("door")
     lines = line_cloud(keypoints, random, camera=features.camera)
     descriptors = features.descriptors.astype(np.float32)
-    found = neighbor_positions(lines, twins(descriptors), camera=features.camera)
-    assert (errors(found.points, keypoints)[has_twin] < 1).mean() > 0.8
+    estimates = neighbor_positions(lines, twins(descriptors), camera=features.camera)
+    assert (errors(estimates.points, keypoints)[has_twin] < 1).mean() > 0.8
     shuffled = twins(descriptors[random.permutation(len(descriptors))])
     blind = neighbor_positions(lines, shuffled, camera=features.camera)
     off = errors(blind.points, keypoints)[blind.decided]
@@ -77,9 +77,9 @@ def test_rows_without_a_descriptor_have_no_twins() -> None:
     first = sift_like(generator("gaps"), 10).astype(np.float64)
     both = np.concatenate([first, quarter(first)])
     both[3] = np.nan
-    found = twins(both, options=TwinOptions(rotations=4, count=2))
-    assert found.rows.shape == (20, 2)
-    assert (found.rows[[3, 13]] == -1).all() and found.rows[4, 0] == 14
+    partners = twins(both, options=TwinOptions(rotations=4, count=2))
+    assert partners.rows.shape == (20, 2)
+    assert (partners.rows[[3, 13]] == -1).all() and partners.rows[4, 0] == 14
     assert (twins(both[:1]).rows == -1).all()
 
 

@@ -1,4 +1,4 @@
-"""Density of line clouds: crowded keypoints are found, evenly spread ones are not, and nothing is ever certified."""
+"""Density of line clouds: crowded keypoints are recovered, evenly spread ones are not, and nothing is ever certified."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_it_wins_where_keypoints_crowd(options: DensityOptions, aligned: float) 
     """Broken defense: what hides one keypoint does not hide sixty at one place."""
     random = generator("crowds")
     keypoints = crowds(random)
-    found = density_positions(line_cloud(keypoints, random, aligned=aligned), camera=CAMERA, options=options)
-    assert np.median(errors(found.points, keypoints)) < 8
-    assert (errors(found.points, keypoints) < 20).mean() > 0.7
-    assert not found.certified.any()
+    estimates = density_positions(line_cloud(keypoints, random, aligned=aligned), camera=CAMERA, options=options)
+    assert np.median(errors(estimates.points, keypoints)) < 8
+    assert (errors(estimates.points, keypoints) < 20).mean() > 0.7
+    assert not estimates.certified.any()
 
 
 @pytest.mark.slow
@@ -43,13 +43,13 @@ def test_evenly_spread_keypoints_stay_hidden(options: DensityOptions) -> None:
     random = generator("even")
     keypoints = uniform_keypoints(random, 1200)
     lines = line_cloud(keypoints, random)
-    found = density_positions(lines, camera=CAMERA, options=options)
+    estimates = density_positions(lines, camera=CAMERA, options=options)
     where = segments(lines, CAMERA)
     truth = ((_normalized(keypoints) - where.foot) * where.direction).sum(axis=1)
     reach = 20 / 500
     # Of a uniform point of the segment: the part of it within 20 px of the truth.
     chance = (np.minimum(truth + reach, where.high) - np.maximum(truth - reach, where.low)) / (where.high - where.low)
-    got = (errors(found.points, keypoints) < 20).mean()
+    got = (errors(estimates.points, keypoints) < 20).mean()
     # A decision in the middle of the line gains a little, since no end cuts its neighborhood off.
     assert 0.6 * chance.mean() < got < 1.5 * chance.mean()
 
@@ -59,13 +59,13 @@ def test_the_default_has_less_error_than_a_random_point_and_no_more_than_it_says
     random = generator("median")
     keypoints = crowds(random, 20)
     lines = line_cloud(keypoints, random)
-    found = density_positions(lines, camera=CAMERA)
+    estimates = density_positions(lines, camera=CAMERA)
     where = segments(lines, CAMERA)
     blind = pixels(where.at(where.between(random.random(len(lines)))), CAMERA)
-    assert errors(found.points, keypoints).mean() < errors(blind, keypoints).mean()
-    rays = np.hstack([_normalized(found.points), np.ones((len(lines), 1))])
+    assert errors(estimates.points, keypoints).mean() < errors(blind, keypoints).mean()
+    rays = np.hstack([_normalized(estimates.points), np.ones((len(lines), 1))])
     assert np.abs((rays * lines.coefficients).sum(axis=1)).max() < 1e-5
-    assert (found.points >= -1e-6).all() and (found.points <= (640 + 1e-6, 480 + 1e-6)).all()
+    assert (estimates.points >= -1e-6).all() and (estimates.points <= (640 + 1e-6, 480 + 1e-6)).all()
 
 
 def test_lines_along_gravity_alone_tell_no_height() -> None:
@@ -75,9 +75,9 @@ def test_lines_along_gravity_alone_tell_no_height() -> None:
     lines = line_cloud(uniform_keypoints(random, 50), random)
     far = lines.coefficients.copy()
     far[7] = (1, 0, -9)
-    found = density_positions(replace(lines, coefficients=far), camera=CAMERA)
-    np.testing.assert_array_equal(found.decided, np.arange(50) != 7)
-    assert found.confidence[7] == 0
+    estimates = density_positions(replace(lines, coefficients=far), camera=CAMERA)
+    np.testing.assert_array_equal(estimates.decided, np.arange(50) != 7)
+    assert estimates.confidence[7] == 0
 
 
 def test_the_ramp_filter_is_its_integral() -> None:

@@ -29,20 +29,20 @@ def test_independent_lines_through_one_place_give_it_away(camera: Camera) -> Non
     """Broken defense: keypoints at one position with a line each. Four lines prove the position, exact to float32 rounding."""
     random = generator("one place")
     keypoints, known = groups(random, 80, 4)
-    found = neighbor_positions(line_cloud(keypoints, random, camera=camera), known, camera=camera)
-    off = errors(found.points, keypoints)
+    estimates = neighbor_positions(line_cloud(keypoints, random, camera=camera), known, camera=camera)
+    off = errors(estimates.points, keypoints)
     assert (off < 0.05).mean() > 0.99
-    assert found.certified.mean() > 0.8
-    assert off[found.certified].max() < 0.05
+    assert estimates.certified.mean() > 0.8
+    assert off[estimates.certified].max() < 0.05
 
 
 def test_two_lines_always_meet_so_a_pair_proves_nothing() -> None:
     random = generator("pairs")
     keypoints, known = groups(random, 100, 2)
     pairs = Neighborhoods(rows=known.rows[:, :2], weights=known.weights[:, :2])
-    found = neighbor_positions(line_cloud(keypoints, random), pairs, camera=CAMERA)
-    assert (errors(found.points, keypoints) < 0.1).mean() > 0.95
-    assert not found.certified.any()
+    estimates = neighbor_positions(line_cloud(keypoints, random), pairs, camera=CAMERA)
+    assert (errors(estimates.points, keypoints) < 0.1).mean() > 0.95
+    assert not estimates.certified.any()
 
 
 def test_strangers_tell_nothing() -> None:
@@ -51,13 +51,13 @@ def test_strangers_tell_nothing() -> None:
     keypoints = uniform_keypoints(random, 10_000)
     lines = line_cloud(keypoints, random)
     rows = random.integers(0, len(keypoints), (len(keypoints), 8))
-    found = neighbor_positions(lines, Neighborhoods(rows=rows, weights=np.full(rows.shape, 0.5)), camera=CAMERA)
+    estimates = neighbor_positions(lines, Neighborhoods(rows=rows, weights=np.full(rows.shape, 0.5)), camera=CAMERA)
     where = segments(lines, CAMERA)
     truth = (((keypoints - (320, 240)) / 500 - where.foot) * where.direction).sum(axis=1)
     chance = np.minimum(truth + 0.04, where.high) - np.maximum(truth - 0.04, where.low)
     expected = (chance / (where.high - where.low)).mean()
-    assert 0.7 * expected < (errors(found.points, keypoints) < 20).mean() < 1.5 * expected
-    assert not found.certified.any()
+    assert 0.7 * expected < (errors(estimates.points, keypoints) < 20).mean() < 1.5 * expected
+    assert not estimates.certified.any()
 
 
 def test_true_neighbors_bring_a_line_near_and_more_so_than_strangers() -> None:
@@ -67,14 +67,14 @@ def test_true_neighbors_bring_a_line_near_and_more_so_than_strangers() -> None:
     gap = np.linalg.norm(keypoints[:, None] - keypoints[None], axis=2)
     near = np.argsort(gap, axis=1)[:, 1:11]
     typical = np.median(np.take_along_axis(gap, near, axis=1))
-    found = neighbor_positions(
+    estimates = neighbor_positions(
         line_cloud(keypoints, random, aligned=0.5),
         Neighborhoods(rows=near, weights=np.full(near.shape, 1.0)),
         camera=CAMERA,
         options=LineNeighborOptions(radius_px=40.0),
     )
-    assert np.nanmedian(errors(found.points, keypoints)) < typical
-    assert found.decided.mean() > 0.95
+    assert np.nanmedian(errors(estimates.points, keypoints)) < typical
+    assert estimates.decided.mean() > 0.95
 
 
 def test_a_vertical_line_takes_its_height_from_the_other_kind_only() -> None:
@@ -86,10 +86,10 @@ def test_a_vertical_line_takes_its_height_from_the_other_kind_only() -> None:
     keypoints = np.repeat(uniform_keypoints(random, 60), 2, axis=0)
     lines = line_cloud(keypoints, random, aligned=0.5)
     other = np.arange(len(keypoints)) ^ 1
-    found = neighbor_positions(lines, Neighborhoods(rows=other[:, None], weights=np.full((120, 1), 0.6)), camera=CAMERA)
+    estimates = neighbor_positions(lines, Neighborhoods(rows=other[:, None], weights=np.full((120, 1), 0.6)), camera=CAMERA)
     both = lines.aligned & lines.aligned[other]
-    assert both.any() and not found.decided[both].any()
-    assert (errors(found.points, keypoints)[~both] < 0.1).mean() > 0.95
+    assert both.any() and not estimates.decided[both].any()
+    assert (errors(estimates.points, keypoints)[~both] < 0.1).mean() > 0.95
 
 
 def test_one_line_for_one_place_says_nothing() -> None:
@@ -102,9 +102,9 @@ def test_one_line_for_one_place_says_nothing() -> None:
     _, known = groups(random, 40, 4)
     own = Neighborhoods(rows=known.rows[:, :4], weights=known.weights[:, :4])
     assert not neighbor_positions(twice, own, camera=CAMERA).decided.any()
-    found = neighbor_positions(twice, known, camera=CAMERA)
-    assert not found.certified.any()
-    assert (errors(found.points, keypoints) < 5).mean() < 0.1
+    estimates = neighbor_positions(twice, known, camera=CAMERA)
+    assert not estimates.certified.any()
+    assert (errors(estimates.points, keypoints) < 5).mean() < 0.1
 
 
 def test_bad_input_is_refused() -> None:

@@ -26,9 +26,9 @@ def test_small_messages_are_enumerated() -> None:
         return max(abs(stats.spearmanr(np.arange(5), column).statistic), abs(serial))
 
     reached = [statistic(values[list(order), 0]) >= statistic(values[:, 0]) - 1e-9 for order in permutations(range(5))]
-    found = order_test(values, draws=1, seed=0)
-    assert (found.p_value, found.orders, found.exact) == (sum(reached) / 120, 120, True)
-    assert found.trend[0] == pytest.approx(stats.spearmanr(np.arange(5), values[:, 0]).statistic)
+    tested = order_test(values, draws=1, seed=0)
+    assert (tested.p_value, tested.orders, tested.exact) == (sum(reached) / 120, 120, True)
+    assert tested.trend[0] == pytest.approx(stats.spearmanr(np.arange(5), values[:, 0]).statistic)
 
 
 def test_a_sorted_message_is_told_from_random_ones() -> None:
@@ -36,20 +36,20 @@ def test_a_sorted_message_is_told_from_random_ones() -> None:
     random = generator("sorted")
     keypoints = uniform_keypoints(random, 300)
     keypoints = keypoints[np.argsort(keypoints[:, 0])]
-    found = order_test(keypoints, draws=999, seed=1)
-    assert found.p_value == 1 / 1000 and found.trend[0] == pytest.approx(1) and not found.exact
+    tested = order_test(keypoints, draws=999, seed=1)
+    assert tested.p_value == 1 / 1000 and tested.trend[0] == pytest.approx(1) and not tested.exact
     blocks = np.repeat(random.permutation(10), 30)[:, None] + 0.1 * random.random((300, 1))
-    found = order_test(blocks, draws=999, seed=1)
-    assert found.p_value == 1 / 1000 and found.serial[0] > 0.5
+    tested = order_test(blocks, draws=999, seed=1)
+    assert tested.p_value == 1 / 1000 and tested.serial[0] > 0.5
 
 
 @pytest.mark.slow
 def test_shuffled_messages_are_not() -> None:
     """Null: p-values of 1,500 shuffled messages are uniform; a tenth that is off by 25 % would be noticed."""
     random = generator("shuffled")
-    found = [order_test(random.random((40, 3)), draws=99, seed=seed).p_value for seed in range(1500)]
+    p_values = [order_test(random.random((40, 3)), draws=99, seed=seed).p_value for seed in range(1500)]
     # (1 + R) / 100 with R of 0 to 99: ten values in each tenth.
-    require_even(np.histogram(found, 10, (0.005, 1.005))[0], sees=0.25)
+    require_even(np.histogram(p_values, 10, (0.005, 1.005))[0], sees=0.25)
     again = order_test(keypoints := random.random((40, 3)), draws=99, seed=5)
     assert again.p_value == order_test(keypoints, draws=99, seed=5).p_value
 
@@ -62,16 +62,16 @@ def test_positions_follow_from_a_sorted_order(camera: Camera, aligned: float) ->
     keypoints = uniform_keypoints(random, 500, camera)
     keypoints = keypoints[np.argsort(keypoints[:, 0])]
     lines = line_cloud(keypoints, random, camera=camera, aligned=aligned)
-    found = positions_by_rank(lines, camera=camera)
+    estimates = positions_by_rank(lines, camera=camera)
     free = ~lines.aligned
-    assert np.nanmedian(errors(found.points, keypoints)[free]) < (30 if aligned == 0 else 6)
+    assert np.nanmedian(errors(estimates.points, keypoints)[free]) < (30 if aligned == 0 else 6)
     x = coordinates_by_rank(lines, camera=camera)
     assert np.abs(x - keypoints[:, 0]).max() < (1.95 * 640 / np.sqrt(500) if aligned == 0 else 12)  # Kolmogorov, 99.9 %
     order = random.permutation(500)
     blind = positions_by_rank(lines.take(order), camera=camera)
     off = np.nanmedian(errors(blind.points, keypoints[order])[free[order]])
     assert 60 < off < 400
-    assert not found.certified.any()
+    assert not estimates.certified.any()
 
 
 def test_other_orders() -> None:
@@ -80,8 +80,8 @@ def test_other_orders() -> None:
     keypoints = uniform_keypoints(random, 400)
     keypoints = keypoints[np.argsort(-keypoints[:, 1])]
     lines = line_cloud(keypoints, random)
-    found = positions_by_rank(lines, camera=CAMERA, options=RankOptions(axis="y", descending=True))
-    assert np.nanmedian(errors(found.points, keypoints)) < 30
+    estimates = positions_by_rank(lines, camera=CAMERA, options=RankOptions(axis="y", descending=True))
+    assert np.nanmedian(errors(estimates.points, keypoints)) < 30
     lines = line_cloud(keypoints := keypoints[np.argsort(-keypoints[:, 0])], random, aligned=0.3)
     x = coordinates_by_rank(lines, camera=CAMERA, options=RankOptions(descending=True))
     assert np.abs(x - keypoints[:, 0]).max() < 20

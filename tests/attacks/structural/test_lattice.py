@@ -62,10 +62,10 @@ def described(kind: str, number: int, count: int, *, raw: bool = False) -> Featu
     with lund_door() as example:
         picture = read_picture(sorted(example.folder.glob("*.jpg"))[number])
     options = SiftOptions(max_features=count, normalization="L1_ROOT" if kind == "root" else "L2")
-    found = extract_sift(picture, options)
+    features = extract_sift(picture, options)
     if kind == "root":
-        return found
-    learned = describe_keypoints(picture, found, "hardtfeat", load_network("hardtfeat"))
+        return features
+    learned = describe_keypoints(picture, features, "hardtfeat", load_network("hardtfeat"))
     return learned if raw else replace(learned, descriptors=unit_length(np.rint(300 * learned.descriptors)).astype(np.float32))
 
 
@@ -94,18 +94,18 @@ def test_undithered_sift_is_recovered_exactly(m: int, count: int) -> None:
     """Planted truth: photographs, the paper's profile; the decoys are integers too, but of another length."""
     features = few(count)
     form = paper_form(features, m)
-    found = lattice_attack(form)
-    np.testing.assert_allclose(found.points, unit(features.descriptors), atol=1e-12)
-    assert found.certified.all() and (found.confidence == 1).all()
+    estimates = lattice_attack(form)
+    np.testing.assert_allclose(estimates.points, unit(features.descriptors), atol=1e-12)
+    assert estimates.certified.all() and (estimates.confidence == 1).all()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 4, 8])
 def test_half_precision_is_no_defense(m: int) -> None:
     features = few(10)
-    found = lattice_attack(halved(paper_form(features, m)))
-    np.testing.assert_allclose(found.points, unit(features.descriptors), atol=1e-12)
-    assert found.certified.all() or m == 8
+    estimates = lattice_attack(halved(paper_form(features, m)))
+    np.testing.assert_allclose(estimates.points, unit(features.descriptors), atol=1e-12)
+    assert estimates.certified.all() or m == 8
 
 
 @pytest.mark.slow
@@ -117,17 +117,17 @@ def test_other_descriptors_of_8_bits_are_recovered_exactly(kind: str) -> None:
         form = lift(
             features, profile=Profile.paper(m), compression=book.compression, decoys=book, randomness=seeded("other")
         ).form
-        found = lattice_attack(form)
-        np.testing.assert_allclose(found.points, unit_length(features.descriptors.astype(np.float64)), atol=2e-7)
-        assert found.certified.all()
+        estimates = lattice_attack(form)
+        np.testing.assert_allclose(estimates.points, unit_length(features.descriptors.astype(np.float64)), atol=2e-7)
+        assert estimates.certified.all()
 
 
 @pytest.mark.slow
 def test_a_photograph_of_another_collection(veil_data: Path) -> None:
     features = extract_sift(read_picture(veil_data / "photos" / "bsds500" / "100075.jpg"), SiftOptions(max_features=20))
-    found = lattice_attack(paper_form(features, 8))
-    np.testing.assert_allclose(found.points, unit(features.descriptors), atol=1e-12)
-    assert found.certified.all()
+    estimates = lattice_attack(paper_form(features, 8))
+    np.testing.assert_allclose(estimates.points, unit(features.descriptors), atol=1e-12)
+    assert estimates.certified.all()
 
 
 @pytest.mark.slow
@@ -140,9 +140,9 @@ def test_compression_alone_is_no_defense(reduced: int) -> None:
     profile = Profile(name="compressed", strategy="hybrid", m=4, compress=True)
     form = lift(features, profile=profile, compression=book.compression, decoys=book, randomness=seeded("pca")).form
     assert effective_dimension(form, book.pca) == 4 + 128 - reduced
-    found = lattice_attack(form, pca=book.pca)
-    np.testing.assert_allclose(found.points, book.compression.require_pca().apply(unit(features.descriptors)), atol=1e-12)
-    assert found.certified.all()
+    estimates = lattice_attack(form, pca=book.pca)
+    np.testing.assert_allclose(estimates.points, book.compression.require_pca().apply(unit(features.descriptors)), atol=1e-12)
+    assert estimates.certified.all()
 
 
 # It fails where the precondition does not.
@@ -151,24 +151,24 @@ def test_compression_alone_is_no_defense(reduced: int) -> None:
 @pytest.mark.slow
 def test_the_hardened_profile_is_not_decided() -> None:
     form = halved(hardened_form(few(8)))
-    found = lattice_attack(form, pca=bundled_codebook().pca)
-    assert not found.decided.any() and not found.certified.any() and not found.confidence.any()
+    estimates = lattice_attack(form, pca=bundled_codebook().pca)
+    assert not estimates.decided.any() and not estimates.certified.any() and not estimates.confidence.any()
     lists = lattice_lists(form, pca=bundled_codebook().pca)
     assert not any(map(len, lists.candidates)) and not lists.certified.any()
 
 
 @pytest.mark.slow
 def test_dither_turns_success_into_none() -> None:
-    """Bounds on both sides of the count (Eq. 2): a twentieth of a step is found, a whole one (sigma 0.29 > 0.20) is not."""
+    """Bounds on both sides of the count (Eq. 2): a twentieth of a step is recovered, a whole one (sigma 0.29 > 0.20) is not."""
     random = generator("dither")
     u = few(12).descriptors
     shares = {}
     for width in (0.05, 1.0):
         space = replace(SIFT, dither_steps=width)
         form = subspaces(random, unit(u + width * random.random(u.shape)), 4, space)
-        found = lattice_attack(form, options=LatticeOptions(beyond_reach=True))
-        shares[width] = np.mean(np.linalg.norm(found.points - unit(u), axis=1) < 1e-3)
-        assert found.decided.sum() == 12 * shares[width], "there is no wrong decision"
+        estimates = lattice_attack(form, options=LatticeOptions(beyond_reach=True))
+        shares[width] = np.mean(np.linalg.norm(estimates.points - unit(u), axis=1) < 1e-3)
+        assert estimates.decided.sum() == 12 * shares[width], "there is no wrong decision"
     assert shares == {0.05: 1.0, 1.0: 0.0}
 
 
@@ -197,8 +197,8 @@ def test_chance_is_never_certified(kind: str) -> None:
         else:
             values = random.normal(size=(count, 128))
             form = subspaces(random, unit(np.abs(values) if kind == "positive" else values), m, SIFT)
-        found = lattice_attack(form, options=options)
-        assert not found.decided.any() and not found.certified.any()
+        estimates = lattice_attack(form, options=options)
+        assert not estimates.decided.any() and not estimates.certified.any()
 
 
 # Lists.
@@ -219,18 +219,18 @@ def test_real_decoys_are_listed_with_the_descriptor(m: int, count: int) -> None:
         decoys = (candidates @ pool.T).max(axis=1) > 1 - 1e-6
         assert own.sum() == 1 and decoys[~own].all()
     # One of m + 1 is right at best by chance, and none is certified.
-    found = lattice_attack(form)
-    assert not found.certified.any() and found.decided.all()
-    np.testing.assert_allclose(found.confidence, 1 / (m + 1))
+    estimates = lattice_attack(form)
+    assert not estimates.certified.any() and estimates.decided.all()
+    np.testing.assert_allclose(estimates.confidence, 1 / (m + 1))
 
 
 @pytest.mark.slow
 def test_known_decoys_are_struck_off() -> None:
     features = few(10)
     form = lifted(features, REAL, case="struck")
-    found = lattice_attack(form, decoys=bundled_decoys().vectors)
-    np.testing.assert_allclose(found.points, unit(features.descriptors), atol=1e-12)
-    assert found.certified.all()
+    estimates = lattice_attack(form, decoys=bundled_decoys().vectors)
+    np.testing.assert_allclose(estimates.points, unit(features.descriptors), atol=1e-12)
+    assert estimates.certified.all()
     nothing = lattice_attack(form, decoys=np.concatenate([bundled_decoys().vectors, unit(features.descriptors)]))
     assert not nothing.decided.any()
 
@@ -285,11 +285,11 @@ def test_spans_tell_points_from_multiples() -> None:
     """Planted: t d has the coordinate t along the last axis, in units of the height, and lies in the span."""
     random = generator("spans")
     inside = unit(random.normal(size=(5, 128)))
-    found = spans(subspaces(random, inside, 4, SIFT))
+    bases = spans(subspaces(random, inside, 4, SIFT))
     for row in range(5):
         vector = 321.0 * inside[row]
-        assert vector @ found.axes[row, -1] / found.height[row] == pytest.approx(321, rel=1e-5)
-        np.testing.assert_allclose(vector @ found.axes[row].T @ found.axes[row], vector, atol=1e-4)
+        assert vector @ bases.axes[row, -1] / bases.height[row] == pytest.approx(321, rel=1e-5)
+        np.testing.assert_allclose(vector @ bases.axes[row].T @ bases.axes[row], vector, atol=1e-4)
 
 
 def test_the_bound_on_false_claims_holds_and_is_no_wider_than_derived() -> None:
@@ -314,10 +314,10 @@ def test_the_bound_rises_with_length_and_distance() -> None:
     lengths, distances = np.full(20, 512.0), np.geomspace(1e-6, 100, 20)
     assert (np.diff(log_false_claims(lengths, distances, span=5, dim=128)) > 0).all()
     lengths = np.geomspace(1, 3500, 90)
-    found = log_false_claims(lengths, 1e-6 * lengths, span=5, dim=128)
-    assert (np.diff(found) >= 0).all()
+    log_bounds = log_false_claims(lengths, 1e-6 * lengths, span=5, dim=128)
+    assert (np.diff(log_bounds) >= 0).all()
     # Levels: rounding up costs at most a factor 2^(1/8) in the radius.
-    steps = np.diff(found[np.log2(lengths) > 9])
+    steps = np.diff(log_bounds[np.log2(lengths) > 9])
     assert steps.max() < 128 * math.log(2) * (1 / LEVELS_PER_OCTAVE + 0.2)
     wild = log_false_claims(np.array([0.0, 0.5, 2.0**12]), np.array([0.0, 0.1, 1e-9]), span=5, dim=128)
     assert (wild == math.inf).all()

@@ -64,9 +64,9 @@ def test_a_reduced_basis_meets_its_definition_in_exact_arithmetic(shape: tuple[i
     bases = np.array([random_basis(f"definition {case}", *shape) for case in range(4)])
     reduced, done = reduce(bases, delta=0.99, **way)
     assert done.all()
-    for basis, found in zip(bases, reduced, strict=True):
-        assert first_violation(found, 0.99) == ""
-        assert normal_form(found) == normal_form(basis)
+    for basis, short_basis in zip(bases, reduced, strict=True):
+        assert first_violation(short_basis, 0.99) == ""
+        assert normal_form(short_basis) == normal_form(basis)
     if shape == (12, 12):  # the broken twin: what came in
         assert first_violation(bases[0], 0.99)
         wrong = reduced[0].copy()
@@ -121,22 +121,22 @@ def boxed(basis: np.ndarray, radius: float) -> set[tuple[int, ...]]:
     """All vectors up to `radius`, one of each pair: |x_i| = |<v, dual_i>| <= radius |dual_i| bounds the box."""
     dual = np.linalg.pinv(basis.astype(float)).T
     bounds = [math.floor(radius * length + 1e-9) for length in np.linalg.norm(dual, axis=1)]
-    found = set()
+    vectors = set()
     for x in itertools.product(*[range(-bound, bound + 1) for bound in bounds]):
         vector = np.array(x) @ basis
-        if any(x) and vector @ vector <= radius**2 and tuple(-vector) not in found:
-            found.add(tuple(vector.tolist()))
-    return found
+        if any(x) and vector @ vector <= radius**2 and tuple(-vector) not in vectors:
+            vectors.add(tuple(vector.tolist()))
+    return vectors
 
 
 @pytest.mark.parametrize("shape", [(1, 3), (3, 3), (5, 5), (4, 9)])
 def test_all_short_vectors_are_those_of_a_box(shape: tuple[int, int]) -> None:
     basis = reduce(random_basis("short", *shape, bits=8)[None])[0][0]
     radius = 2.2 * float(np.linalg.norm(basis[0]))
-    found, complete = short_vectors(basis, radius)
-    signed = {tuple(row) for row in np.concatenate([found, -found]).tolist()}
+    vectors, complete = short_vectors(basis, radius)
+    signed = {tuple(row) for row in np.concatenate([vectors, -vectors]).tolist()}
     wanted = boxed(basis, radius)
-    assert complete and len(found) == len(wanted) >= 2
+    assert complete and len(vectors) == len(wanted) >= 2
     assert signed == wanted | {tuple(-value for value in vector) for vector in wanted}
 
 
@@ -154,10 +154,10 @@ def test_a_search_that_is_cut_short_says_so() -> None:
 @pytest.mark.parametrize("case", range(4))
 def test_blocks_of_full_size_find_the_shortest_vector(case: int) -> None:
     basis = random_basis(f"full {case}", 6, bits=10)
-    found = reduce(basis[None], block=6, tours=20)[0][0]
-    shortest = min(np.linalg.norm(vector) for vector in boxed(found, float(np.linalg.norm(found[0]))))
+    reduced = reduce(basis[None], block=6, tours=20)[0][0]
+    shortest = min(np.linalg.norm(vector) for vector in boxed(reduced, float(np.linalg.norm(reduced[0]))))
     # An insertion must shorten b*_1 by delta.
-    assert np.linalg.norm(found[0]) <= shortest / math.sqrt(0.99) + 1e-9
+    assert np.linalg.norm(reduced[0]) <= shortest / math.sqrt(0.99) + 1e-9
 
 
 @pytest.mark.slow
@@ -181,8 +181,8 @@ def test_what_lies_beyond_the_first_rows_is_what_a_box_finds(start: int) -> None
 def test_each_basis_of_a_batch_is_reduced_by_itself() -> None:
     bases = np.array([random_basis(f"batch {case}", 9) for case in range(5)])
     together, _ = reduce(bases)
-    for basis, found in zip(bases, together, strict=True):
-        np.testing.assert_array_equal(reduce(basis[None])[0][0], found)
+    for basis, short_basis in zip(bases, together, strict=True):
+        np.testing.assert_array_equal(reduce(basis[None])[0][0], short_basis)
     assert (bases == np.array([random_basis(f"batch {case}", 9) for case in range(5)])).all(), "the input is left alone"
 
 

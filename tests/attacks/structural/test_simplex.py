@@ -36,39 +36,39 @@ def by_highs(origin: np.ndarray, basis: np.ndarray, objective: np.ndarray, box: 
     return result.status, float("nan") if result.fun is None else float(result.fun)
 
 
-def value(found: Minima, objective: np.ndarray) -> np.ndarray:
-    return (found.coefficients * objective).sum(axis=1)
+def value(minima: Minima, objective: np.ndarray) -> np.ndarray:
+    return (minima.coefficients * objective).sum(axis=1)
 
 
 @pytest.mark.parametrize(("m", "n", "zeros"), [(1, 5, 0), (2, 20, 0), (4, 128, 3), (8, 60, 30), (16, 128, 40), (68, 128, 80)])
 def test_the_minimum_is_that_of_another_solver(m: int, n: int, zeros: int) -> None:
     """Second method: HiGHS. With many zeros the minimum is often a degenerate vertex, on more than m constraints."""
     origin, basis, objective = programs(f"simplex {m} {n}", 12, m, n, zeros)
-    found = minimize(origin, basis, objective, box=2.0)
-    assert (found.status == OPTIMAL).all()
+    minima = minimize(origin, basis, objective, box=2.0)
+    assert (minima.status == OPTIMAL).all()
     expected = [by_highs(*program, 2.0) for program in zip(origin, basis, objective, strict=True)]
     assert [status for status, _ in expected] == [0] * 12
-    np.testing.assert_allclose(value(found, objective), [least for _, least in expected], atol=1e-8)
-    np.testing.assert_allclose(found.slacks, origin + np.einsum("fm,fmn->fn", found.coefficients, basis), atol=1e-12)
-    assert found.slacks.min() > -1e-9
+    np.testing.assert_allclose(value(minima, objective), [least for _, least in expected], atol=1e-8)
+    np.testing.assert_allclose(minima.slacks, origin + np.einsum("fm,fmn->fn", minima.coefficients, basis), atol=1e-12)
+    assert minima.slacks.min() > -1e-9
 
 
 def test_minima_are_vertices() -> None:
     """Defining property: m constraints of rank m are active, some of them sides of the box exactly where `boxed` says so."""
     origin, basis, objective = programs("vertices", 60, 4, 12, 0)
-    found = minimize(origin, basis, objective, box=0.4)
-    assert 0 < found.boxed.sum() < 60
-    side = np.abs(found.coefficients + np.where(objective >= 0, 0.4, -0.4)) < 1e-9
-    assert (side.any(axis=1) == found.boxed).all()
+    minima = minimize(origin, basis, objective, box=0.4)
+    assert 0 < minima.boxed.sum() < 60
+    side = np.abs(minima.coefficients + np.where(objective >= 0, 0.4, -0.4)) < 1e-9
+    assert (side.any(axis=1) == minima.boxed).all()
     for k in range(60):
-        normals = np.concatenate([basis[k].T[np.abs(found.slacks[k]) < 1e-9], np.eye(4)[side[k]]])
+        normals = np.concatenate([basis[k].T[np.abs(minima.slacks[k]) < 1e-9], np.eye(4)[side[k]]])
         assert np.linalg.matrix_rank(normals) == 4
 
 
 def test_every_vertex_of_a_small_polytope_is_checked() -> None:
     """Enumeration: the least value over all feasible intersections of m constraints, box included."""
     origin, basis, objective = programs("enumerated", 10, 3, 9, 2)
-    found = minimize(origin, basis, objective, box=1.0)
+    minima = minimize(origin, basis, objective, box=1.0)
     for k in range(10):
         sign = np.where(objective[k] >= 0, 1.0, -1.0)
         normals, offsets = np.concatenate([basis[k].T, np.diag(sign)]), np.concatenate([origin[k], np.ones(3)])
@@ -78,7 +78,7 @@ def test_every_vertex_of_a_small_polytope_is_checked() -> None:
                 c = np.linalg.solve(normals[chosen], -offsets[chosen])
                 if (normals @ c + offsets).min() > -1e-9:
                     values.append(float(objective[k] @ c))
-        assert value(found, objective)[k] == pytest.approx(min(values), abs=1e-9)
+        assert value(minima, objective)[k] == pytest.approx(min(values), abs=1e-9)
 
 
 def test_a_degenerate_vertex_is_found_from_its_normal_cone() -> None:
@@ -87,8 +87,8 @@ def test_a_degenerate_vertex_is_found_from_its_normal_cone() -> None:
     truth = planted("cone", 20, 5, 40, 30)[1]
     zeros = truth == 0
     objective = np.einsum("fmn,fn->fm", basis, zeros * generator("cone weights").random((20, 40)))
-    found = minimize(origin, basis, objective, box=2.0)
-    np.testing.assert_allclose(found.slacks, truth, atol=1e-9)
+    minima = minimize(origin, basis, objective, box=2.0)
+    np.testing.assert_allclose(minima.slacks, truth, atol=1e-9)
 
 
 def test_programs_without_a_feasible_point_are_told() -> None:
@@ -96,18 +96,18 @@ def test_programs_without_a_feasible_point_are_told() -> None:
     rng = generator("infeasible")
     basis = np.swapaxes(np.linalg.qr(rng.normal(size=(30, 16, 4)))[0], 1, 2)
     origin, objective = 0.3 * rng.normal(size=(30, 16)) + 0.25, rng.normal(size=(30, 4))
-    found = minimize(origin, basis, objective, box=3.0)
+    minima = minimize(origin, basis, objective, box=3.0)
     expected = np.array([by_highs(*program, 3.0)[0] for program in zip(origin, basis, objective, strict=True)])
     assert {0, 2} == set(expected.tolist())
-    np.testing.assert_array_equal(found.status == INFEASIBLE, expected == 2)
-    np.testing.assert_array_equal(found.status == OPTIMAL, expected == 0)
+    np.testing.assert_array_equal(minima.status == INFEASIBLE, expected == 2)
+    np.testing.assert_array_equal(minima.status == OPTIMAL, expected == 0)
 
 
 def test_unbounded_programs_end_on_the_box() -> None:
     """By hand: one constraint x >= 0, and an objective that runs away along the second direction."""
-    found = minimize(np.array([[0.5]]), np.array([[[1.0], [0.0]]]), np.array([[1.0, -2.0]]), box=7.0)
-    np.testing.assert_allclose(found.coefficients, [[-0.5, 7.0]])
-    assert found.boxed.tolist() == [True] and found.status.tolist() == [OPTIMAL]
+    minima = minimize(np.array([[0.5]]), np.array([[[1.0], [0.0]]]), np.array([[1.0, -2.0]]), box=7.0)
+    np.testing.assert_allclose(minima.coefficients, [[-0.5, 7.0]])
+    assert minima.boxed.tolist() == [True] and minima.status.tolist() == [OPTIMAL]
 
 
 def test_a_stopped_search_says_so() -> None:

@@ -54,8 +54,8 @@ def sparse(name: str, count: int, zeros: int, n: int = 128) -> np.ndarray:
     return unit(points)
 
 
-def errors(found: Estimates, expected: np.ndarray) -> np.ndarray:
-    return np.linalg.norm(np.where(found.decided[:, None], found.points, 9.0) - expected, axis=1)
+def errors(estimates: Estimates, expected: np.ndarray) -> np.ndarray:
+    return np.linalg.norm(np.where(estimates.decided[:, None], estimates.points, 9.0) - expected, axis=1)
 
 
 def upper_limit(successes: int, trials: int, level: float = 0.95) -> float:
@@ -68,31 +68,31 @@ def attacked(m: int) -> tuple[Estimates, np.ndarray, np.ndarray]:
     """The paper's sub-hybrid lifting of a bundled photograph: estimates, descriptors, and their numbers of zeros."""
     features = photograph(1, 120)
     form = paper_form(features, m)
-    found = vertex_attack(form, seed=1, decoys=bundled_codebook().vectors)
-    return found, truth(features, form), (features.descriptors == 0).sum(axis=1)
+    estimates = vertex_attack(form, seed=1, decoys=bundled_codebook().vectors)
+    return estimates, truth(features, form), (features.descriptors == 0).sum(axis=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("m", "least"), [(2, 0.9), (4, 0.85), (8, 0.65)])
 def test_the_paper_profile_is_broken(m: int, least: float) -> None:
     """Planted truth: exact where there are clearly more zeros than m; never certified where it is wrong."""
-    found, expected, zeros = attacked(m)
-    error = errors(found, expected)
+    estimates, expected, zeros = attacked(m)
+    error = errors(estimates, expected)
     assert (error < 1e-3).mean() >= least
     assert (error[zeros > m + 8] < 1e-3).mean() >= 0.95
-    assert found.certified.mean() >= least - 0.1
-    assert error[found.certified].max() < 1e-5
+    assert estimates.certified.mean() >= least - 0.1
+    assert error[estimates.certified].max() < 1e-5
     # With fewer zeros than m there is nothing to see, and with a few more a claim would be daring.
-    assert not found.certified[zeros < m + 3].any()
-    assert found.confidence[found.certified].min() > 0.999
+    assert not estimates.certified[zeros < m + 3].any()
+    assert estimates.confidence[estimates.certified].min() > 0.999
 
 
 def test_half_precision_does_not_help() -> None:
     """Planted truth behind float16: 60 zeros are still certified, at m = 4, to within its rounding."""
     points = sparse("half", 40, 60)
-    found = vertex_attack(through("half", points, 4, half=True), seed=2, decoys=NO_DECOYS, options=QUICK)
-    assert found.certified.mean() >= 0.9
-    assert errors(found, points).max() < 1e-3
+    estimates = vertex_attack(through("half", points, 4, half=True), seed=2, decoys=NO_DECOYS, options=QUICK)
+    assert estimates.certified.mean() >= 0.9
+    assert errors(estimates, points).max() < 1e-3
 
 
 def test_results_follow_from_the_seed_alone() -> None:
@@ -126,35 +126,35 @@ def test_nothing_is_certified_where_there_is_nothing(kind: str, half: bool) -> N
     certified, near, trials = 0, 0, 0
     for m in (2, 4, 8):
         points = unit(NULLS[kind](generator(f"null {kind} {m}"), 80))
-        found = vertex_attack(through(f"null {m}", points, m, half=half), seed=m, decoys=NO_DECOYS, options=QUICK)
-        certified, trials = certified + int(found.certified.sum()), trials + len(found)
+        estimates = vertex_attack(through(f"null {m}", points, m, half=half), seed=m, decoys=NO_DECOYS, options=QUICK)
+        certified, trials = certified + int(estimates.certified.sum()), trials + len(estimates)
         # What is dithered by a step is within 1e-3 of a true vertex now and then, at m = 2.
-        near += int((errors(found, points) < 1e-3).sum()) if kind != "dithered" else 0
+        near += int((errors(estimates, points) < 1e-3).sum()) if kind != "dithered" else 0
         if kind == "signed":
             # No point of these subspaces is non-negative, and the attack says so.
-            assert not found.decided.any() and not found.confidence.any()
+            assert not estimates.decided.any() and not estimates.confidence.any()
     assert certified == 0 and upper_limit(certified, trials) < 0.013
     assert near <= 0.01 * trials
 
 
 @pytest.mark.slow
 def test_a_certificate_needs_three_zeros_too_many() -> None:
-    """Planted truth around the limit: m + 2 zeros may be found, but are no proof; m + 3 are."""
+    """Planted truth around the limit: m + 2 zeros may be reached, but are no proof; m + 3 are."""
     for excess in (2, 3):
         points = sparse(f"excess {excess}", 40, 4 + excess)
-        found = vertex_attack(through(f"excess {excess}", points, 4), seed=5, decoys=NO_DECOYS)
-        assert (errors(found, points) < 1e-5).mean() >= 0.5
-        assert found.certified.any() == (excess == 3)
-        assert (errors(found, points)[found.certified] < 1e-5).all()
+        estimates = vertex_attack(through(f"excess {excess}", points, 4), seed=5, decoys=NO_DECOYS)
+        assert (errors(estimates, points) < 1e-5).mean() >= 0.5
+        assert estimates.certified.any() == (excess == 3)
+        assert (errors(estimates, points)[estimates.certified] < 1e-5).all()
 
 
 def test_without_words_nothing_is_certified() -> None:
     """A sparse decoy is a degenerate vertex, too: whoever cannot tell decoys has proved nothing about the descriptor."""
     points = sparse("no words", 20, 40)
     form = through("no words", points, 2)
-    found = vertex_attack(form, seed=6)
-    assert errors(found, points).max() < 1e-5
-    assert not found.certified.any() and found.confidence.min() > 0.999
+    estimates = vertex_attack(form, seed=6)
+    assert errors(estimates, points).max() < 1e-5
+    assert not estimates.certified.any() and estimates.confidence.min() > 0.999
 
 
 def test_known_decoys_are_passed_over() -> None:
@@ -170,7 +170,7 @@ def test_known_decoys_are_passed_over() -> None:
 
 @pytest.mark.parametrize("half", [False, True])
 def test_a_word_is_known_again_where_half_precision_moved_it(half: bool) -> None:
-    """At m = 16 vertices at words of one descriptor were found 0.01 from them and certified. Planted: words moved so."""
+    """At m = 16 vertices at words of one descriptor were estimated 0.01 from them and certified. Planted: words moved so."""
     words = sparse("singletons", 8, 30)
     search = FlatSearch(flats(through("singletons", words, 16, half=half)), words, 1)
     moved = words + 0.01 * unit(generator("moved").normal(size=words.shape))
@@ -234,10 +234,10 @@ def test_a_weak_compression_is_no_defense() -> None:
     """Planted truth: 16 lost dimensions and m = 2 are like m = 18; 60 zeros are plenty. Answers are in the form's space."""
     points, pca = sparse("weak", 20, 60), pca_of(128, 112)
     form = through("weak", pca.apply(points), 2, space=replace(SIFT, dim=112, codebook="ab" * 32))
-    found = vertex_attack(form, seed=10, pca=pca, decoys=NO_DECOYS, options=QUICK)
-    assert found.points.shape == (20, 112)
-    assert found.certified.mean() >= 0.9
-    assert errors(found, pca.apply(points)).max() < 1e-4
+    estimates = vertex_attack(form, seed=10, pca=pca, decoys=NO_DECOYS, options=QUICK)
+    assert estimates.points.shape == (20, 112)
+    assert estimates.certified.mean() >= 0.9
+    assert errors(estimates, pca.apply(points)).max() < 1e-4
 
 
 @pytest.mark.slow
@@ -245,9 +245,9 @@ def test_dither_alone_is_no_defense() -> None:
     """Planted truth: a dither of four steps without a PCA leaves most descriptors within 0.1 at m = 2, and no certificate."""
     points = unit(photograph(3, 60).descriptors + 4 * generator("dither").random((60, 128)))
     form = through("dither", points, 2, space=replace(SIFT, dither_steps=4.0))
-    found = vertex_attack(form, seed=11, decoys=NO_DECOYS, options=VertexOptions(restarts=5))
-    assert (errors(found, points) < 0.1).mean() >= 0.7
-    assert not found.certified.any()
+    estimates = vertex_attack(form, seed=11, decoys=NO_DECOYS, options=VertexOptions(restarts=5))
+    assert (errors(estimates, points) < 0.1).mean() >= 0.7
+    assert not estimates.certified.any()
 
 
 @pytest.mark.slow
@@ -256,9 +256,9 @@ def test_the_hardened_profile_holds() -> None:
     features = photograph(1, 24)
     form = hardened_form(features)
     book = bundled_codebook()
-    found = vertex_attack(form, seed=12, pca=book.compression.require_pca(), options=VertexOptions(restarts=2))
-    error = errors(found, truth(features, form))
-    assert found.decided.mean() >= 0.9 and not found.certified.any()
+    estimates = vertex_attack(form, seed=12, pca=book.compression.require_pca(), options=VertexOptions(restarts=2))
+    error = errors(estimates, truth(features, form))
+    assert estimates.decided.mean() >= 0.9 and not estimates.certified.any()
     assert (error < 0.1).mean() <= 0.13 and error.min() > 1e-3
 
 
@@ -297,9 +297,11 @@ def test_third_points_on_the_plane_of_sparse_decoys_are_no_entries() -> None:
     origin, basis = canonical(points.mean(axis=1), points[:, 1:] - points[:, :1])
     form = replace(through("x", points[:, 0], 2), origin=origin.astype(np.float32), basis=basis.astype(np.float32))
     lists = vertex_lists(form, seed=13, options=QUICK)
-    distance = [np.linalg.norm(found[:, None] - true, axis=2) for found, true in zip(lists.candidates, points, strict=True)]
+    distance = [
+        np.linalg.norm(candidates[:, None] - true, axis=2) for candidates, true in zip(lists.candidates, points, strict=True)
+    ]
     assert max(entry.min(axis=1).max() for entry in distance if len(entry)) < 1e-5
-    # All three have some 8 own zeros, so most are found.
+    # All three have some 8 own zeros, so most are recovered.
     assert sum((entry.min(axis=0) < 1e-5).sum() for entry in distance if len(entry)) >= 80
 
 

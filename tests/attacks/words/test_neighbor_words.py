@@ -105,13 +105,13 @@ def test_on_a_tree_the_messages_are_exact(spacing: tuple[float, ...]) -> None:
     keypoints = np.stack([np.array(spacing), np.zeros(count)], axis=1)
     form = released(np.arange(count) * 3, mechanism, known.dictionary, f"tree {count}")
     options = DenoiseOptions(strength=1.0, damping=0.0, rounds=count, candidates=4)
-    found = denoise(form, keypoints, known, options=options)
+    denoised = denoise(form, keypoints, known, options=options)
     # Second method: the joint distribution of all states, and its marginals.
     before = posterior(form, prior=known.frequency)
     own = np.concatenate([before.probability, 1 - before.probability.sum(axis=1, keepdims=True)], axis=1)
     left, right, distance = paired(keypoints, known.options)
     assert len(left) == count - 1
-    words = found.words
+    words = denoised.words
     order = np.array([[list(before.words[row]).index(word) for word in words[row]] for row in range(count)])
     own = np.concatenate([np.take_along_axis(own, order, axis=1), own[:, -1:]], axis=1)
     votes = _votes(known, words, left, right, distance)
@@ -120,7 +120,7 @@ def test_on_a_tree_the_messages_are_exact(spacing: tuple[float, ...]) -> None:
         weight = math.prod(own[row, state] for row, state in enumerate(states))
         weight *= math.exp(sum(votes[edge, states[left[edge]], states[right[edge]]] for edge in range(len(left))))
         marginal[np.arange(count), list(states)] += weight
-    assert found.probability == pytest.approx((marginal / marginal.sum(axis=1, keepdims=True))[:, :-1], abs=1e-9)
+    assert denoised.probability == pytest.approx((marginal / marginal.sum(axis=1, keepdims=True))[:, :-1], abs=1e-9)
 
 
 def test_ratios_of_single_words_are_counts_over_what_chance_expects() -> None:

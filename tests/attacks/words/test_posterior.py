@@ -171,7 +171,7 @@ def test_estimates_are_the_best_word_or_the_mean_over_all_words() -> None:
         weight[np.arange(1000)[:, None], form.ids] *= math.exp(2.0)
     weight /= weight.sum(axis=1, keepdims=True)
     assert mean.points == pytest.approx(weight @ book.vectors.astype(np.float64), abs=1e-9)
-    error = [np.square(found.points - book.vectors[truth]).sum(axis=1).mean() for found in (word, mean)]
+    error = [np.square(estimates.points - book.vectors[truth]).sum(axis=1).mean() for estimates in (word, mean)]
     assert error[1] < error[0]
     assert not word.certified.any() and not mean.certified.any()
 

@@ -62,10 +62,10 @@ def test_the_posterior_is_bayes_rule_by_enumeration(size: int, m: int, epsilon: 
         joint /= joint.sum()
         linked = Linked(form=subsets(np.array([second]), law), rows=np.array([0]))
         beliefs = vote(subsets(np.array([first]), law), [linked], same_word=same)
-        found = np.array([beliefs.probability_of(np.array([word]))[0] for word in range(size)])
+        posterior = np.array([beliefs.probability_of(np.array([word]))[0] for word in range(size)])
         named = np.isin(np.arange(size), [*first, *second])
-        assert found[named] == pytest.approx(joint[named], rel=1e-9)
-        assert found[~named].sum() == 0 and 1 - found.sum() == pytest.approx(joint[~named].sum(), abs=1e-9)
+        assert posterior[named] == pytest.approx(joint[named], rel=1e-9)
+        assert posterior[~named].sum() == 0 and 1 - posterior.sum() == pytest.approx(joint[~named].sum(), abs=1e-9)
 
 
 def test_votes_of_one_photograph_are_repeats() -> None:

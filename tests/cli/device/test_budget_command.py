@@ -53,7 +53,7 @@ def test_every_unit_is_composed_over_what_it_holds(spent: Ledger, capsys: pytest
     facts = printed(capsys, "show", "--delta", 1e-7)
     validate("budget-show", facts)
     one, two, three = facts["images"]
-    for found, draws in (
+    for unit, draws in (
         (one["feature"], {LAW: 1, OTHER: 1}),
         (one["object"], {LAW: 50, OTHER: 30}),
         (one["image"], {LAW: 200, OTHER: 30}),
@@ -62,8 +62,8 @@ def test_every_unit_is_composed_over_what_it_holds(spent: Ledger, capsys: pytest
         (two["image"], {LAW: 40}),
         (facts["session"], {LAW: 240, OTHER: 30}),
     ):
-        assert found["epsilon"] == composed_epsilon(draws, 1e-7)
-        assert found["basic"] == composed_epsilon(draws)
+        assert unit["epsilon"] == composed_epsilon(draws, 1e-7)
+        assert unit["basic"] == composed_epsilon(draws)
     assert (facts["session"]["images"], facts["session"]["features"]) == (2, 270)
     assert [image["no_proof"] for image in (one, two, three)] == [0, 1, 1] and facts["no_proof"] == 2
     assert three["releases"] == [] and three["image"] is None
@@ -175,10 +175,10 @@ def test_an_infinite_epsilon_is_null_for_machines_and_a_word_for_people(capsys: 
 
 @pytest.mark.slow
 def test_a_plan_can_be_typed_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the table prints composes to at most what was asked for; the figure is a picture."""
+    """The printed epsilons compose to at most the given budget (oracle: `composed_epsilon`), and the figure is a PNG."""
     arguments = ("plan", "--epsilon-image", 300, "--features", 100, 1000, "--word-count", 16384, "--m", 1, 2)
-    validate("budget-plan", found := printed(capsys, *arguments))
-    plans = found["plans"]
+    validate("budget-plan", record := printed(capsys, *arguments))
+    plans = record["plans"]
     assert len(plans) == 4
     assert run("budget", *arguments, "--figure", tmp_path / "plan.png") == 0
     said = capsys.readouterr().out

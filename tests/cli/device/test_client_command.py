@@ -25,9 +25,9 @@ from worlds.servers import Running, running
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as found:
-        found.service.records.make("door", MapPolicy())
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1, map_workers=1))) as server:
+        server.service.records.make("door", MapPolicy())
+        yield server
 
 
 def run(*arguments: object) -> int:
@@ -113,7 +113,7 @@ def test_messages_wait_and_are_sent_later(
 def test_photographs_give_learned_features(
     server: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What the server keeps says which descriptors it hides. Broken twin: SIFT, whatever is asked for."""
+    """The contribution that the server keeps names its learned descriptor. Broken twin: SIFT, whichever descriptor is given."""
     _, secret = server.service.tokens.make("robot", ["contribute"])
     monkeypatch.setenv("VEIL_SERVER", server.url)
     monkeypatch.setenv("VEIL_TOKEN", secret)

@@ -24,8 +24,8 @@ from worlds.servers import Running, running
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     settings = ServerSettings(workers=1, map_workers=1)
-    with running(Service(tmp_path_factory.mktemp("server") / "store", settings), jobs=False) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server") / "store", settings), jobs=False) as server:
+        yield server
 
 
 @pytest.fixture

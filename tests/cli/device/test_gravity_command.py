@@ -192,9 +192,9 @@ def door_down() -> np.ndarray:
     from veil.geometry.vanishing_point import Vertical
 
     with lund_door() as example:
-        found = vertical_of(read_picture(example.folder / "DSC_0010.jpg", camera=example.camera), calibrated=True)
-    assert isinstance(found, Vertical)
-    return found.gravity.direction
+        vertical = vertical_of(read_picture(example.folder / "DSC_0010.jpg", camera=example.camera), calibrated=True)
+    assert isinstance(vertical, Vertical)
+    return vertical.gravity.direction
 
 
 def door_of_a_phone(path: Path, down: np.ndarray) -> Path:

@@ -58,7 +58,7 @@ def strangers(path: Path, dim: int, precision: type) -> Path:
 def test_features_of_hloc_are_released_mapped_and_localized(
     door: dict[str, Features], tmp_path: Path, kind: str, dim: int, precision: type
 ) -> None:
-    """Planted truth: a photograph of the place is found among the others, by both kinds of map."""
+    """Planted truth: a photograph of the place is localized on maps of the others, of both kinds."""
     descriptors = network(door, dim)
     query, *mapped = [sorted(descriptors)[place] for place in (2, 0, 1, 3)]
     for place, names in (("query", [query]), ("mapped", mapped)):

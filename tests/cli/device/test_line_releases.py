@@ -184,8 +184,8 @@ def test_the_intersection_of_two_calibrations_finds_nothing(tmp_path: Path, firs
     changed = CHANGES[change](image)
     assert privatize(tmp_path, image, down, "one")[0] == 0
     rc, second = privatize(tmp_path, changed, down, "two")
-    found = recovered([next((tmp_path / "one").glob("*.veil")).read_bytes(), second], image) if second else (0, 0)
-    assert (rc, found) == (1, (0, 0))
+    recovered_counts = recovered([next((tmp_path / "one").glob("*.veil")).read_bytes(), second], image) if second else (0, 0)
+    assert (rc, recovered_counts) == (1, (0, 0))
     rc, twin = privatize(tmp_path, changed, down, "twin", "--allow-second-release")
     once, anywhere = recovered([next((tmp_path / "one").glob("*.veil")).read_bytes(), twin], image)
     assert rc == 0 and anywhere > 0.4 * COUNT and once > 0.05 * COUNT

@@ -61,9 +61,9 @@ def work(tmp_path: Path) -> Path:
 
 
 def forms(folder: Path) -> list[Subsets]:
-    found = [decode(path.read_bytes()).form for path in sorted(folder.glob("*.veil"))]
-    assert all(isinstance(form, Subsets) for form in found)
-    return found  # type: ignore[return-value]
+    decoded = [decode(path.read_bytes()).form for path in sorted(folder.glob("*.veil"))]
+    assert all(isinstance(form, Subsets) for form in decoded)
+    return decoded  # type: ignore[return-value]
 
 
 def test_messages_hold_words_and_people_are_told_what_they_cost(work: Path, capsys: pytest.CaptureFixture[str]) -> None:

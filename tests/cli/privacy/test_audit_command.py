@@ -40,8 +40,8 @@ def audit(work: Path, upload: str, *choices: object) -> tuple[int, dict, str]:
 
 
 def attack(record: dict, name: str) -> dict:
-    (found,) = (item for item in record["attacks"] if item["attack"] == name)
-    return found
+    (entry,) = (item for item in record["attacks"] if item["attack"] == name)
+    return entry
 
 
 @pytest.fixture
@@ -168,9 +168,9 @@ def test_a_map_shows_what_its_holder_learns(work: Path, door: dict[str, Features
     assert "no map of the place was given" in attack(record, "inliers")["skipped"]
     choices = ("--map", work / "map", "--images", work / "one.h5", "--fail-on", "matches>10%", "--only", "inliers")
     code, record, page = audit(work, "up", *choices)
-    found = attack(record, "inliers")
-    assert code == EXIT_POLICY and found["within_0.1"] > 0.7 and found["details"]["matched"] > 0.7
-    assert "by design" in found["notes"][0] and "Matches: what a holder of a map" in page
+    entry = attack(record, "inliers")
+    assert code == EXIT_POLICY and entry["within_0.1"] > 0.7 and entry["details"]["matched"] > 0.7
+    assert "by design" in entry["notes"][0] and "Matches: what a holder of a map" in page
 
 
 @pytest.mark.slow

@@ -32,15 +32,15 @@ def test_the_account_of_an_image() -> None:
     """Golden: epsilon 10 of 2,000 features is 3,710 exactly composed, 20,000 in sum (words.md#composition); the posterior is
     7.35 %; 50 features compose to 209.7998, rounded up.
     """
-    found = facts(subsets(2000, 2, words=256_000, epsilon=10.0))
-    assert found["what"] == "2000 features as 2 of 256000 words each"
-    assert found["dictionary"] == DICTIONARY
-    assert found["guarantee"].startswith("epsilon 10 for each feature")
-    feature, thing, image = found["privacy loss"]
+    account = facts(subsets(2000, 2, words=256_000, epsilon=10.0))
+    assert account["what"] == "2000 features as 2 of 256000 words each"
+    assert account["dictionary"] == DICTIONARY
+    assert account["guarantee"].startswith("epsilon 10 for each feature")
+    feature, thing, image = account["privacy loss"]
     assert feature == "one feature: epsilon 10"
     assert thing.startswith("an object of 50 features: epsilon 209.8 at delta 1e-06") and "; 500 (the plain sum" in thing
     assert image.startswith("the image, 2000 features: epsilon 3710 at delta 1e-06") and "; 20000 (the plain sum" in image
-    assert "with probability 0.0735," in found["posterior"]
+    assert "with probability 0.0735," in account["posterior"]
 
 
 def test_few_features_are_no_object_of_fifty() -> None:
@@ -52,21 +52,21 @@ def test_few_features_are_no_object_of_fifty() -> None:
 @pytest.mark.parametrize("with_lines", [False, True])
 def test_what_no_guarantee_covers_is_said(with_lines: bool) -> None:
     """Counts, positions, size and intrinsics, the cell of a word, and repeats are named; subspaces are not mentioned."""
-    found = facts(subsets(), with_lines=with_lines)
+    account = facts(subsets(), with_lines=with_lines)
     for item in ("number", "line through each" if with_lines else "positions", "image size", "intrinsics", "no guarantee"):
-        assert item in found["sent in clear"], item
-    outside = " ".join(found["not protected"])
+        assert item in account["sent in clear"], item
+    outside = " ".join(account["not protected"])
     assert "within that cell" in outside and "spends epsilon once more" in outside
-    assert "subspace" not in json.dumps(found)
-    assert ("guarantee of the lines" in found) == with_lines
+    assert "subspace" not in json.dumps(account)
+    assert ("guarantee of the lines" in account) == with_lines
 
 
 def test_infinite_epsilon_promises_nothing() -> None:
-    found = facts(subsets(epsilon=math.inf))
-    assert found["guarantee"].startswith("no proof of privacy") and "not privacy" in found["guarantee"]
-    assert found["privacy loss"].startswith("unlimited: nothing is promised")
-    assert "for certain" in found["posterior"]
-    assert "delta" not in json.dumps(found)
+    account = facts(subsets(epsilon=math.inf))
+    assert account["guarantee"].startswith("no proof of privacy") and "not privacy" in account["guarantee"]
+    assert account["privacy loss"].startswith("unlimited: nothing is promised")
+    assert "for certain" in account["posterior"]
+    assert "delta" not in json.dumps(account)
 
 
 def test_the_command_prints_and_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,9 +81,11 @@ def test_a_message_of_another_kind_does_not_stop_a_map(folder: Path, other: str)
     """Among five of one kind it is left out; of two against five nobody can say which are wrong, and all stay."""
     kinds: dict[str, Message] = {"words": word_upload(), "lines": word_line_upload(), "space": honest("other", dim=64)}
     put(folder, "zz.veil", kinds[other])
-    found = comparable(load_uploads(folder))
+    uploads = comparable(load_uploads(folder))
     assert (
-        len(found.images) == 5 and list(found.skipped) == ["zz.veil"] and "the others are subspaces" in found.skipped["zz.veil"]
+        len(uploads.images) == 5
+        and list(uploads.skipped) == ["zz.veil"]
+        and "the others are subspaces" in uploads.skipped["zz.veil"]
     )
     assert len(comparable(load_uploads(folder), strict=True).images) == 6
     second = kinds[other]

@@ -24,13 +24,13 @@ def place() -> World:
 @pytest.fixture(scope="module")
 def given(place: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Features of a planted world; a few descriptors differ, as no two photographs have equal features."""
-    found = []
+    messages = []
     for number, (name, item) in enumerate(features_of(place, "mappers").items()):
         descriptors = item.descriptors.copy()
         descriptors[number, :8] = descriptors[number, 7::-1]
-        found.append((name, replace(item, descriptors=descriptors)))
+        messages.append((name, replace(item, descriptors=descriptors)))
     path: Path = tmp_path_factory.mktemp("mappers") / "f.h5"
-    write_features(path, found)
+    write_features(path, messages)
     return path
 
 
@@ -39,10 +39,10 @@ def extent_error(place: World, folder: Path) -> float:
     images = read_map(folder).images
     names = sorted(images)
     assert len(names) == len(place.poses)
-    found, planted = [images[name].cam_from_world for name in names], [place.poses[name] for name in names]
-    aligned = align_centers(found, planted)
+    poses, planted = [images[name].cam_from_world for name in names], [place.poses[name] for name in names]
+    aligned = align_centers(poses, planted)
     centers = np.array([pose.inverse().translation for pose in planted])
-    errors = [pose_error(one, true, aligned)[0] for one, true in zip(found, planted, strict=True)]
+    errors = [pose_error(one, true, aligned)[0] for one, true in zip(poses, planted, strict=True)]
     return float(max(errors) / np.ptp(centers, axis=0).max())
 
 

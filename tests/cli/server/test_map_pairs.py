@@ -21,12 +21,12 @@ from worlds.schemas import validate
 def features() -> dict[str, Features]:
     """Features of a planted world; a few descriptors differ, as no two photographs have equal features."""
     place = world("pairs", images=6, points=250)
-    found = {}
+    by_name = {}
     for number, (name, item) in enumerate(features_of(place, "pairs").items()):
         descriptors = item.descriptors.copy()
         descriptors[number, :8] = descriptors[number, 7::-1]
-        found[f"{name}.jpg"] = replace(item, descriptors=descriptors)
-    return found
+        by_name[f"{name}.jpg"] = replace(item, descriptors=descriptors)
+    return by_name
 
 
 def run(*arguments: object) -> int:

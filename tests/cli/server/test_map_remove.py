@@ -35,8 +35,8 @@ def run(*arguments: object) -> int:
 
 
 def betrayed(folder: Path, traces: Traces) -> set[str]:
-    """What of a contribution the bytes of a folder's files hold."""
-    return set(traces.found(everything(folder)))
+    """The kinds of prints of a contribution that the files of a folder hold."""
+    return set(traces.counts(everything(folder)))
 
 
 def planted(folder: Path, kind: str) -> MappedImage:
@@ -179,16 +179,16 @@ def test_a_folder_called_remove_is_mapped_by_its_path(tmp_path: Path, monkeypatc
 def test_no_byte_of_its_matches_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Search of the kept matches for the image's name, its digest and the distances of its matches; those of others stay.
 
-    Broken twin: without --matches all of them are found in the folder.
+    Broken twin: without --matches the folder still holds all of them.
     """
     planted(tmp_path / "map", "subspaces")
     images = read_map(tmp_path / "map").images
     forms = {name: image.form for name, image in images.items()}
     store = MatchStore(tmp_path / "kept", KIND)
-    found = matched_in_blocks(forms, all_pairs(sorted(forms)), store, workers=1)
+    by_pair = matched_in_blocks(forms, all_pairs(sorted(forms)), store, workers=1)
     digest = form_digest(forms[GONE]).encode()
-    own = [row.tobytes() for pair, matches in found.items() if GONE in pair for row in matches.distances[:4]]
-    others = [row.tobytes() for pair, matches in found.items() if GONE not in pair for row in matches.distances[:4]]
+    own = [row.tobytes() for pair, matches in by_pair.items() if GONE in pair for row in matches.distances[:4]]
+    others = [row.tobytes() for pair, matches in by_pair.items() if GONE not in pair for row in matches.distances[:4]]
     own = [print_ for print_ in own if print_ not in set(others)]
     assert len(own) > 10
 

@@ -21,14 +21,14 @@ def test_a_plan_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     Tracks take less time than features would.
     """
     monkeypatch.setattr("veil.places.unit_costs.measured_costs", lambda seconds: COSTS)
-    found = []
+    records = []
     for words in (["300"], ["10000"], ["10000", "--machines", "8"], ["10000", "--pairs", "retrieval"]):
         out = tmp_path / "plan.json"
         assert main(["plan", "map", "--image-count", *words, "--cores", "2", "--json", str(out)]) == 0
         validate("plan-map", record := json.loads(out.read_text()))
-        found.append(record)
-    assert [record["pairs"] for record in found] == [44_850, 200_000, 200_000, 400_000]
-    assert [record["pairs_by"] for record in found] == ["all", "tracks", "tracks", "retrieval"]
-    assert found[2]["days"] < found[1]["days"] and found[1]["retrieval_s"] < found[3]["retrieval_s"] / 10
+        records.append(record)
+    assert [record["pairs"] for record in records] == [44_850, 200_000, 200_000, 400_000]
+    assert [record["pairs_by"] for record in records] == ["all", "tracks", "tracks", "retrieval"]
+    assert records[2]["days"] < records[1]["days"] and records[1]["retrieval_s"] < records[3]["retrieval_s"] / 10
     said = capsys.readouterr().out
     assert re.search(r"pairs of images +200,000 +of 49,995,000", said) and "core-hours" in said

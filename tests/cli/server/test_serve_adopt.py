@@ -31,11 +31,11 @@ def test_blobs_whose_database_is_gone_are_adopted(tmp_path: Path, capsys: pytest
     assert main(["serve", "adopt", str(store), "--write", "--json", str(record)]) == 0
     shown = capsys.readouterr().out
     assert "names 0 blobs" in shown and names[0] in shown and "and 2 more" in shown and "one store from now on" in shown
-    found = json.loads(record.read_text())
-    validate("serve-adopt", found)
-    assert (found["blobs_store"], found["unknown"]) == (owner, names)
+    content = json.loads(record.read_text())
+    validate("serve-adopt", content)
+    assert (content["blobs_store"], content["unknown"]) == (owner, names)
     again = Service(store)
-    assert again.store == found["store"] != owner and sorted(again.records.blobs.names()) == names
+    assert again.store == content["store"] != owner and sorted(again.records.blobs.names()) == names
     again.close()
     assert main(["serve", "adopt", str(store)]) == 0
     shown = capsys.readouterr().out

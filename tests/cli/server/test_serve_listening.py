@@ -31,10 +31,10 @@ def run(*arguments: object) -> int:
 @contextmanager
 def told(folder: Path) -> Iterator[socket.socket]:
     """A socket of systemd's kind, which messages of services come to."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
-        found.bind(str(folder / "notify"))
-        found.settimeout(60)
-        yield found
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(str(folder / "notify"))
+        receiver.settimeout(60)
+        yield receiver
 
 
 @pytest.mark.slow
@@ -48,10 +48,10 @@ def test_the_line_and_systemd_are_told_once_it_listens(tmp_path: Path) -> None:
             assert server.stdout is not None
             lines = [server.stdout.readline(), server.stdout.readline()]
             assert re.fullmatch(r"admin token, told this once: veil_[\w-]{43}\n", lines[0]), lines
-            found = re.match(LINE, lines[1])
-            assert found is not None, lines
-            assert not found[2].endswith(":0")
-            with urlopen(f"{found[2]}/readyz", timeout=5) as answer:
+            line = re.match(LINE, lines[1])
+            assert line is not None, lines
+            assert not line[2].endswith(":0")
+            with urlopen(f"{line[2]}/readyz", timeout=5) as answer:
                 assert answer.status == 200
             assert systemd.recv(100) == b"READY=1"
         finally:
@@ -123,11 +123,11 @@ def test_what_fails_when_it_listens_ends_the_server(tmp_path: Path) -> None:
 def test_systemd_is_told_by_either_kind_of_socket(tmp_path: Path) -> None:
     """Abstract sockets begin with @ in the variable; without one, or with one that is gone, nothing happens."""
     for place, bind_at in (("@veil-" + str(time.time_ns()), None), (str(tmp_path / "socket"), str(tmp_path / "socket"))):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
-            found.bind(bind_at or "\0" + place[1:])
-            found.settimeout(5)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+            receiver.bind(bind_at or "\0" + place[1:])
+            receiver.settimeout(5)
             notify("READY=1", {"NOTIFY_SOCKET": place})
-            assert found.recv(100) == b"READY=1"
+            assert receiver.recv(100) == b"READY=1"
     for place in ("", "relative", str(tmp_path / "gone")):
         notify("READY=1", {"NOTIFY_SOCKET": place})
 

@@ -171,13 +171,13 @@ def test_a_photograph_is_localized_through_a_server(
     served = json.loads(record.read_text())
     validate("serve-tiles", served)
     assert [item["name"] for item in served["tiles"]] == ["street"]
-    query, found = str(folder / "query.h5"), tmp_path / "found.json"
+    query, pose_file = str(folder / "query.h5"), tmp_path / "found.json"
     with running(Service(tmp_path / "store", ServerSettings(workers=1)), jobs=False) as server:
         place = f"tiles:{server.url}/v1/tiles/street"
         for exit in ("region", "one-server"):
-            words = ["localize", place, query, "--exit", exit, "--cache", str(tmp_path / "kept"), "--json", str(found)]
+            words = ["localize", place, query, "--exit", exit, "--cache", str(tmp_path / "kept"), "--json", str(pose_file)]
             assert main(words) == 0
-            (row,) = json.loads(found.read_text())["queries"]
+            (row,) = json.loads(pose_file.read_text())["queries"]
             assert np.linalg.norm(np.array(row["camera_center"]) - pose.center) < 0.02
         assert "the server needs an estimated 2^128 operations" in capsys.readouterr().out
         assert main(["localize", place, query, "--exit", "two-servers"]) == 1

@@ -98,11 +98,11 @@ def test_a_query_in_words_is_localized_with_and_without_an_index(
     validate("index", facts)
     assert facts["words"] == 16384 and facts["entries"] >= facts["points"]
     assert "wrote the index for queries in words to" in capsys.readouterr().out
-    found = localized(place, message(work / "words"), tmp_path / "b.json")
-    assert found["cam_from_world"] == without["cam_from_world"]
-    assert found["inliers"] > 40 and found["log10_nfa"] < -20
+    answer = localized(place, message(work / "words"), tmp_path / "b.json")
+    assert answer["cam_from_world"] == without["cam_from_world"]
+    assert answer["inliers"] > 40 and answer["log10_nfa"] < -20
     poses = references()
-    rotation = np.array(found["cam_from_world"]["rotation"])
+    rotation = np.array(answer["cam_from_world"]["rotation"])
     # Both worlds are turned against each other; the angle to a mapped camera is not.
     import pycolmap
 
@@ -137,10 +137,10 @@ def test_gravity_beside_positions_localizes_at_a_smaller_epsilon(
         ("--near", x, y, z, "--nearest", 2),
         ("--near-images", *images[1:4]),
     ):
-        found = localized(work / "indexed", message(work / "upright"), tmp_path / "b.json", *options)
-        ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
+        answer = localized(work / "indexed", message(work / "upright"), tmp_path / "b.json", *options)
+        ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (answer, usual))
         assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 0.5
-        assert found["inliers"] > 100 and found["log10_nfa"] < -30
+        assert answer["inliers"] > 100 and answer["log10_nfa"] < -30
     assert run("localize", work / "indexed", message(work / "upright"), "--near-images", "nowhere.jpg") == 1
     capsys.readouterr()
     assert run("inspect", message(work / "upright")) == 0
@@ -170,8 +170,8 @@ def test_positions_alone_are_localized_near_known_images(
             assert run("privatize", work / "query.h5", "-o", tmp_path / "no", *sent, *wrong) == 1
             assert "--no-descriptors sends positions alone" in capsys.readouterr().err
     query = message(tmp_path / "bare")
-    found = localized(work / "indexed", query, tmp_path / "b.json", "--near-images", "DSC_0005.jpg", "DSC_0007.jpg")
-    ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (found, usual))
+    answer = localized(work / "indexed", query, tmp_path / "b.json", "--near-images", "DSC_0005.jpg", "DSC_0007.jpg")
+    ours, theirs = (np.array(item["cam_from_world"]["rotation"]) for item in (answer, usual))
     assert np.degrees(np.arccos(np.clip((np.trace(ours @ theirs.T) - 1) / 2, -1, 1))) < 0.5
     assert run("localize", work / "indexed", query) == 1
     assert "--near-images" in capsys.readouterr().err
@@ -185,9 +185,9 @@ def test_positions_alone_are_localized_near_known_images(
 @pytest.mark.slow
 def test_a_wrong_reading_is_named_by_the_map(work: Path) -> None:
     """Planted: 34.8 degrees off, four others right. Their common down is that of the reference cameras, as the map has it."""
-    found = json.loads((work / "map.json").read_text())["gravity"]
-    assert found["wrong"] == {"DSC_0005.jpg": pytest.approx(34.8, abs=1.5)}
-    assert (found["readings"], found["agreeing"], found["reason"]) == (5, 4, "")
+    gravity = json.loads((work / "map.json").read_text())["gravity"]
+    assert gravity["wrong"] == {"DSC_0005.jpg": pytest.approx(34.8, abs=1.5)}
+    assert (gravity["readings"], gravity["agreeing"], gravity["reason"]) == (5, 4, "")
     scene = read_map(work / "map")
     right = references()["DSC_0002.jpg"].rotation @ np.mean([pose.rotation[1] for pose in references().values()], axis=0)
     ours = scene.images["DSC_0002.jpg"].cam_from_world.rotation @ scene.down
@@ -230,10 +230,10 @@ def test_a_query_by_distance_is_matched_with_the_images_that_the_index_names(wor
     assert 0 < facts["listed_points"] <= facts["points"] and "words" not in facts
     ((_, query),) = veil.read_features(work / "query.h5")
     options = veil.LocalizeOptions(retrieved=(2, 4))
-    found = veil.localize(query, veil.Map.read(place), options=options)
-    assert isinstance(found, veil.Localization) and found.correspondences < every["correspondences"]
+    answer = veil.localize(query, veil.Map.read(place), options=options)
+    assert isinstance(answer, veil.Localization) and answer.correspondences < every["correspondences"]
     extent = np.linalg.norm(np.ptp([references()[name].center for name in references()], axis=0))
-    assert np.linalg.norm(np.subtract(found.center, every["camera_center"])) < 0.02 * extent
+    assert np.linalg.norm(np.subtract(answer.center, every["camera_center"])) < 0.02 * extent
     again = localized(place, work / "query.h5", tmp_path / "again.json", "--search", "all")
     assert again["cam_from_world"] == every["cam_from_world"]
 

@@ -78,11 +78,11 @@ def nearest(left: FeatureSet, right: FeatureSet, lanes: int | None = None, threa
     )
 
 
-def check_nearest(found: distances.NearestTwo, expected: np.ndarray, tol: float = 1e-12) -> None:
+def check_nearest(neighbors: distances.NearestTwo, expected: np.ndarray, tol: float = 1e-12) -> None:
     """Assert values and indices of an exhaustive float64 search; where values tie to `tol`, any of the tied indices will do."""
     for index, value, matrix in (
-        (found.right_of_left, found.left_distance, expected),
-        (found.left_of_right, found.right_distance, expected.T),
+        (neighbors.right_of_left, neighbors.left_distance, expected),
+        (neighbors.left_of_right, neighbors.right_distance, expected.T),
     ):
         two = min(2, matrix.shape[1])
         order = np.argsort(matrix, axis=1, kind="stable")[:, :two]
@@ -121,8 +121,8 @@ def test_every_length_of_descriptors(m: int, n: int, dim: int) -> None:
     left, right = a_set("left", 40, m, dim), a_set("right", 35, n, dim)
     expected = truth(left, right)
     for backend in ("auto", "numpy"):  # auto: points in few dimensions need the complement
-        found = distances.nearest_two(left, right, backend=backend)
-        check_nearest(found, expected, 1e-9)
+        neighbors = distances.nearest_two(left, right, backend=backend)
+        check_nearest(neighbors, expected, 1e-9)
     np.testing.assert_allclose(distances.pairwise(left, right), expected, atol=2e-6, rtol=0)
 
 
@@ -157,8 +157,8 @@ def test_the_two_best_of_listed_pairs_are_those_of_sorting(by_column: bool) -> N
     keys = np.sort(random.permutation(40 * 30)[:300])
     rows, columns = (keys % 40, keys // 40) if by_column else (keys // 30, keys % 30)
     distance = random.integers(0, 4, size=300).astype(np.float64)
-    found = sweep.two_best(rows, columns, distance, (45, 45), Shape(left=1, right=1, lanes=LANES[-1]))
-    for (index, value), (owner, other) in zip(found, ((rows, columns), (columns, rows)), strict=True):
+    nearest = sweep.two_best(rows, columns, distance, (45, 45), Shape(left=1, right=1, lanes=LANES[-1]))
+    for (index, value), (owner, other) in zip(nearest, ((rows, columns), (columns, rows)), strict=True):
         expected = best(owner, other, distance, 45, 2)
         assert (index == expected[0]).all() and (value == expected[1]).all()
 
@@ -180,10 +180,10 @@ def test_candidates_are_those_that_numpy_finds(lanes: int) -> None:
     moved[:] = columns.state  # at an unaligned address, as where NumPy joins the states of several threads
     for states in (rows, columns, replace(columns, state=moved)):
         for slack in (0.0, 0.01, 0.2, 10.0):
-            found, expected = states.within(slack), states.running.within(slack)
-            assert sorted(zip(*found[:2], strict=True)) == sorted(zip(*expected[:2], strict=True))
-            assert (found[2] == expected[2]).all()
-    assert len(found[0]) > 61 * 2 and found[2].any()
+            listed, expected = states.within(slack), states.running.within(slack)
+            assert sorted(zip(*listed[:2], strict=True)) == sorted(zip(*expected[:2], strict=True))
+            assert (listed[2] == expected[2]).all()
+    assert len(listed[0]) > 61 * 2 and listed[2].any()
 
 
 @pytest.mark.slow
@@ -197,11 +197,11 @@ def test_compiled_packing_is_that_of_numpy(left: int, right: int, lanes: int, ki
         if shape.fixed and not compiler.has_vnni(lanes):
             continue
         unit = 1.5 * both.second.longest if shape.fixed else 1.0
-        found, error = pack.pack(both.second, shape, left=False, unit=unit)
+        packed, error = pack.pack(both.second, shape, left=False, unit=unit)
         components, lost = pack.fixed_components(both.second, unit, shape) if shape.fixed else (both.second.components, 0.0)
         expected = pack_right(components, both.second.squares / unit**2, shape)
-        np.testing.assert_array_equal(found.values.view(np.int32), expected.values.view(np.int32))
-        assert (found.squares == expected.squares).all() and found.group_bytes == expected.group_bytes
+        np.testing.assert_array_equal(packed.values.view(np.int32), expected.values.view(np.int32))
+        assert (packed.squares == expected.squares).all() and packed.group_bytes == expected.group_bytes
         assert error == pytest.approx(lost, rel=1e-5)
 
 
@@ -231,9 +231,9 @@ def test_ties_keep_the_smaller_index(m: int, lanes: int) -> None:
     """Oracle: construction. Every feature is there three times, so the two nearest are the first two copies."""
     left, single = a_set("left", 30, m), a_set("right", 25, m)
     right: FeatureSet = np.concatenate([single[0]] * 3), None if single[1] is None else np.concatenate([single[1]] * 3)
-    found = nearest(left, right, lanes)
+    neighbors = nearest(left, right, lanes)
     expected = truth(left, single).argmin(axis=1)
-    np.testing.assert_array_equal(found.right_of_left, np.stack([expected, expected + 25], axis=1))
+    np.testing.assert_array_equal(neighbors.right_of_left, np.stack([expected, expected + 25], axis=1))
     turned = nearest(right, left, lanes)
     np.testing.assert_array_equal(turned.left_of_right, np.stack([expected, expected + 25], axis=1))
 
@@ -250,12 +250,12 @@ def test_near_ties_are_decided_by_float64(m: int) -> None:
         seed[0][copies] + 1e-9 * random.normal(size=(36, 128)),
         None if seed[1] is None else seed[1][copies],
     )
-    found, expected = distances.nearest_two(left, right, backend="cpu"), truth(left, right)
+    neighbors, expected = distances.nearest_two(left, right, backend="cpu"), truth(left, right)
     order = np.argsort(expected, axis=1)[:, :2]
     single = np.argsort(expected.astype(np.float32), axis=1, kind="stable")[:, :2]
     assert (order != single).any(), "the case must be one that single precision gets wrong"
-    np.testing.assert_array_equal(found.right_of_left, order)
-    check_nearest(found, expected)
+    np.testing.assert_array_equal(neighbors.right_of_left, order)
+    check_nearest(neighbors, expected)
 
 
 @pytest.mark.slow
@@ -291,23 +291,23 @@ def test_shared_points_read_as_zero(m: int) -> None:
         ends = unit(sift_like(random, 2))
         parts.append([through([end, *common], random.normal(size=(m - len(common), 128))) for end in ends])
     left, right = ([np.concatenate(x).astype(np.float32) for x in zip(*(p[s] for p in parts), strict=True)] for s in (0, 1))
-    found = distances.nearest_two((left[0], left[1]), (right[0], right[1]), backend="cpu")
-    np.testing.assert_array_equal(found.right_of_left[:, 0], np.arange(12))
-    assert found.left_distance[:, 0].max() < 1e-6
+    neighbors = distances.nearest_two((left[0], left[1]), (right[0], right[1]), backend="cpu")
+    np.testing.assert_array_equal(neighbors.right_of_left[:, 0], np.arange(12))
+    assert neighbors.left_distance[:, 0].max() < 1e-6
     assert np.diagonal(distances.pairwise((left[0], left[1]), (right[0], right[1]), backend="cpu")).max() < 1e-6
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("numbers")
 def test_a_direction_that_all_share_is_no_trap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: the residual form where so many pairs are near parallel that the list of them overflows."""
+    """Oracle: the residual form. Every pair is near parallel, which overflows the list of such pairs (capacity 7)."""
     random = generator("all parallel")
     inside, direction = unit(sift_like(random, 80)), random.normal(size=128)
     left = through_all(inside[:40], direction, random)
     right = through_all(inside[40:], direction + 0.01 * random.normal(size=128), random)
     monkeypatch.setattr(sweep, "list_capacity", lambda rows, columns: 7)
-    found = distances.nearest_two(left, right, backend="cpu")
-    check_nearest(found, truth(left, right))
+    neighbors = distances.nearest_two(left, right, backend="cpu")
+    check_nearest(neighbors, truth(left, right))
 
 
 def through_all(inside: np.ndarray, direction: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -337,10 +337,10 @@ def test_bases_that_are_not_quite_orthonormal(m: int) -> None:
     left, right = a_set("left", 20, m), a_set("right", 22, m)
     assert left[1] is not None
     rough = left[0], left[1].astype(np.float16)
-    found, expected = distances.nearest_two(rough, right, backend="cpu"), truth(rough, right)
-    np.testing.assert_allclose(found.left_distance[:, 0], expected.min(axis=1), atol=1e-3)
-    picked = np.take_along_axis(expected, found.right_of_left, axis=1)
-    np.testing.assert_allclose(found.left_distance, picked, atol=1e-12)
+    neighbors, expected = distances.nearest_two(rough, right, backend="cpu"), truth(rough, right)
+    np.testing.assert_allclose(neighbors.left_distance[:, 0], expected.min(axis=1), atol=1e-3)
+    picked = np.take_along_axis(expected, neighbors.right_of_left, axis=1)
+    np.testing.assert_allclose(neighbors.left_distance, picked, atol=1e-12)
 
 
 def test_a_thread_is_started_for_work_that_is_worth_it() -> None:
@@ -406,12 +406,12 @@ def test_where_a_kernel_does_not_compile_numpy_serves_and_says_so_once() -> None
     """Oracles: float64 of all pairs; one warning, which names the compiler, of three calls."""
     left, right = a_set("broken", 9, 2), a_set("broken too", 11, 2)
     with pytest.warns(VeilWarning, match=r"NumPy.*llvmlite .* cannot compile") as warned:
-        found = distances.nearest_two(left, right)
+        neighbors = distances.nearest_two(left, right)
         dense = distances.pairwise(left, right)
         distances.nearest((left[0], None), right, 2)
     assert len(warned) == 1
     np.testing.assert_allclose(dense, truth(left, right), atol=1e-6)
-    assert (found.right_of_left == np.argsort(truth(left, right), axis=1)[:, :2]).all()
+    assert (neighbors.right_of_left == np.argsort(truth(left, right), axis=1)[:, :2]).all()
     assert distances.resolve("auto", 2, 2) == "numpy"
 
 

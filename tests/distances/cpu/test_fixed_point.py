@@ -58,8 +58,8 @@ def test_rows_are_rounded_and_entries_are_as_wrong_as_they_say(dim: int, stored:
     for lanes in LANES:
         padded: np.ndarray = np.full((len(rows), dim + 8), np.nan, dtype=stored)
         padded[:, :dim] = rows
-        found, error = pack.quantized_pairs(padded, dim, 1.0, Shape(left=1, right=1, lanes=lanes, fixed=True))
-        halves = found.view(np.int16)
+        quantized, error = pack.quantized_pairs(padded, dim, 1.0, Shape(left=1, right=1, lanes=lanes, fixed=True))
+        halves = quantized.view(np.int16)
         assert halves.shape == (len(rows), dim + dim % 2) and (halves[:, dim:] == 0).all()
         exact_halves = rows.astype(np.float64) * ONE
         assert np.abs(halves[:, :dim] - exact_halves).max() < 0.51
@@ -81,8 +81,8 @@ def test_squared_distances_are_within_the_slack(m: int, n: int, lanes: int) -> N
     reach = work.reaches[0] * candidates.squared_scale(a, b)
     rows, columns = np.indices((60, 75)).reshape(2, -1)
     expected = exact(*both.sets, rows, columns).reshape(60, 75) ** 2
-    found = work.dense(reach)
-    error = np.abs(found - (expected.T if both.swapped else expected))[found != UNTRUSTED]
+    listed = work.dense(reach)
+    error = np.abs(listed - (expected.T if both.swapped else expected))[listed != UNTRUSTED]
     bound = candidates.error_bound(a, b, reach, work)
     assert len(error) > 4000 and 0.01 * bound < error.max() < 0.5 * bound
 
@@ -101,9 +101,9 @@ def test_near_parallel_directions_stay_within_the_slack_or_are_listed(angle: flo
     both = compared(left, (right[0][order], turned[order]), LANES[-1])
     a, b, work = both.first, both.second, engine(both)
     reach = work.reaches[0] * candidates.squared_scale(a, b)
-    found = work.dense(reach)
-    rows, columns = np.indices(found.shape).reshape(2, -1)
-    error = np.abs(found - exact(*both.sets, rows, columns).reshape(found.shape) ** 2)[found != UNTRUSTED]
+    listed = work.dense(reach)
+    rows, columns = np.indices(listed.shape).reshape(2, -1)
+    error = np.abs(listed - exact(*both.sets, rows, columns).reshape(listed.shape) ** 2)[listed != UNTRUSTED]
     assert error.max() < candidates.error_bound(a, b, reach, work)
     swept = work.best_two(reach)
     if angle < 0.05:
@@ -117,10 +117,10 @@ def test_binary_descriptors_are_matched_exactly() -> None:
     differing = (64 - signs[0] @ signs[1].T) / 2
     left, right = ((side / 8, None) for side in signs)
     assert candidates.sweep_shape(candidates.compared(left, right, np.zeros(64))).fixed
-    found = distances.nearest_two(left, right, backend="cpu")
+    neighbors = distances.nearest_two(left, right, backend="cpu")
     for index, value, matrix in (
-        (found.right_of_left, found.left_distance, differing),
-        (found.left_of_right, found.right_distance, differing.T),
+        (neighbors.right_of_left, neighbors.left_distance, differing),
+        (neighbors.left_of_right, neighbors.right_distance, differing.T),
     ):
         expected = np.sort(matrix, axis=1)[:, :2]
         np.testing.assert_array_equal(np.take_along_axis(matrix, index, axis=1), expected)
@@ -135,10 +135,10 @@ def test_a_set_in_other_units(m: int, factor: float, monkeypatch: pytest.MonkeyP
     first, second = a_set("left", 90, m), a_set("right", 70, m)
     left, right = (factor * first[0], first[1]), (factor * second[0], second[1])
     assert candidates.sweep_shape(candidates.compared(left, right, np.zeros(128))).fixed
-    found = distances.nearest_two(left, right, backend="cpu")
+    neighbors = distances.nearest_two(left, right, backend="cpu")
     rows, columns = np.indices((20, 70)).reshape(2, -1)
     two = np.sort(exact(left, right, rows, columns).reshape(20, 70), axis=1)[:, :2]
-    np.testing.assert_allclose(found.left_distance[:20], two, atol=1e-9 * max(factor, 1))
+    np.testing.assert_allclose(neighbors.left_distance[:20], two, atol=1e-9 * max(factor, 1))
 
 
 @pytest.mark.slow
@@ -175,10 +175,10 @@ def test_a_list_that_overflows_is_left_early(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(candidates, "FIXED_MIN", 0)
     assert candidates.swept_candidates(both.first, both.second, engine(both)) is None
     assert len(calls) <= 2 * len(candidates.FIXED_REACHES) < sweep.CHUNKS
-    found = distances.nearest_two(left, right, backend="cpu")
+    neighbors = distances.nearest_two(left, right, backend="cpu")
     rows, columns = np.indices((10, 180)).reshape(2, -1)
     expected = np.sort(exact(left, right, rows, columns).reshape(10, 180), axis=1)[:, :2]
-    np.testing.assert_allclose(found.left_distance[:10], expected, atol=1e-9)
+    np.testing.assert_allclose(neighbors.left_distance[:10], expected, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -200,11 +200,11 @@ def test_more_near_duplicates_than_sixteen_bits_tell_apart(m: int, monkeypatch: 
         return plain(self, reach, rows=rows, columns=columns)
 
     monkeypatch.setattr(candidates.Compiled, "dense", watched)
-    found = distances.nearest_two(left, right, backend="cpu")
+    neighbors = distances.nearest_two(left, right, backend="cpu")
     rows, columns = np.indices((60, 360)).reshape(2, -1)
     expected = exact(left, right, rows, columns).reshape(60, 360)
-    np.testing.assert_array_equal(found.right_of_left, np.argsort(expected, axis=1)[:, :2])
-    np.testing.assert_array_equal(found.left_of_right, np.argsort(expected.T, axis=1)[:, :2])
+    np.testing.assert_array_equal(neighbors.right_of_left, np.argsort(expected, axis=1)[:, :2])
+    np.testing.assert_array_equal(neighbors.left_of_right, np.argsort(expected.T, axis=1)[:, :2])
     assert set(scanned_in_fixed_point) == {True, False}, "fixed point looks first and leaves crowds to single precision"
 
 
@@ -214,6 +214,6 @@ def test_one_feature_far_out_costs_no_neighbor() -> None:
     left, right = a_set("left", 1100, 0), a_set("right", 1000, 0)
     left[0][7] *= 50
     assert candidates.sweep_shape(candidates.compared(left, right, np.zeros(128))).fixed
-    found = distances.nearest_two(left, right, backend="cpu")
+    neighbors = distances.nearest_two(left, right, backend="cpu")
     expected = np.linalg.norm(left[0][:50, None].astype(np.float64) - right[0][None].astype(np.float64), axis=2)
-    np.testing.assert_array_equal(found.right_of_left[:50], np.argsort(expected, axis=1)[:, :2])
+    np.testing.assert_array_equal(neighbors.right_of_left[:50], np.argsort(expected, axis=1)[:, :2])

@@ -61,7 +61,7 @@ def pruned(both: candidates.Compared, axes: np.ndarray, threads: int = 1, fixed:
 
 
 def check(pairs: candidates.Pairs, expected: np.ndarray) -> None:
-    """Assert that the two nearest of every row and column, found by sorting, are among the pairs."""
+    """Assert that the two nearest of every row and column, by sorting, are among the pairs."""
     listed_pairs = set(zip(*(part.tolist() for part in pairs), strict=True))
     assert len(listed_pairs) == len(pairs[0])
     for i, order in enumerate(np.argsort(expected, axis=1, kind="stable")[:, :2].tolist()):
@@ -138,9 +138,9 @@ def test_pruned_and_swept_search_agree_to_the_last_bit(m: int, n: int, monkeypat
     monkeypatch.setattr(prune, "LEFT_MAX", 2.0)
     monkeypatch.setattr(axes_module, "WORTH", np.inf)
     monkeypatch.setattr(candidates, "swept_candidates", lambda *_: pytest.fail("must be pruned"))
-    found = distances.nearest_two(left, right, backend="cpu")
+    neighbors = distances.nearest_two(left, right, backend="cpu")
     for name in ("right_of_left", "left_distance", "left_of_right", "right_distance"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(plain, name))
+        np.testing.assert_array_equal(getattr(neighbors, name), getattr(plain, name))
 
 
 def doubled(side: FeatureSet) -> FeatureSet:

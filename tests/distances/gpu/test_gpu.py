@@ -101,8 +101,8 @@ def test_generated_code_keeps_the_best_of_rows_and_columns(m: int, n: int) -> No
         hidden = values[:, :count, 2].min(axis=0)
         assert not np.isnan(value[np.isfinite(value)]).any()
         order = np.argsort(value, axis=1, kind="stable")[:, :2]
-        found = np.take_along_axis(index, order, axis=1)
-        np.testing.assert_array_equal(found, np.argsort(matrix, axis=1)[:, :2])
+        best = np.take_along_axis(index, order, axis=1)
+        np.testing.assert_array_equal(best, np.argsort(matrix, axis=1)[:, :2])
         for k in range(count):
             kept = set(index[k][np.isfinite(value[k])].tolist())
             rest = [d**2 for j, d in enumerate(matrix[k]) if j not in kept]
@@ -155,11 +155,11 @@ def test_the_backend_is_the_others(m: int, n: int) -> None:
     left, right = a_set("left", 43, m), a_set("right", 70, n)
     expected = truth(left, right)
     np.testing.assert_allclose(distances.pairwise(left, right, backend="gpu"), expected, atol=2e-6, rtol=0)
-    found, compiled = (distances.nearest_two(left, right, backend=backend) for backend in ("gpu", "cpu"))
+    neighbors, compiled = (distances.nearest_two(left, right, backend=backend) for backend in ("gpu", "cpu"))
     for name in ("right_of_left", "left_distance", "left_of_right", "right_distance"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(compiled, name))
+        np.testing.assert_array_equal(getattr(neighbors, name), getattr(compiled, name))
     order = np.argsort(expected, axis=1)[:, :2]
-    np.testing.assert_array_equal(found.right_of_left, order)
+    np.testing.assert_array_equal(neighbors.right_of_left, order)
     index = distances.nearest(right, left, 3, backend="gpu").index
     np.testing.assert_array_equal(index, np.argsort(expected.T, axis=1)[:, :3])
 

@@ -52,7 +52,7 @@ def test_gradients_agree_with_finite_differences() -> None:
 def test_adjustment_agrees_with_scipy(loss: float) -> None:
     """Second method: scipy's trust region on the same residuals and loss, same minimum."""
     problem = disturbed(planted("scipy", points=40, noise_px=0.5), "scipy", 0.003)
-    found = adjust(problem, constant=first_two(problem), options=AdjustOptions(loss_px=loss, tol=1e-14, max_iterations=200))
+    adjusted = adjust(problem, constant=first_two(problem), options=AdjustOptions(loss_px=loss, tol=1e-14, max_iterations=200))
 
     def unpack(vector: np.ndarray) -> LineProblem:
         return moved(problem, np.concatenate([np.zeros((2, 6)), vector[:18].reshape(3, 6)]), vector[18:].reshape(-1, 3))
@@ -67,18 +67,18 @@ def test_adjustment_agrees_with_scipy(loss: float) -> None:
         gtol=1e-14,
         **kwargs,
     )
-    assert found.final_cost == pytest.approx(expected.cost, rel=1e-6)
-    assert found.final_cost < found.initial_cost / 5
+    assert adjusted.final_cost == pytest.approx(expected.cost, rel=1e-6)
+    assert adjusted.final_cost < adjusted.initial_cost / 5
     solution = unpack(expected.x)
-    np.testing.assert_allclose(found.problem.translations, solution.translations, atol=1e-4)
+    np.testing.assert_allclose(adjusted.problem.translations, solution.translations, atol=1e-4)
 
 
 @pytest.mark.parametrize("both", [False, True])
 def test_planted_truth_is_recovered(both: bool) -> None:
     truth = planted("truth", points=150, both=both)
-    found = adjust(disturbed(truth, "truth", 0.02), constant=first_two(truth), options=AdjustOptions(max_iterations=100))
-    np.testing.assert_allclose(found.problem.translations, truth.translations, atol=1e-4)
-    np.testing.assert_allclose(found.problem.rotations, truth.rotations, atol=1e-4)
+    adjusted = adjust(disturbed(truth, "truth", 0.02), constant=first_two(truth), options=AdjustOptions(max_iterations=100))
+    np.testing.assert_allclose(adjusted.problem.translations, truth.translations, atol=1e-4)
+    np.testing.assert_allclose(adjusted.problem.rotations, truth.rotations, atol=1e-4)
 
 
 def test_outliers_do_not_move_the_robust_optimum() -> None:
@@ -91,8 +91,8 @@ def test_outliers_do_not_move_the_robust_optimum() -> None:
     start = disturbed(replace(truth, lines=lines), "outliers", 0.002)
     errors = []
     for loss in (0.5, np.inf):
-        found = adjust(start, constant=first_two(truth), options=AdjustOptions(loss_px=loss, max_iterations=100))
-        errors.append(np.abs(found.problem.translations - truth.translations).max())
+        adjusted = adjust(start, constant=first_two(truth), options=AdjustOptions(loss_px=loss, max_iterations=100))
+        errors.append(np.abs(adjusted.problem.translations - truth.translations).max())
     assert errors[0] < 2e-3
     assert errors[1] > 5 * errors[0]
 
@@ -121,9 +121,9 @@ def test_one_constant_camera_leaves_scale_to_the_damping() -> None:
 def test_cameras_alone() -> None:
     truth = planted("poses", points=80)
     start = replace(disturbed(truth, "poses"), points=truth.points)
-    found = adjust(start, constant=first_two(truth), options=AdjustOptions(adjust_points=False))
-    np.testing.assert_array_equal(found.problem.points, truth.points)
-    np.testing.assert_allclose(found.problem.translations, truth.translations, atol=1e-4)
+    adjusted = adjust(start, constant=first_two(truth), options=AdjustOptions(adjust_points=False))
+    np.testing.assert_array_equal(adjusted.problem.points, truth.points)
+    np.testing.assert_allclose(adjusted.problem.translations, truth.translations, atol=1e-4)
 
 
 def test_constant_points_stay() -> None:
@@ -131,13 +131,13 @@ def test_constant_points_stay() -> None:
     truth = planted("held", points=80, noise_px=0.3)
     start = replace(disturbed(truth, "held"), points=truth.points)
     some = np.arange(len(truth.points)) % 3 == 0
-    found = adjust(start, constant=first_two(truth), constant_points=some)
-    np.testing.assert_array_equal(found.problem.points[some], truth.points[some])
-    assert (found.problem.points[~some] != truth.points[~some]).any(axis=1).all()
+    adjusted = adjust(start, constant=first_two(truth), constant_points=some)
+    np.testing.assert_array_equal(adjusted.problem.points[some], truth.points[some])
+    assert (adjusted.problem.points[~some] != truth.points[~some]).any(axis=1).all()
     everything = adjust(start, constant=first_two(truth), constant_points=np.ones(len(some), dtype=bool))
     cameras = adjust(start, constant=first_two(truth), options=AdjustOptions(adjust_points=False))
     assert cameras.final_cost == everything.final_cost
-    assert found.final_cost < everything.final_cost
+    assert adjusted.final_cost < everything.final_cost
 
 
 def test_points_whose_step_ends_behind_a_camera_block_nothing() -> None:
@@ -151,19 +151,19 @@ def test_points_whose_step_ends_behind_a_camera_block_nothing() -> None:
     points[:3] *= 1000 / points[:3, 2:]
     options = AdjustOptions(loss_px=np.inf)
     expected = adjust(near, constant=first_two(truth), options=options)
-    found = adjust(replace(near, points=points), constant=first_two(truth), options=options)
-    assert found.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
-    np.testing.assert_allclose(found.problem.points, expected.problem.points, atol=1e-3)
-    assert found.iterations <= 20
+    adjusted = adjust(replace(near, points=points), constant=first_two(truth), options=options)
+    assert adjusted.final_cost == pytest.approx(expected.final_cost, rel=1e-6)
+    np.testing.assert_allclose(adjusted.problem.points, expected.problem.points, atol=1e-3)
+    assert adjusted.iterations <= 20
 
 
 @pytest.mark.parametrize("loss", [np.inf, 2.0])
 def test_a_well_posed_problem_ends_in_few_steps(loss: float) -> None:
     """Quadratic convergence near the minimum; at an exact minimum no step is tried in vain."""
     truth = planted("few", images=8, points=150, noise_px=0.3, min_views=4)
-    found = adjust(disturbed(truth, "few", 0.002), constant=first_two(truth), options=AdjustOptions(loss_px=loss, tol=1e-6))
-    assert found.iterations <= 6
-    again = adjust(found.problem, constant=first_two(truth), options=AdjustOptions(loss_px=loss, tol=1e-6))
+    adjusted = adjust(disturbed(truth, "few", 0.002), constant=first_two(truth), options=AdjustOptions(loss_px=loss, tol=1e-6))
+    assert adjusted.iterations <= 6
+    again = adjust(adjusted.problem, constant=first_two(truth), options=AdjustOptions(loss_px=loss, tol=1e-6))
     assert again.iterations <= 1
 
 

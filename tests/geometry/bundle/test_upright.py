@@ -69,8 +69,8 @@ def test_readings_hold_what_few_lines_leave_open() -> None:
     constant = np.array([True, False, False, False])
     tilt = {}
     for name, upright in (("with", known), ("without", None)):
-        found = adjust(problem, constant=constant, upright=upright, options=AdjustOptions(max_iterations=100)).problem
-        cosine = np.einsum("ci,ci->c", found.rotations @ down, known.down_cam)
+        adjusted = adjust(problem, constant=constant, upright=upright, options=AdjustOptions(max_iterations=100)).problem
+        cosine = np.einsum("ci,ci->c", adjusted.rotations @ down, known.down_cam)
         tilt[name] = float(np.degrees(np.arccos(np.clip(cosine, -1, 1))).max())
     assert tilt["with"] < 0.5 and tilt["with"] < 0.5 * tilt["without"]
 
@@ -102,7 +102,7 @@ def test_the_information_of_cameras_is_that_of_dense_normal_equations() -> None:
     full = jacobian.T @ jacobian
     cameras, coupling, points = full[:24, :24], full[:24, 24:], full[24:, 24:]
     expected = cameras - coupling @ np.linalg.solve(points, coupling.T)
-    found = camera_information(problem, loss_px=float("inf")).reshape(24, 24)
-    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(cameras).max())
+    information = camera_information(problem, loss_px=float("inf")).reshape(24, 24)
+    np.testing.assert_allclose(information, expected, atol=1e-4 * np.abs(cameras).max())
     values = np.linalg.eigvalsh(expected)
     assert (np.abs(values[:7]) < 1e-6 * values[-1]).all() and values[7] > 10 * np.abs(values[:7]).max()

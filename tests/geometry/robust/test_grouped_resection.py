@@ -18,11 +18,11 @@ from worlds.grouped_problems import LIMIT, Planted, near, planted_groups
 ROUND = 4 * 500
 
 
-def never(found: GroupedConsensus) -> bool:
+def never(consensus: GroupedConsensus) -> bool:
     return False
 
 
-def always(found: GroupedConsensus) -> bool:
+def always(consensus: GroupedConsensus) -> bool:
     return True
 
 
@@ -55,12 +55,12 @@ def resect(
 def test_a_planted_pose_is_found_among_wrong_candidates(as_lines: bool) -> None:
     """40 % of the features have a right candidate, which is one of five: two candidates in 25 are right."""
     problem = planted_groups(f"resect {as_lines}", as_lines=as_lines, features=150, candidates=5, right=0.4, noise=0.0002)
-    found = resect(problem, options=GroupedOptions(max_iterations=100_000))
-    assert found is not None and near(found.pose, problem.pose, 0.1 if as_lines else 0.03)
-    groups = problem.groups.group[found.rows]
+    consensus = resect(problem, options=GroupedOptions(max_iterations=100_000))
+    assert consensus is not None and near(consensus.pose, problem.pose, 0.1 if as_lines else 0.03)
+    groups = problem.groups.group[consensus.rows]
     assert len(np.unique(groups)) == len(groups), "at most one inlier a feature (words.md#search-among-groups)"
-    assert problem.right[found.rows].sum() > 0.8 * 60  # a wrong point may lie nearer to a line than the right one
-    assert found.gain > 0.8 * 60
+    assert problem.right[consensus.rows].sum() > 0.8 * 60  # a wrong point may lie nearer to a line than the right one
+    assert consensus.gain > 0.8 * 60
 
 
 def test_wrong_candidates_of_a_right_feature_are_no_second_inlier() -> None:
@@ -71,10 +71,10 @@ def test_wrong_candidates_of_a_right_feature_are_no_second_inlier() -> None:
     tripled = planted_groups("triples", features=50, candidates=3, right=1.0, noise=0.0)
     tripled.groups.points[:] = groups.points[copies] + np.tile([[0.0], [1e-4], [2e-4]], (50, 1))
     tripled.groups.seen[:] = groups.seen
-    found = consensus_of(tripled.groups, problem.pose, LIMIT, 1)
-    assert len(found.rows) == 50
+    consensus = consensus_of(tripled.groups, problem.pose, LIMIT, 1)
+    assert len(consensus.rows) == 50
     # Of the three the exact one is taken.
-    np.testing.assert_array_equal(found.rows % 3, 0)
+    np.testing.assert_array_equal(consensus.rows % 3, 0)
 
 
 @pytest.mark.slow
@@ -85,10 +85,10 @@ def test_results_do_not_depend_on_threads_and_follow_the_seed() -> None:
     other = resect(problem, options=GroupedOptions(max_iterations=3 * ROUND, seed=4))
     first = results[0]
     assert first is not None and other is not None
-    for found in results[1:]:
-        assert found is not None and found.gain == first.gain and found.iterations == first.iterations
-        np.testing.assert_array_equal(found.pose.rotation, first.pose.rotation)
-        np.testing.assert_array_equal(found.rows, first.rows)
+    for consensus in results[1:]:
+        assert consensus is not None and consensus.gain == first.gain and consensus.iterations == first.iterations
+        np.testing.assert_array_equal(consensus.pose.rotation, first.pose.rotation)
+        np.testing.assert_array_equal(consensus.rows, first.rows)
     assert (other.pose.rotation != first.pose.rotation).any()
 
 
@@ -136,13 +136,13 @@ def test_conviction_is_asked_about_the_refined_inliers_of_new_best_poses() -> No
     problem = planted_groups("asked", features=80, candidates=2, right=0.9)
     asked: list[GroupedConsensus] = []
 
-    def ask(found: GroupedConsensus) -> bool:
-        asked.append(found)
+    def ask(consensus: GroupedConsensus) -> bool:
+        asked.append(consensus)
         return True
 
-    found = resect(problem, convinced=ask)
-    assert found is not None
-    np.testing.assert_array_equal(asked[-1].rows, found.rows)
+    consensus = resect(problem, convinced=ask)
+    assert consensus is not None
+    np.testing.assert_array_equal(asked[-1].rows, consensus.rows)
 
 
 def test_rare_inliers_need_more_samples_before_the_end() -> None:
@@ -150,9 +150,9 @@ def test_rare_inliers_need_more_samples_before_the_end() -> None:
     iterations = []
     for share in (0.9, 0.3):
         problem = planted_groups(f"rare {share}", features=100, candidates=4, right=share)
-        found = resect(problem, options=GroupedOptions(min_iterations=1, max_iterations=60_000))
-        assert found is not None
-        iterations.append(found.iterations)
+        consensus = resect(problem, options=GroupedOptions(min_iterations=1, max_iterations=60_000))
+        assert consensus is not None
+        iterations.append(consensus.iterations)
     assert iterations[0] < 0.2 * iterations[1]
 
 

@@ -99,8 +99,8 @@ def test_the_score_is_that_of_the_slow_twin() -> None:
         turn = Rotation.from_rotvec(random.normal(size=3) * 0.02 * index).as_matrix()
         rotation, shift = np.ascontiguousarray(turn @ world.rotation), world.shift + random.normal(size=3) * 0.05 * index
         # What is beyond four standard deviations is left out: less than exp(-8) of a peak for each of the candidates.
-        found = line_score(world.sampled, world.tested, 0, rotation, shift)
-        assert found == pytest.approx(slow_score(world, rotation, shift), abs=300 * 0.3 * world.tested.peak * math.exp(-8))
+        score = line_score(world.sampled, world.tested, 0, rotation, shift)
+        assert score == pytest.approx(slow_score(world, rotation, shift), abs=300 * 0.3 * world.tested.peak * math.exp(-8))
 
 
 def test_a_planted_pose_is_found_and_scores_more_than_any_of_chance() -> None:
@@ -132,9 +132,9 @@ def test_poses_from_where_nothing_matches_are_dropped() -> None:
 def test_work_is_bounded_where_every_pose_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     world = planted("line work", share=1.0)
     loose = LIMITS._replace(least=np.array([-1e9, -1e9]))
-    found = search_lines(nothing_kept(5), world.sampled, world.tested, loose, samples=20_000, seed=1)
+    outcome = search_lines(nothing_kept(5), world.sampled, world.tested, loose, samples=20_000, seed=1)
     most = line_search.COMPARISONS * 20_000
-    assert found[1] * (300 + 64) <= most + 2 * 364
+    assert outcome[1] * (300 + 64) <= most + 2 * 364
 
 
 def test_the_same_seed_gives_the_same_poses() -> None:

@@ -46,10 +46,10 @@ def slope(name: str, outliers: float) -> Slope:
 
 @pytest.mark.parametrize("outliers", [0.0, 0.5, 0.8])
 def test_the_loop_finds_a_planted_line(outliers: float) -> None:
-    found = ransac(slope(f"slope {outliers}", outliers), 2, RansacOptions(max_error=0.05))
-    assert found is not None
-    np.testing.assert_allclose(found.model, [2, -1], atol=0.02)
-    assert found.inliers.mean() > 0.9 * (1 - outliers)
+    fit = ransac(slope(f"slope {outliers}", outliers), 2, RansacOptions(max_error=0.05))
+    assert fit is not None
+    np.testing.assert_allclose(fit.model, [2, -1], atol=0.02)
+    assert fit.inliers.mean() > 0.9 * (1 - outliers)
 
 
 def test_runs_repeat_and_seeds_differ() -> None:
@@ -136,10 +136,10 @@ def test_six_lines_give_the_planted_pose() -> None:
 def test_a_camera_from_lines(aligned: float, wrong: float) -> None:
     """Planted truth under noise, gravity-aligned shares and half the matches wrong."""
     problem, truth = lines_of(f"camera {aligned} {wrong}", aligned_share=aligned, wrong_share=wrong, noise_px=0.3)
-    found = resect_from_lines(problem, RansacOptions(max_error=4.0, max_iterations=3000))
-    assert found is not None
-    assert np.linalg.norm(found.model.center - truth.center) < 0.03  # type: ignore[attr-defined]
-    assert rotation_angle_deg(found.model.rotation @ truth.rotation.T) < 0.3  # type: ignore[attr-defined]
+    fit = resect_from_lines(problem, RansacOptions(max_error=4.0, max_iterations=3000))
+    assert fit is not None
+    assert np.linalg.norm(fit.model.center - truth.center) < 0.03  # type: ignore[attr-defined]
+    assert rotation_angle_deg(fit.model.rotation @ truth.rotation.T) < 0.3  # type: ignore[attr-defined]
 
 
 def test_lines_that_only_follow_gravity_are_refused() -> None:
@@ -194,10 +194,10 @@ def test_a_pose_is_polished_at_the_residuals_own_scale() -> None:
         moved = random.random(len(place.lines)) < 1 / 3
         offset = np.where(moved, random.normal(size=len(moved)) * 2.0 / place.focal_px, 0.0)
         problem = replace(place, lines=place.lines + np.stack([0 * offset, 0 * offset, offset], axis=1))
-        found = resect_from_lines(problem, RansacOptions(max_error=4.0))
-        assert found is not None
-        wide = problem.refine(found.model, found.inliers)
+        fit = resect_from_lines(problem, RansacOptions(max_error=4.0))
+        assert fit is not None
+        wide = problem.refine(fit.model, fit.inliers)
         assert wide is not None
-        gaps.append([np.linalg.norm(pose.center - truth.center) for pose in (found.model, wide)])  # type: ignore[attr-defined]
+        gaps.append([np.linalg.norm(pose.center - truth.center) for pose in (fit.model, wide)])  # type: ignore[attr-defined]
     polished, wide_loss = np.median(gaps, axis=0)
     assert polished < 0.8 * wide_loss

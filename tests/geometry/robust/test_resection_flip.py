@@ -59,9 +59,9 @@ def test_the_right_one_of_two_minima_is_found() -> None:
     plain: list[float] = []
     for index in range(30):
         problem, truth = planted(f"flip {index}")
-        for errors, found in ((ours, resect_from_lines(problem, options)), (plain, ransac(problem, 6, options))):
-            assert found is not None
-            errors.append(rotation_angle_deg(found.model.rotation @ truth.rotation.T))
+        for errors, fit in ((ours, resect_from_lines(problem, options)), (plain, ransac(problem, 6, options))):
+            assert fit is not None
+            errors.append(rotation_angle_deg(fit.model.rotation @ truth.rotation.T))
     assert sum(error < 2 for error in ours) >= 29
     assert sum(20 < error < 45 for error in plain) >= 3
 

@@ -42,12 +42,12 @@ def lines_through(name: str, xy: np.ndarray) -> np.ndarray:
 
 def slow_shares(agrees, features: np.ndarray, projected: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Share of all features, the pair's own left out, that agree with each projection, counted one by one."""
-    found = []
+    shares = []
     for place, mine in zip(projected, own, strict=True):
         others = [feature for row, feature in enumerate(features) if row != mine]
         seen = not np.isnan(place).any()
-        found.append(sum(bool(seen and agrees(feature, place)) for feature in others) / len(others))
-    return np.array(found)
+        shares.append(sum(bool(seen and agrees(feature, place)) for feature in others) / len(others))
+    return np.array(shares)
 
 
 @pytest.mark.parametrize("part", [1.0, 0.25])
@@ -75,9 +75,9 @@ def test_repeats_of_a_place_are_one_place() -> None:
     first = np.unique(copies, return_index=True)[1]
     projected = xy + generator("near").normal(0, 3, xy.shape)
     expected = PointBackground(xy=sent[first], limit=8.0).shares(projected, np.arange(len(xy)))
-    found = PointBackground(xy=sent, limit=8.0, same=1.0).shares(projected[copies], np.arange(len(copies)))
-    np.testing.assert_allclose(found, expected[copies])
-    assert (PointBackground(xy=sent, limit=8.0).shares(projected[copies], np.arange(len(copies))) > found).any()
+    shares = PointBackground(xy=sent, limit=8.0, same=1.0).shares(projected[copies], np.arange(len(copies)))
+    np.testing.assert_allclose(shares, expected[copies])
+    assert (PointBackground(xy=sent, limit=8.0).shares(projected[copies], np.arange(len(copies))) > shares).any()
 
 
 def test_many_lines_are_stood_for_by_some() -> None:
@@ -85,11 +85,11 @@ def test_many_lines_are_stood_for_by_some() -> None:
     xy = crowded("many", 2000, 100)
     lines, own = lines_through("many", xy), np.arange(300)
     projected = xy[-300:]
-    found = LineBackground(lines=lines, limit=4.0).shares(projected, own)
+    shares = LineBackground(lines=lines, limit=4.0).shares(projected, own)
     distance = np.abs(projected @ lines[:, :2].T + lines[:, 2]) <= 4.0
     expected = (distance.sum(axis=1) - distance[own, own]) / (len(lines) - 1)
-    assert np.abs(found - expected).max() < 5 * math.sqrt(expected.max() * (1 - expected.max()) / 333)
-    assert found.mean() == pytest.approx(expected.mean(), rel=0.05)
+    assert np.abs(shares - expected).max() < 5 * math.sqrt(expected.max() * (1 - expected.max()) / 333)
+    assert shares.mean() == pytest.approx(expected.mean(), rel=0.05)
 
 
 @pytest.mark.parametrize("kind", ["points", "lines"])

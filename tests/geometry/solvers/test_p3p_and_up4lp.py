@@ -16,14 +16,14 @@ Poses = list[tuple[np.ndarray, np.ndarray]]
 
 def from_points(rays: np.ndarray, points: np.ndarray) -> Poses:
     rotations, translations = np.full((MAX_POSES, 3, 3), np.nan), np.full((MAX_POSES, 3), np.nan)
-    found = three_point_poses(np.ascontiguousarray(rays), np.ascontiguousarray(points), rotations, translations)
-    return list(zip(rotations[:found].copy(), translations[:found].copy(), strict=True))
+    count = three_point_poses(np.ascontiguousarray(rays), np.ascontiguousarray(points), rotations, translations)
+    return list(zip(rotations[:count].copy(), translations[:count].copy(), strict=True))
 
 
 def from_lines(lines: np.ndarray, points: np.ndarray, down_cam: np.ndarray, down_world: np.ndarray) -> Poses:
     rotations, translations = np.full((MAX_POSES, 3, 3), np.nan), np.full((MAX_POSES, 3), np.nan)
-    found = upright_line_poses(lines, points, down_cam, down_world, rotations, translations)
-    return list(zip(rotations[:found].copy(), translations[:found].copy(), strict=True))
+    count = upright_line_poses(lines, points, down_cam, down_world, rotations, translations)
+    return list(zip(rotations[:count].copy(), translations[:count].copy(), strict=True))
 
 
 def is_rotation(rotation: np.ndarray) -> bool:
@@ -55,14 +55,14 @@ def test_three_points_give_what_poselib_gives_and_the_planted_pose() -> None:
     several = 0
     for _ in range(500):
         rays, points, rotation, translation = planted_triangle(random)
-        found = from_points(rays, points)
-        assert holds(found, rotation, translation, tol=1e-5 * max(1.0, np.abs(translation).max()))
+        poses = from_points(rays, points)
+        assert holds(poses, rotation, translation, tol=1e-5 * max(1.0, np.abs(translation).max()))
         theirs = poselib.p3p(list(rays), list(points))
-        assert len(theirs) == len(found)
+        assert len(theirs) == len(poses)
         for pose in theirs:
-            assert holds(found, pose.R, pose.t, tol=1e-4 * max(1.0, np.abs(pose.t).max()))
-        assert all(is_rotation(r) and sees(rays, points, r, t) for r, t in found)
-        several += len(found) > 1
+            assert holds(poses, pose.R, pose.t, tol=1e-4 * max(1.0, np.abs(pose.t).max()))
+        assert all(is_rotation(r) and sees(rays, points, r, t) for r, t in poses)
+        several += len(poses) > 1
     assert several > 100
 
 
@@ -72,9 +72,9 @@ def test_any_three_rays_and_points_give_poses_or_nothing() -> None:
     counts = np.zeros(MAX_POSES + 1, dtype=int)
     for _ in range(1000):
         rays, points = unit(random.normal(size=(3, 3)) * [1, 1, 0.3] + [0, 0, 1]), random.normal(size=(3, 3))
-        found = from_points(rays, points)
-        counts[len(found)] += 1
-        assert all(is_rotation(r) and sees(rays, points, r, t) for r, t in found)
+        poses = from_points(rays, points)
+        counts[len(poses)] += 1
+        assert all(is_rotation(r) and sees(rays, points, r, t) for r, t in poses)
     assert counts[0] > 100 and counts[1:].sum() > 100
 
 
@@ -103,8 +103,8 @@ def test_equal_rays_give_right_poses_only() -> None:
         in_cam = random.normal(size=(3, 3)) * 0.5 + [0, 0, 5]
         rays = unit(in_cam)
         assert from_points(rays[[0, 0, 0]], in_cam) == []
-        found = from_points(rays[[0, 0, 1]], in_cam)
-        assert all(is_rotation(r) and sees(rays[[0, 0, 1]], in_cam, r, t) for r, t in found)
+        poses = from_points(rays[[0, 0, 1]], in_cam)
+        assert all(is_rotation(r) and sees(rays[[0, 0, 1]], in_cam, r, t) for r, t in poses)
         behind = np.array([in_cam[0], 1.5 * in_cam[0], in_cam[2]])
         met += holds(from_points(unit(behind), behind), np.eye(3), np.zeros(3))
     assert met > 290
@@ -137,8 +137,8 @@ def test_four_upright_lines_give_the_planted_pose() -> None:
         rotation, translation, down_cam, down_world = upright(random)
         in_cam = random.uniform(-1, 1, (4, 3)) * [3, 2, 2] + [0, 0, 5]
         lines = lines_through(random, in_cam[:, :2] / in_cam[:, 2:])
-        found = from_lines(lines, (in_cam - translation) @ rotation, down_cam, down_world)
-        assert holds(found, rotation, translation, tol=1e-5)
+        poses = from_lines(lines, (in_cam - translation) @ rotation, down_cam, down_world)
+        assert holds(poses, rotation, translation, tol=1e-5)
     # The broken twin: a down that is off by two degrees leads elsewhere.
     tilted = Rotation.from_rotvec(np.radians([2.0, 0, 0])).as_matrix() @ down_cam
     assert not holds(from_lines(lines, (in_cam - translation) @ rotation, tilted, down_world), rotation, translation, tol=1e-3)
@@ -152,9 +152,9 @@ def test_upright_poses_satisfy_their_equations() -> None:
         lines = lines_through(random, random.uniform(-0.6, 0.6, (4, 2)))
         points = random.normal(size=(4, 3)) * [2, 2, 2]
         down_cam, down_world = unit(random.normal(size=(2, 3)))
-        found = from_lines(lines, points, down_cam, down_world)
-        counts[len(found)] += 1
-        for rotation, translation in found:
+        poses = from_lines(lines, points, down_cam, down_world)
+        counts[len(poses)] += 1
+        for rotation, translation in poses:
             in_cam = points @ rotation.T + translation
             assert is_rotation(rotation) and (in_cam[:, 2] > 0).all()
             np.testing.assert_allclose((lines * in_cam).sum(axis=1), 0, atol=1e-7 * max(1.0, np.abs(in_cam).max()))

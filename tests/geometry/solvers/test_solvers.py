@@ -70,9 +70,9 @@ def test_the_tensor_is_estimated_up_to_sign(count: int) -> None:
             np.einsum("ijk,i,j,k", t, unit.conj(), unit, unit),
         ]
     )
-    found = estimate_tensor(x)
-    sign = np.sign((exact.conj() @ found).real)
-    np.testing.assert_allclose(found, sign * exact / np.linalg.norm(exact), atol=1e-7)
+    estimate = estimate_tensor(x)
+    sign = np.sign((exact.conj() @ estimate).real)
+    np.testing.assert_allclose(estimate, sign * exact / np.linalg.norm(exact), atol=1e-7)
 
 
 @pytest.mark.parametrize("index", range(20))
@@ -97,21 +97,21 @@ def test_the_factorization_contains_the_truth(index: int) -> None:
 def test_the_mirror_ambiguity_is_real() -> None:
     """With five exact points many problems have two solutions in front of three cameras: none may be dropped."""
     worlds = [planar_world(f"mirror {i}", 5) for i in range(60)]
-    found, problem = three_planar_views(np.stack([x for _, _, x in worlds]), min_in_front=1.0)
+    views, problem = three_planar_views(np.stack([x for _, _, x in worlds]), min_in_front=1.0)
     counts = np.bincount(problem, minlength=60)
     assert counts.min() >= 1
     assert (counts == 2).sum() > 10
     for index, (poses, _, _) in enumerate(worlds):
-        assert np.cos(found.angle[problem == index] - poses.angle).min(axis=1).max() == pytest.approx(1, abs=1e-6)
+        assert np.cos(views.angle[problem == index] - poses.angle).min(axis=1).max() == pytest.approx(1, abs=1e-6)
 
 
 def test_a_batch_is_its_problems_one_by_one() -> None:
     """Second method: the same solvers on each problem alone."""
     x = np.stack([planar_world(f"batch {i}", 12)[2] for i in range(7)])
-    found, problem = three_planar_views(x)
+    views, problem = three_planar_views(x)
     for index in range(7):
         alone, _ = three_planar_views(x[index : index + 1])
-        mine = found.take(problem == index)
+        mine = views.take(problem == index)
         np.testing.assert_allclose(mine.angle, alone.angle, atol=1e-12)
         np.testing.assert_allclose(mine.translation, alone.translation, atol=1e-12)
         together = triangulate_planar(mine, np.broadcast_to(x[index], (len(mine.angle), 3, 12)))
@@ -132,9 +132,9 @@ def test_only_given_views_triangulate() -> None:
 def test_parallel_rays_are_refused_by_their_depth() -> None:
     """Two cameras side by side that look the same way at a point of no finite distance."""
     poses = PlanarViews(angle=np.zeros(2), translation=np.array([[0.0, 0.0], [-1.0, 0.0]]))
-    found = triangulate_planar(poses, np.full((2, 1), 0.25))
-    assert not in_front(poses, found).any()
-    assert np.isinf(planar_residuals(poses, found, np.full((2, 1), 0.25))).all()
+    points = triangulate_planar(poses, np.full((2, 1), 0.25))
+    assert not in_front(poses, points).any()
+    assert np.isinf(planar_residuals(poses, points, np.full((2, 1), 0.25))).all()
 
 
 def test_pure_rotation_is_refused() -> None:
@@ -161,10 +161,10 @@ def test_too_few_points_say_so() -> None:
 @pytest.mark.parametrize("count", [3, 25])
 def test_resection_of_a_planar_view(count: int) -> None:
     poses, points, x = planar_world(f"resect {count}", count)
-    found = resect_planar(points, x[1])
-    np.testing.assert_allclose(np.cos(found.angle - poses.angle[1]), [1], atol=1e-12)
-    np.testing.assert_allclose(found.translation, poses.translation[1:2], atol=1e-8)
-    assert in_front(found, points).all()
+    view = resect_planar(points, x[1])
+    np.testing.assert_allclose(np.cos(view.angle - poses.angle[1]), [1], atol=1e-12)
+    np.testing.assert_allclose(view.translation, poses.translation[1:2], atol=1e-8)
+    assert in_front(view, points).all()
 
 
 def spatial_world(name: str, tracks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -187,9 +187,9 @@ def spatial_world(name: str, tracks: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def test_translations_along_gravity(tracks: int) -> None:
     """Planted truth; and the rows are Eq. 11's determinant (defining equation, by numpy.linalg.det)."""
     rotations, translations, _, lines = spatial_world(f"vertical {tracks}", tracks)
-    found = solve_out_of_plane(lines, rotations, translations * [1, 0, 1])
-    assert found is not None
-    np.testing.assert_allclose(found, translations[1:, 1], atol=1e-7)
+    heights = solve_out_of_plane(lines, rotations, translations * [1, 0, 1])
+    assert heights is not None
+    np.testing.assert_allclose(heights, translations[1:, 1], atol=1e-7)
     guess = np.array([0.3, -0.2, 0.7])
     moved = translations.copy()
     moved[1:, 1] = guess

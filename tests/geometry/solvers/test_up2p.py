@@ -15,8 +15,8 @@ Poses = list[tuple[np.ndarray, np.ndarray]]
 
 def solved(rays: np.ndarray, points: np.ndarray, down_cam: np.ndarray, down_world: np.ndarray) -> Poses:
     rotations, translations = np.full((MAX_POSES, 3, 3), np.nan), np.full((MAX_POSES, 3), np.nan)
-    found = upright_point_poses(rays, points, down_cam, down_world, rotations, translations)
-    return list(zip(rotations[:found].copy(), translations[:found].copy(), strict=True))
+    count = upright_point_poses(rays, points, down_cam, down_world, rotations, translations)
+    return list(zip(rotations[:count].copy(), translations[:count].copy(), strict=True))
 
 
 def holds(poses: Poses, rotation: np.ndarray, translation: np.ndarray, tol: float = 1e-6) -> bool:
@@ -34,7 +34,7 @@ def planted(random: np.random.Generator, count: int = 2) -> tuple[np.ndarray, ..
 
 
 def misfit(heading: float, rays: np.ndarray, points: np.ndarray) -> tuple[float, np.ndarray]:
-    """How far two upright points are from the rays at a heading, with the best center and depths by least squares.
+    """Misfit of two upright points to the rays at a heading, with the best center and depths by least squares.
 
     In frames where gravity is y: depths and t of s_i u_i = Y x_i + t are linear once the heading is chosen.
     """
@@ -53,7 +53,7 @@ def scanned(rays: np.ndarray, points: np.ndarray) -> list[float]:
     grid = np.linspace(-np.pi, np.pi, 3601)
     values = np.array([misfit(angle, rays, points)[0] for angle in grid])
     size = float(np.linalg.norm(points[1] - points[0]))
-    found: list[float] = []
+    headings: list[float] = []
     for k in np.flatnonzero((values <= np.roll(values, 1)) & (values <= np.roll(values, -1))):
         best = minimize_scalar(
             lambda angle: misfit(angle, rays, points)[0],
@@ -62,10 +62,10 @@ def scanned(rays: np.ndarray, points: np.ndarray) -> list[float]:
             options={"xatol": 1e-10},
         )
         value, depths = misfit(float(best.x), rays, points)
-        new = all(abs(np.angle(np.exp(1j * (best.x - other)))) > 1e-6 for other in found)
+        new = all(abs(np.angle(np.exp(1j * (best.x - other)))) > 1e-6 for other in headings)
         if value < 1e-6 * size and (depths > 0).all() and new:
-            found.append(float(best.x))
-    return found
+            headings.append(float(best.x))
+    return headings
 
 
 @pytest.mark.slow
@@ -74,9 +74,9 @@ def test_two_upright_points_give_the_planted_pose() -> None:
     several = 0
     for _ in range(1000):
         rays, points, rotation, translation, down_cam, down_world = planted(random)
-        found = solved(rays, points, down_cam, down_world)
-        assert holds(found, rotation, translation, tol=1e-5)
-        several += len(found) == 2
+        poses = solved(rays, points, down_cam, down_world)
+        assert holds(poses, rotation, translation, tol=1e-5)
+        several += len(poses) == 2
     assert 100 < several < 900
     # The broken twin: a down that is off by two degrees leads elsewhere.
     tilted = Rotation.from_rotvec(np.radians([2.0, 0, 0])).as_matrix() @ down_cam
@@ -90,12 +90,12 @@ def test_all_poses_of_a_scan_over_headings_are_found_and_no_others() -> None:
     counts = np.zeros(MAX_POSES + 1, dtype=int)
     for _ in range(60):
         rays, points = unit(random.normal(size=(2, 3)) * [0.6, 0.5, 0.2] + [0, 0, 1]), random.normal(size=(2, 3))
-        found = solved(rays, points, y, y)
-        headings = sorted(float(np.arctan2(r[0, 2], r[0, 0])) for r, _ in found)
+        poses = solved(rays, points, y, y)
+        headings = sorted(float(np.arctan2(r[0, 2], r[0, 0])) for r, _ in poses)
         expected = sorted(scanned(rays, points))
         assert len(headings) == len(expected)
         np.testing.assert_allclose(headings, expected, atol=1e-5)
-        counts[len(found)] += 1
+        counts[len(poses)] += 1
     assert counts.min() > 3
 
 
@@ -108,8 +108,8 @@ def test_p3p_with_a_third_point_gives_one_of_the_upright_poses() -> None:
             pose for pose in poselib.p3p(list(rays), list(points)) if np.abs(pose.R @ down_world - down_cam).max() < 1e-6
         ]
         assert upright
-        found = solved(rays[:2], points[:2], down_cam, down_world)
-        assert all(holds(found, pose.R, pose.t, tol=1e-4) for pose in upright)
+        poses = solved(rays[:2], points[:2], down_cam, down_world)
+        assert all(holds(poses, pose.R, pose.t, tol=1e-4) for pose in upright)
 
 
 def test_upright_poses_satisfy_their_equations() -> None:
@@ -119,9 +119,9 @@ def test_upright_poses_satisfy_their_equations() -> None:
     for _ in range(2000):
         rays, points = unit(random.normal(size=(2, 3)) * [0.6, 0.5, 0.2] + [0, 0, 1]), random.normal(size=(2, 3))
         down_cam, down_world = unit(random.normal(size=(2, 3)))
-        found = solved(rays, points, down_cam, down_world)
-        counts[len(found)] += 1
-        for rotation, translation in found:
+        poses = solved(rays, points, down_cam, down_world)
+        counts[len(poses)] += 1
+        for rotation, translation in poses:
             in_cam = points @ rotation.T + translation
             size = float(np.abs(in_cam).max())
             assert np.allclose(rotation @ rotation.T, np.eye(3), atol=1e-9) and np.linalg.det(rotation) > 0

@@ -47,12 +47,12 @@ def test_a_log_that_is_no_text_stops_nobody(stand_in: None) -> None:
 def test_the_reason_is_the_one_it_ended_for(stand_in: None) -> None:
     """A process that the system kills, as for lack of memory, is not out of time; the next request gets another process."""
     with Colmap(StageLimits(max_seconds=30.0)) as colmap:
-        found = colmap.run({"do": "die"})
-        assert isinstance(found, Stopped) and "ended by itself (code -9)" in found.reason and not found.out_of_time
+        answer = colmap.run({"do": "die"})
+        assert isinstance(answer, Stopped) and "ended by itself (code -9)" in answer.reason and not answer.out_of_time
         assert isinstance(colmap.run({"do": "answer"}), dict)
     with Colmap(StageLimits(max_seconds=0.5)) as colmap:
-        found = colmap.run({"do": "wait"})
-        assert isinstance(found, Stopped) and "not done after 0.5 s" in found.reason and found.out_of_time
+        answer = colmap.run({"do": "wait"})
+        assert isinstance(answer, Stopped) and "not done after 0.5 s" in answer.reason and answer.out_of_time
 
 
 @pytest.mark.parametrize("wrong", [{"stall_s": 0.0}, {"max_seconds": -1.0}, {"max_seconds": math.nan}, {"memory_bytes": 0}])
@@ -62,7 +62,7 @@ def test_limits_are_positive(wrong: dict[str, float]) -> None:
 
 
 def test_the_worker_takes_nothing_but_its_own_folder_from_the_path(tmp_path: Path) -> None:
-    """Under PYTHONSAFEPATH the first entry of the path is not the worker's folder, and pycolmap must still be found there."""
+    """Under PYTHONSAFEPATH the first entry of the path is not the worker's folder; pycolmap must still be imported."""
     (tmp_path / "pycolmap.py").write_text("raise ValueError('found it')")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONSAFEPATH": "1"}
     request = '{"do": "verify", "memory_bytes": 0, "stall_s": 0, "seed": 0, "options": {}, "database": ""}\n'

@@ -59,12 +59,12 @@ def test_points_are_confirmed_by_other_owners_alone() -> None:
     )
     second = scene({"e3": [0, 1], "e4": [1, 2]}, 3)
     owners = {"a1": "a", "a2": "a", "b1": "b", "e1": "e", "e2": "e", "e3": "e", "e4": "e"}
-    found = sightings([first, second], owners)
-    assert found["a1"] == Sighting(model=1, observed=40, confirmed=16, others=1, own=1, alone=False)
-    assert found["b1"] == Sighting(model=1, observed=18, confirmed=18, others=2, own=0, alone=False)
-    assert found["e1"] == Sighting(model=1, observed=3, confirmed=2, others=0, own=0, alone=False)
-    assert found["e2"] == Sighting(model=1, observed=2, confirmed=0, others=0, own=0, alone=False)
-    assert found["e4"] == Sighting(model=2, observed=2, confirmed=0, others=0, own=0, alone=True)
+    seen = sightings([first, second], owners)
+    assert seen["a1"] == Sighting(model=1, observed=40, confirmed=16, others=1, own=1, alone=False)
+    assert seen["b1"] == Sighting(model=1, observed=18, confirmed=18, others=2, own=0, alone=False)
+    assert seen["e1"] == Sighting(model=1, observed=3, confirmed=2, others=0, own=0, alone=False)
+    assert seen["e2"] == Sighting(model=1, observed=2, confirmed=0, others=0, own=0, alone=False)
+    assert seen["e4"] == Sighting(model=2, observed=2, confirmed=0, others=0, own=0, alone=True)
     assert common_points([first, second], "a1", "b1") == 16 > COMMON and common_points([first, second], "a1", "e3") == 0
     lonely = sightings([first], dict.fromkeys(first.images, "a"))
     assert all(item.confirmed == 0 and not item.alone for item in lonely.values()), "one owner is nobody's suspect"
@@ -83,8 +83,8 @@ def test_degenerate_messages_are_named_and_photographs_are_not(door: dict[str, F
     """Planted truth: one place, a line with and without noise, one descriptor, one line; and real photographs of any number."""
     for features in door.values():
         for rows in (4, 30, 300):
-            found = upload(features, rows)
-            assert isinstance(found, Upload) and degenerate(found.form, found.keypoints, found.camera) == []
+            sent = upload(features, rows)
+            assert isinstance(sent, Upload) and degenerate(sent.form, sent.keypoints, sent.camera) == []
     features = next(iter(door.values()))
     message, lined = upload(features, 60), upload(features, 60, lines=True)
     assert isinstance(message, Upload) and isinstance(lined, LineUpload)

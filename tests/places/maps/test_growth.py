@@ -54,25 +54,25 @@ def test_new_images_are_where_they_were_planted_and_the_others_stay(tmp_path: Pa
     new = {image_name(key): message(place, key, 2) for key in NEW}
     other = world("elsewhere", points=200)
     new["foreign"] = replace(message(other, "01", 2), camera=place.camera)
-    found = grown(base, new, tmp_path)
-    assert isinstance(found, Scene)
-    assert set(found.images) == set(scene.images)
+    outcome = grown(base, new, tmp_path)
+    assert isinstance(outcome, Scene)
+    assert set(outcome.images) == set(scene.images)
     for name, image in base.images.items():
-        after = found.images[name].cam_from_world
+        after = outcome.images[name].cam_from_world
         np.testing.assert_allclose(after.rotation, image.cam_from_world.rotation, atol=1e-9)
         np.testing.assert_allclose(after.translation, image.cam_from_world.translation, atol=1e-9)
     for key in NEW:
-        image = found.images[image_name(key)]
+        image = outcome.images[image_name(key)]
         assert np.linalg.norm(image.cam_from_world.center - place.poses[key].center) < 0.02
         assert len(image.form) > 100
         where = {tuple(xy): row for row, xy in enumerate(place.keypoints[key].tolist())}
         planted = place.points[place.visible[key][[where[tuple(xy)] for xy in image.keypoints.tolist()]]]
-        assert np.quantile(np.linalg.norm(found.points[image.point_rows] - planted, axis=1), 0.9) < 0.1
-    np.testing.assert_array_equal(found.measured_down, DOWN)
-    check = found.check
+        assert np.quantile(np.linalg.norm(outcome.points[image.point_rows] - planted, axis=1), 0.9) < 0.1
+    np.testing.assert_array_equal(outcome.measured_down, DOWN)
+    check = outcome.check
     assert check is not None and set(check.left_out) == {"fog", "foreign"} and "too few matches" in check.left_out["foreign"]
     assert check.pairs > CHECK.pairs and check.explained_pairs - CHECK.explained_pairs == check.pairs - CHECK.pairs
-    assert found.is_public == base.is_public
+    assert outcome.is_public == base.is_public
 
 
 @pytest.mark.slow
@@ -86,26 +86,26 @@ def test_an_image_that_contradicts_the_map_is_left_out(tmp_path: Path, monkeypat
     def bent(beginning: growth.FromMap, output: Path) -> tuple[Path, Scene]:
         answer = read(beginning, output)
         assert not isinstance(answer, NoMap)
-        model, found = answer
-        if image_name("05") not in found.images:
+        model, grown_scene = answer
+        if image_name("05") not in grown_scene.images:
             return answer
-        image = found.images[image_name("05")]
+        image = grown_scene.images[image_name("05")]
         pose = replace(image.cam_from_world, translation=image.cam_from_world.translation + np.array([1.5, 0, 0]))
-        return model, replace(found, images={**found.images, image.name: replace(image, cam_from_world=pose)})
+        return model, replace(grown_scene, images={**grown_scene.images, image.name: replace(image, cam_from_world=pose)})
 
     monkeypatch.setattr(growth.FromMap, "read", bent)
-    found = grown(base, new, tmp_path)
-    assert isinstance(found, Scene) and set(found.images) == set(base.images) | {image_name("02")}
-    assert found.check is not None and "contradicts its pairs" in found.check.left_out[image_name("05")]
+    grown_scene = grown(base, new, tmp_path)
+    assert isinstance(grown_scene, Scene) and set(grown_scene.images) == set(base.images) | {image_name("02")}
+    assert grown_scene.check is not None and "contradicts its pairs" in grown_scene.check.left_out[image_name("05")]
 
 
 @pytest.mark.slow
 def test_where_nothing_fits_no_map_is_made(tmp_path: Path) -> None:
     scene, place = planted_map("nothing fits", images=5, points=100)
     form = replace(place.form("01"), vectors=unit(sift_like(generator("noise"), len(place.form("01")))).astype(np.float32))
-    found = grown(scene, {"noise": replace(message(place, "01", 0), form=form)}, tmp_path)
-    assert isinstance(found, NoMap) and set(found.left_out) == {"noise"}
-    assert "none of 1 images can be added to the map; noise: too few matches" in found.reason
+    outcome = grown(scene, {"noise": replace(message(place, "01", 0), form=form)}, tmp_path)
+    assert isinstance(outcome, NoMap) and set(outcome.left_out) == {"noise"}
+    assert "none of 1 images can be added to the map; noise: too few matches" in outcome.reason
 
 
 def test_what_cannot_be_added_is_refused(tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_a_large_map_is_known_by_pairs_that_hold_it_together() -> None:
         images[image.name] = replace(
             image, keypoints=image.keypoints[rows], point_rows=image.point_rows[rows], form=image.form.take(rows)
         )
-    found = growth._common_features(replace(scene, images=images))
+    common = growth._common_features(replace(scene, images=images))
     group = {name: {name} for name in images}
-    for pair, matches in found.items():
+    for pair, matches in common.items():
         left, right = (images[name].point_rows for name in pair)
         np.testing.assert_array_equal(left[matches[:, 0]], right[matches[:, 1]])
         assert len(matches) == len(np.intersect1d(left, right))
@@ -175,6 +175,6 @@ def test_a_large_map_is_known_by_pairs_that_hold_it_together() -> None:
             group |= dict.fromkeys(joined, joined)
     together = {image_name(key) for key in kept if key != "05"}
     assert group[image_name("00")] == together
-    assert any(image_name("05") in pair and not len(matches) for pair, matches in found.items())
+    assert any(image_name("05") in pair and not len(matches) for pair, matches in common.items())
     best = {max(set(kept) - {key}, key=lambda other: len({*kept[key]} & {*kept[other]})) for key in ("00", "01", "02")}
     assert best <= {"00", "01", "02"}, "the broken twin would not join the halves"

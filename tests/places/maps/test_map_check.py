@@ -81,8 +81,8 @@ def test_pairs_that_close_a_cycle_of_rotations_confirm_each_other() -> None:
     assert confirmed(pairs, pairs) == {*pairs} - {("00", "03")}
     assert rotation_disagreement(scene, pairs) == pytest.approx(0, abs=1e-6)
     turned = moved(scene, {n: replace(scene.images[n].cam_from_world, rotation=turn) for n in ("01", "02")})
-    found = rotation_disagreement(turned, pairs)
-    assert found is not None and found > 10
+    angle_deg = rotation_disagreement(turned, pairs)
+    assert angle_deg is not None and angle_deg > 10
 
 
 def test_cycles_are_looked_for_in_time_that_grows_with_the_pairs() -> None:
@@ -199,9 +199,9 @@ def test_uncertainty_is_what_noise_does_to_the_cameras() -> None:
         errors.append((left.reshape(-1, 3) ** 2).sum(axis=1))
     extent = np.linalg.norm(np.ptp(centers, axis=0))
     expected = np.median(np.sqrt(np.mean(errors, axis=0))) / extent
-    found = position_uncertainty(scene)
-    assert found is not None
-    assert found == pytest.approx(expected, rel=0.1)  # 400 draws know a deviation to about 3 %
+    uncertainty = position_uncertainty(scene)
+    assert uncertainty is not None
+    assert uncertainty == pytest.approx(expected, rel=0.1)  # 400 draws know a deviation to about 3 %
 
 
 def test_clusters_of_cameras_on_one_center_are_not_sure() -> None:

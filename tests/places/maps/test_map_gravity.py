@@ -24,10 +24,10 @@ def test_a_wrong_reading_is_named() -> None:
     readings["3.jpg"] = Rotation.from_rotvec(turn).apply(readings["3.jpg"])
     readings["elsewhere.jpg"] = np.array([0.0, 1.0, 0.0])
     del readings["5.jpg"]
-    found = checked_readings(poses, readings)
-    assert found.wrong_deg == {"3.jpg": pytest.approx(34.8, abs=0.01)}
-    assert (found.readings, found.agreeing, found.reason) == (7, 6, "")
-    assert found.down is not None and np.allclose(found.down, down)
+    checked = checked_readings(poses, readings)
+    assert checked.wrong_deg == {"3.jpg": pytest.approx(34.8, abs=0.01)}
+    assert (checked.readings, checked.agreeing, checked.reason) == (7, 6, "")
+    assert checked.down is not None and np.allclose(checked.down, down)
 
 
 def test_a_map_that_contradicts_its_readings_is_told() -> None:
@@ -37,6 +37,6 @@ def test_a_map_that_contradicts_its_readings_is_told() -> None:
         f"{k}.jpg": Rigid(rotation=Rotation.random(random_state=random).as_matrix(), translation=np.zeros(3)) for k in range(9)
     }
     readings = {name: random.normal(size=3) for name in poses}
-    found = checked_readings(poses, readings)
-    assert found.down is None and "agree on one down" in found.reason and not found.wrong_deg
+    checked = checked_readings(poses, readings)
+    assert checked.down is None and "agree on one down" in checked.reason and not checked.wrong_deg
     assert checked_readings(poses, {}).reason == "no image has a reading of gravity"

@@ -26,9 +26,9 @@ def test_a_plan_is_counted_by_hand() -> None:
     assert plan.mapping_s == pytest.approx(1000 * 0.5 * 2)
     assert plan.days == pytest.approx(((plan.retrieval_s + plan.mapping_s) / 4 + plan.matching_s / 8) / 86_400)
     assert plan.core_hours == pytest.approx((plan.retrieval_s + plan.mapping_s + plan.matching_s) / 3600)
-    found = 20_000 * 250 * 24
-    assert plan.disk_bytes == 1000 * 500_000 + found
-    assert plan.memory_bytes == 2 * 1000 * (1000 * 4 * 50 * 4) + found + 24 * 1000 * 1000
+    pair_bytes = 20_000 * 250 * 24
+    assert plan.disk_bytes == 1000 * 500_000 + pair_bytes
+    assert plan.memory_bytes == 2 * 1000 * (1000 * 4 * 50 * 4) + pair_bytes + 24 * 1000 * 1000
     assert plan.worker_bytes == 64 * 1000 * 4 * 50 * 4
     assert plan.network_bytes == math.ceil(20_000 / 1024) * 64 * 500_000
 

@@ -64,8 +64,8 @@ def _point_errors(scene: Scene, place: World, alignment) -> np.ndarray:
     for name, image in scene.images.items():
         where = {tuple(xy): row for row, xy in enumerate(place.keypoints[name].tolist())}
         planted = place.visible[name][[where[tuple(xy)] for xy in image.keypoints.tolist()]]
-        found = alignment.apply(scene.points[image.point_rows])
-        errors.append(np.linalg.norm(found - place.points[planted], axis=1))
+        points = alignment.apply(scene.points[image.point_rows])
+        errors.append(np.linalg.norm(points - place.points[planted], axis=1))
     return np.concatenate(errors)
 
 
@@ -142,10 +142,10 @@ def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
         images = images_of(world("ratios", images=5, points=features), 0)
         forms = {name: image.form for name, image in images.items()}
         pairs = all_pairs(sorted(forms))
-        found = first_ratios(images, pairs, MapOptions())
-        assert len(found) == count
-        assert found[-1] == chance_ratio(forms, pairs) < 1
-        assert found == tuple(sorted(found))
+        ratios = first_ratios(images, pairs, MapOptions())
+        assert len(ratios) == count
+        assert ratios[-1] == chance_ratio(forms, pairs) < 1
+        assert ratios == tuple(sorted(ratios))
 
 
 @pytest.mark.slow
@@ -179,11 +179,11 @@ def test_alignment_is_exact_on_exact_poses() -> None:
         Rigid(rotation=p.rotation @ turn, translation=-p.rotation @ turn @ (turn.T @ (p.center - [1, 2, 3]) / 2.5))
         for p in reference
     ]
-    found = align_poses(ours, reference)
-    assert found.scale == pytest.approx(2.5)
-    np.testing.assert_allclose(found.rotation, turn, atol=1e-12)
-    np.testing.assert_allclose(found.translation, [1, 2, 3], atol=1e-12)
-    assert pose_error(ours[2], reference[2], found) == pytest.approx((0, 0), abs=1e-6)
+    alignment = align_poses(ours, reference)
+    assert alignment.scale == pytest.approx(2.5)
+    np.testing.assert_allclose(alignment.rotation, turn, atol=1e-12)
+    np.testing.assert_allclose(alignment.translation, [1, 2, 3], atol=1e-12)
+    assert pose_error(ours[2], reference[2], alignment) == pytest.approx((0, 0), abs=1e-6)
     with pytest.raises(InputError, match="two or more"):
         align_poses(ours[:1], reference[:1])
 
@@ -243,8 +243,8 @@ def test_time_that_is_up_ends_the_map_and_accuses_no_image(tmp_path: Path, monke
             return super().run(request, progress, work=work)
 
     monkeypatch.setattr(points, "Colmap", Slow)
-    found = mapped(images_of(world("time is up", points=100), 0), tmp_path)
-    assert isinstance(found, NoMap) and not found.left_out and "not done after 5 s" in found.reason
+    answer = mapped(images_of(world("time is up", points=100), 0), tmp_path)
+    assert isinstance(answer, NoMap) and not answer.left_out and "not done after 5 s" in answer.reason
     assert asked == ["verify", "map"]
 
 

@@ -21,9 +21,9 @@ GONE = image_name("02")
 
 
 def removed(scene: Scene, *names: str, workdir: Path) -> Removal:
-    found = remove_images(scene, names, workdir=workdir)
-    assert isinstance(found, Removal), found
-    return found
+    removal = remove_images(scene, names, workdir=workdir)
+    assert isinstance(removal, Removal), removal
+    return removal
 
 
 @pytest.mark.slow
@@ -34,12 +34,12 @@ def test_what_too_few_others_see_goes_and_nothing_else(kind: str, tmp_path: Path
     least = 4 if kind == "lines" else 2
     kept = survivors(scene, {GONE}, least)
     assert len(kept) < len(scene.points) - 3, "the removed image held up some points"
-    found = removed(scene, GONE, workdir=tmp_path)
-    assert set(found.scene.images) == set(scene.images) - {GONE} and found.left_out == {} and found.unadjusted is None
-    assert found.features == {GONE: len(scene.images[GONE].form)}
-    assert len(found.scene.points) == len(kept) and found.points == len(scene.points) - len(kept)
+    removal = removed(scene, GONE, workdir=tmp_path)
+    assert set(removal.scene.images) == set(scene.images) - {GONE} and removal.left_out == {} and removal.unadjusted is None
+    assert removal.features == {GONE: len(scene.images[GONE].form)}
+    assert len(removal.scene.points) == len(kept) and removal.points == len(scene.points) - len(kept)
     lost = 0
-    for name, image in found.scene.images.items():
+    for name, image in removal.scene.images.items():
         rows = np.flatnonzero(np.isin(scene.images[name].point_rows, list(kept)))
         lost += len(scene.images[name].form) - len(rows)
         assert len(image.form) == len(rows)
@@ -47,7 +47,7 @@ def test_what_too_few_others_see_goes_and_nothing_else(kind: str, tmp_path: Path
             before = scene.images[name].form.take(rows)
             assert isinstance(before, Points)
             np.testing.assert_array_equal(np.sort(image.form.vectors, axis=0), np.sort(before.vectors, axis=0))
-    assert found.features_of_others == lost
+    assert removal.features_of_others == lost
 
 
 @pytest.mark.slow
@@ -57,22 +57,22 @@ def test_what_is_left_is_adjusted_in_the_frame_of_before(kind: str, tmp_path: Pa
     scene, _ = planted_map(f"adjusted {kind}", kind, points=150)
     off = replace(scene, points=scene.points + generator("off").normal(size=scene.points.shape) * 0.05)
     (tmp_path / "work").mkdir()
-    found = removed(off, GONE, workdir=tmp_path / "work")
+    answer = removed(off, GONE, workdir=tmp_path / "work")
     kept = scene.points[sorted(survivors(scene, {GONE}, 4 if kind == "lines" else 2))]
 
     def error(scene: Scene) -> float:
         nearest = np.linalg.norm(scene.points[:, None] - kept[None], axis=2).min(axis=1)
         return float(np.median(nearest))
 
-    assert error(found.scene) < 0.02 < 0.05 < error(off)
-    names = sorted(found.scene.images)
+    assert error(answer.scene) < 0.02 < 0.05 < error(off)
+    names = sorted(answer.scene.images)
     alignment = align_poses(
-        [found.scene.images[n].cam_from_world for n in names], [off.images[n].cam_from_world for n in names]
+        [answer.scene.images[n].cam_from_world for n in names], [off.images[n].cam_from_world for n in names]
     )
     assert alignment.scale == pytest.approx(1, abs=1e-6)
     np.testing.assert_allclose(alignment.rotation, np.eye(3), atol=1e-6)
     for name in names:
-        position, rotation = pose_error(found.scene.images[name].cam_from_world, off.images[name].cam_from_world, alignment)
+        position, rotation = pose_error(answer.scene.images[name].cam_from_world, off.images[name].cam_from_world, alignment)
         assert position < 0.05 and rotation < 0.3
     monkeypatch.setattr(removal, "_adjusted", lambda scene, *_: (scene, None, None))
     assert error(removed(off, GONE, workdir=tmp_path).scene) > 0.05
@@ -89,12 +89,14 @@ def bridged(number: int, points: np.ndarray) -> np.ndarray:
 def test_a_part_that_only_the_removed_image_held_goes_and_is_named(tmp_path: Path) -> None:
     """Planted: the bridge between the first two images and the last three is removed."""
     scene, _ = planted_map("bridge", points=200, sees=bridged)
-    found = removed(scene, GONE, workdir=tmp_path)
-    assert set(found.scene.images) == {image_name(f"0{number}") for number in (3, 4, 5)}
-    assert set(found.left_out) == {image_name("00"), image_name("01")}
-    assert all("0 points hold it" in reason for reason in found.left_out.values())
+    removal = removed(scene, GONE, workdir=tmp_path)
+    assert set(removal.scene.images) == {image_name(f"0{number}") for number in (3, 4, 5)}
+    assert set(removal.left_out) == {image_name("00"), image_name("01")}
+    assert all("0 points hold it" in reason for reason in removal.left_out.values())
     assert (
-        isinstance(found.check, type(CHECK)) and set(found.left_out) <= set(found.check.left_out) and found.check.removed == 3
+        isinstance(removal.check, type(CHECK))
+        and set(removal.left_out) <= set(removal.check.left_out)
+        and removal.check.removed == 3
     )
 
 
@@ -104,30 +106,30 @@ def test_the_record_of_the_map_is_renewed_and_forgets_the_name(tmp_path: Path) -
     scene, _ = planted_map("record")
     down = np.array([0.0, 1.0, 0.0])
     scene = replace(scene, check=replace(CHECK, left_out={"night.jpg": "dark", "fog.jpg": "fog"}), measured_down=down)
-    found = removed(scene, GONE, "night.jpg", workdir=tmp_path)
-    check = found.scene.check
+    removal = removed(scene, GONE, "night.jpg", workdir=tmp_path)
+    check = removal.scene.check
     assert check is not None and check.left_out == {"fog.jpg": "fog"} and check.removed == 1
     assert check.pairs == CHECK.pairs and check.neck != CHECK.neck
     assert "1 images were removed since" in check.described()
-    np.testing.assert_array_equal(found.scene.measured_down, down)
+    np.testing.assert_array_equal(removal.scene.measured_down, down)
     (tmp_path / "again").mkdir()
-    same = removed(found.scene, "fog.jpg", workdir=tmp_path / "again")
+    same = removed(removal.scene, "fog.jpg", workdir=tmp_path / "again")
     assert same.scene.check is not None and same.scene.check.left_out == {} and same.points == 0
-    assert same.scene.points is found.scene.points and same.features == {"fog.jpg": 0}
+    assert same.scene.points is removal.scene.points and same.features == {"fog.jpg": 0}
 
 
 def test_no_map_is_left_or_none_that_can_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A map of one image, of three images of lines, and one that noise alone moves by a tenth of its extent."""
     scene, _ = planted_map("too few")
-    found = remove_images(scene, [image_name(f"0{number}") for number in range(5)], workdir=tmp_path)
-    assert isinstance(found, NoMap) and "no map of 2 images" in found.reason
+    refusal = remove_images(scene, [image_name(f"0{number}") for number in range(5)], workdir=tmp_path)
+    assert isinstance(refusal, NoMap) and "no map of 2 images" in refusal.reason
     lines, _ = planted_map("too few", "lines")
-    found = remove_images(lines, [image_name(f"0{number}") for number in range(3)], workdir=tmp_path)
-    assert isinstance(found, NoMap) and "no map of 4 images" in found.reason
+    refusal = remove_images(lines, [image_name(f"0{number}") for number in range(3)], workdir=tmp_path)
+    assert isinstance(refusal, NoMap) and "no map of 4 images" in refusal.reason
     monkeypatch.setattr(removal, "_adjusted", lambda scene, *_: (scene, None, None))
     monkeypatch.setattr(removal, "position_uncertainty", lambda _: 0.1)
-    found = remove_images(scene, [GONE], workdir=tmp_path)
-    assert isinstance(found, NoMap) and "cannot be trusted: noise alone moves its cameras by 10" in found.reason
+    refusal = remove_images(scene, [GONE], workdir=tmp_path)
+    assert isinstance(refusal, NoMap) and "cannot be trusted: noise alone moves its cameras by 10" in refusal.reason
 
 
 def test_an_unknown_name_is_refused_with_those_like_it() -> None:

@@ -51,9 +51,9 @@ def test_right_matches_that_the_ratio_dropped_come_back() -> None:
     assert len(right) > 150
     wrong = np.stack([right[140:150, 0], np.roll(right[140:150, 1], 3)], axis=1)
     for reverse in (False, True):
-        found = after(right[:60], np.concatenate([right[60:140], wrong]), place, reverse=reverse)
-        assert set(map(tuple, right[:60].tolist())) <= set(map(tuple, found.tolist()))
-        back = set(map(tuple, found[60:].tolist()))
+        matches = after(right[:60], np.concatenate([right[60:140], wrong]), place, reverse=reverse)
+        assert set(map(tuple, right[:60].tolist())) <= set(map(tuple, matches.tolist()))
+        back = set(map(tuple, matches[60:].tolist()))
         assert len(back & set(map(tuple, right[60:140].tolist()))) >= 72
         assert len(back & set(map(tuple, wrong.tolist()))) <= 2
 
@@ -63,12 +63,12 @@ def test_accidents_do_not_come_back() -> None:
     place = world("accidents")
     right = generator("accident order").permutation(right_matches(place))
     left, other = right[60:].T
-    found = after(right[:60], np.stack([left, np.roll(other, 7)], axis=1), place)
-    assert len(found) == 60
+    matches = after(right[:60], np.stack([left, np.roll(other, 7)], axis=1), place)
+    assert len(matches) == 60
 
 
 def test_a_matched_feature_gets_no_second_match() -> None:
     place = world("second")
     right = right_matches(place)
-    found = after(right[:60], right, place)
-    assert len(set(found[:, 0].tolist())) == len(set(found[:, 1].tolist())) == len(found) > 100
+    matches = after(right[:60], right, place)
+    assert len(set(matches[:, 0].tolist())) == len(set(matches[:, 1].tolist())) == len(matches) > 100

@@ -53,29 +53,31 @@ def files_in(folder: Path) -> dict[str, bytes]:
 
 def ordered(forms: dict[str, Form]) -> dict[tuple[str, str], Matches]:
     """Matches pair by pair; the image whose digest is smaller stands on the left, as in a store, and is turned after."""
-    found = {}
+    by_pair = {}
     for a, b in all_pairs(sorted(forms)):
         is_turned = form_digest(forms[a]) > form_digest(forms[b])
         pair = (b, a) if is_turned else (a, b)
         matches = match_pairs(forms, [pair])[pair]
-        found[a, b] = turned(matches) if is_turned else matches
-    return found
+        by_pair[a, b] = turned(matches) if is_turned else matches
+    return by_pair
 
 
 def test_blocks_give_the_matches_of_single_pairs(forms: dict[str, Form], tmp_path: Path) -> None:
     """Second method: `match_pairs`, pair by pair. A second call computes nothing, and the plan is gone."""
     told: list[tuple[int, int]] = []
     pairs = all_pairs(sorted(forms))
-    found = matched_in_blocks(forms, pairs, MatchStore(tmp_path, KIND), progress=lambda *done: told.append(done))
+    matches = matched_in_blocks(forms, pairs, MatchStore(tmp_path, KIND), progress=lambda *done: told.append(done))
     assert (
-        same(found, ordered(forms)) and told[-1] == (15, 15) and [done for done, _ in told] == sorted(done for done, _ in told)
+        same(matches, ordered(forms))
+        and told[-1] == (15, 15)
+        and [done for done, _ in told] == sorted(done for done, _ in told)
     )
     before = files_in(tmp_path)
     assert len(before) >= 4 and not any(name.endswith(".json") for name in before)
     again = matched_in_blocks(
         forms, pairs, MatchStore(tmp_path, KIND), progress=lambda *_: pytest.fail("nothing is left to do")
     )
-    assert same(again, found) and files_in(tmp_path) == before
+    assert same(again, matches) and files_in(tmp_path) == before
 
 
 @pytest.mark.slow
@@ -100,12 +102,12 @@ def test_a_killed_run_ends_with_the_same_bytes(
         class Killed(Exception):
             pass
 
-        def counted(self, found, kill=kill):
+        def counted(self, block, kill=kill):
             nonlocal written
             if written == kill:
                 raise Killed
             written += 1
-            return write(self, found)
+            return write(self, block)
 
         monkeypatch.setattr(MatchStore, "write", counted)
         with pytest.raises(Killed):
@@ -132,8 +134,8 @@ def test_an_added_image_costs_its_own_pairs_alone(
         return match_pairs(given, pairs, **options)
 
     monkeypatch.setattr(blocks_module, "match_pairs", spied)
-    found = matched_in_blocks(forms, all_pairs(names), MatchStore(tmp_path, KIND))
-    assert len(asked) == 5 and all(names[5] in pair for pair in asked) and same(found, ordered(forms))
+    matches = matched_in_blocks(forms, all_pairs(names), MatchStore(tmp_path, KIND))
+    assert len(asked) == 5 and all(names[5] in pair for pair in asked) and same(matches, ordered(forms))
 
 
 @pytest.mark.slow

@@ -18,8 +18,8 @@ NAMES = [f"{number:03}" for number in range(200)]
 def test_a_sequence_pairs_neighbors_and_powers_of_two() -> None:
     """Enumeration of all pairs by their distance in the sequence."""
     expected = {(a, b) for a, b in combinations(NAMES, 2) if int(b) - int(a) in {1, 2, 3, 4, 8}}
-    found = sequential_pairs(NAMES, overlap=3)
-    assert set(found) == expected and len(found) == len(expected)
+    pairs = sequential_pairs(NAMES, overlap=3)
+    assert set(pairs) == expected and len(pairs) == len(expected)
     with pytest.raises(RangeError, match="overlap"):
         sequential_pairs(NAMES, overlap=0)
 

@@ -21,7 +21,7 @@ from worlds.random_forms import points
 
 
 def matched(distinctive: int, others: int) -> Matches:
-    """Matches of which so many pass a ratio of 0.8."""
+    """Matches of which `distinctive` pass a ratio of 0.8 and `others` do not."""
     count = distinctive + others
     ratios = np.r_[np.full(distinctive, 0.7), np.full(others, 0.95)]
     return Matches(indices=np.stack([np.arange(count)] * 2, axis=1), distances=np.zeros(count), ratios=ratios)

@@ -32,8 +32,8 @@ def random_graph(count: int, edges: int) -> tuple[dict[tuple[str, str], float], 
 
 def test_nearness_is_the_series_of_the_definition() -> None:
     strengths, names = random_graph(40, 60)
-    found = Nearness(strengths, names)
-    np.testing.assert_allclose([found.of(row) for row in range(len(names))], dense(strengths, names), atol=1e-12)
+    nearness = Nearness(strengths, names)
+    np.testing.assert_allclose([nearness.of(row) for row in range(len(names))], dense(strengths, names), atol=1e-12)
 
 
 def test_pairs_are_the_nearest_that_were_not_tried() -> None:
@@ -66,8 +66,8 @@ def test_what_is_kept_of_each_step_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     """Each image of a full graph keeps the largest entries alone; the largest of all are those of the whole series."""
     monkeypatch.setattr(candidates, "KEPT", 10)
     strengths, names = random_graph(60, 1200)
-    found, whole = Nearness(strengths, names), dense(strengths, names)
-    kept = [np.count_nonzero(found.of(row)) for row in range(len(names))]
+    nearness, whole = Nearness(strengths, names), dense(strengths, names)
+    kept = [np.count_nonzero(nearness.of(row)) for row in range(len(names))]
     first = [sum(name in pair for pair in strengths) for name in names]
     assert all(count <= own + 10 * (STEPS - 1) for count, own in zip(kept, first, strict=True))
-    assert all(found.of(row)[np.argmax(whole[row])] > 0 for row in range(len(names)))
+    assert all(nearness.of(row)[np.argmax(whole[row])] > 0 for row in range(len(names)))

@@ -39,12 +39,12 @@ def test_blocks_and_choices_give_the_matches_of_single_pairs(some: dict[str, Fea
     pairs = all_pairs(sorted(some))
     wanted = {(a, b): NETWORK.match(images[a], images[b]) for a, b in pairs}
     matching = NetworkMatching(network=NETWORK, images=images)
-    found = [
+    answers = [
         matched_in_blocks(forms, pairs, MatchStore(tmp_path, NETWORK.kind), network=matching),
         match_pairs_by_network(images, pairs, NETWORK),
         matched_as_chosen(forms, PairChoice(method="all"), MatchingWork(network=matching), workers=1, steps=silent),
     ]
-    for answer in found:
+    for answer in answers:
         assert list(answer) == pairs and sum(map(len, answer.values())) > 100
         for pair in pairs:
             assert {*map(tuple, answer[pair].indices.tolist())} == {*map(tuple, wanted[pair].indices.tolist())}
@@ -53,7 +53,7 @@ def test_blocks_and_choices_give_the_matches_of_single_pairs(some: dict[str, Fea
     assert any(len(nearest[pair]) != len(wanted[pair]) for pair in pairs)
     broken = NetworkMatching(network=NETWORK, images={})
     again = matched_in_blocks(forms, pairs, MatchStore(tmp_path, NETWORK.kind), network=broken)
-    assert all(np.array_equal(again[pair].indices, found[0][pair].indices) for pair in pairs)
+    assert all(np.array_equal(again[pair].indices, answers[0][pair].indices) for pair in pairs)
 
 
 def test_other_weights_and_options_are_another_kind() -> None:

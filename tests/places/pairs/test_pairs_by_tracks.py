@@ -111,11 +111,11 @@ def test_images_without_tracks_ask_by_their_most_distinctive_features() -> None:
 def test_pairs_by_tracks_are_matched_as_all_pairs_are() -> None:
     """Second method: all pairs; those that see common places are tried, and have the same matches."""
     forms = two_walks()
-    found = matched_as_chosen(forms, PairChoice(method="tracks"), MatchingWork(), workers=2, steps=silent)
+    by_pair = matched_as_chosen(forms, PairChoice(method="tracks"), MatchingWork(), workers=2, steps=silent)
     every = matched_as_chosen(forms, PairChoice(method="all"), MatchingWork(), workers=2, steps=silent)
     right = {(a, b) for a, b in every if abs(int(a[1]) - int(b[1])) <= 1}
-    assert right <= set(found)
-    for pair, matches in found.items():
+    assert right <= set(by_pair)
+    for pair, matches in by_pair.items():
         np.testing.assert_array_equal(matches.indices, every[pair].indices)
 
 
@@ -165,8 +165,8 @@ def test_words_have_no_tracks_and_are_retrieved() -> None:
     ids = np.sort(generator("words of tracks").choice(len(BOOK), (40, 2)), axis=1).astype(np.uint32)
     ids[:, 1] = np.where(ids[:, 1] == ids[:, 0], (ids[:, 0] + 1) % len(BOOK), ids[:, 1])
     form = Subsets(ids=np.sort(ids, axis=1), mechanism=mechanism, space=BOOK.raw_space, dictionary=BOOK.digest, releasable=True)
-    found = matched_as_chosen({"a": form, "b": form, "c": form}, PairChoice(method="tracks"), None, workers=1, steps=silent)
-    assert set(found) == {("a", "b"), ("a", "c"), ("b", "c")}
+    matches = matched_as_chosen({"a": form, "b": form, "c": form}, PairChoice(method="tracks"), None, workers=1, steps=silent)
+    assert set(matches) == {("a", "b"), ("a", "c"), ("b", "c")}
 
 
 @pytest.mark.slow
@@ -178,12 +178,12 @@ def test_images_that_chains_of_matches_join_are_tried_and_ranked() -> None:
     stranger = Points(vectors=points(SEEN, dim=DIM, case="elsewhere").astype(np.float32), space=BOOK.raw_space)
     forms = {name: form for name, form in two_walks().items() if name[0] == "a"} | {"stranger": stranger}
     features = {name: len(form) for name, form in forms.items()}
-    matches = {pair: found for pair, found in within_walks(forms).items() if int(pair[1][1]) - int(pair[0][1]) == 1}
+    matches = {pair: rows for pair, rows in within_walks(forms).items() if int(pair[1][1]) - int(pair[0][1]) == 1}
     further = nearness(matches, features, 0.0).pairs(4, matches)
     assert ("a0", "a2") in further and ("a0", "a4") in further and not any("stranger" in pair for pair in further)
-    names, found = similarities_by_matches(forms, steps=silent)
+    names, similarity = similarities_by_matches(forms, steps=silent)
     assert names == sorted(forms)
     for row, name in enumerate(names[:-1]):
-        order = [names[other] for other in np.argsort(-found[row], kind="stable") if other != row]
+        order = [names[other] for other in np.argsort(-similarity[row], kind="stable") if other != row]
         assert order[-1] == "stranger" and abs(int(order[0][1]) - int(name[1])) == 1
-        assert found[row][names.index("stranger")] < 1 < found[row][names.index(order[1])]
+        assert similarity[row][names.index("stranger")] < 1 < similarity[row][names.index(order[1])]

@@ -37,10 +37,10 @@ def same(a: Matches, b: Matches) -> bool:
 
 def test_a_block_is_read_as_it_was_written_bit_by_bit() -> None:
     """Inverse pair, also of blocks without pairs and pairs without matches; equal blocks are equal bytes."""
-    for found in (block(range(5)), {}, {(digest(0), digest(1)): some_matches("none", 0)}):
-        data = encode_block(KIND, found)
+    for written in (block(range(5)), {}, {(digest(0), digest(1)): some_matches("none", 0)}):
+        data = encode_block(KIND, written)
         kind, again = decode_block(data)
-        assert kind == KIND and list(again) == list(found) and all(same(again[pair], found[pair]) for pair in found)
+        assert kind == KIND and list(again) == list(written) and all(same(again[pair], written[pair]) for pair in written)
         assert encode_block(KIND, again) == data
 
 
@@ -59,15 +59,15 @@ def test_a_flipped_bit_anywhere_is_noticed() -> None:
 
 def test_pairs_are_found_either_way_round(tmp_path: Path) -> None:
     """Second method: matches turned by hand, in the order of the rows on the left."""
-    found = block(range(4))
-    MatchStore(tmp_path, KIND).write(found)
+    written = block(range(4))
+    MatchStore(tmp_path, KIND).write(written)
     store = MatchStore(tmp_path, KIND)
     assert len(store) == 6 and (digest(2), digest(0)) in store and (digest(2), digest(9)) not in store
     asked = store.matches([(digest(3), digest(1)), (digest(0), digest(2)), (digest(0), digest(9))])
     assert list(asked) == [(digest(3), digest(1)), (digest(0), digest(2))]
-    assert same(asked[digest(0), digest(2)], found[digest(0), digest(2)])
+    assert same(asked[digest(0), digest(2)], written[digest(0), digest(2)])
     back = asked[digest(3), digest(1)]
-    rows = sorted((b, a) for a, b in found[digest(1), digest(3)].indices.tolist())
+    rows = sorted((b, a) for a, b in written[digest(1), digest(3)].indices.tolist())
     assert back.indices.tolist() == [list(row) for row in rows] and same(turned(turned(back)), back)
 
 
@@ -94,10 +94,10 @@ def test_a_block_of_another_version_stops_the_run_and_stays(tmp_path: Path) -> N
 def test_forgotten_images_leave_no_byte(tmp_path: Path, written_as: str) -> None:
     """Planted bytes: the digest, and the matches of its pairs, are in no file; a broken twin, before, finds them. Whoever
     forgets need not know how the pairs were matched."""
-    found = block(range(5))
-    MatchStore(tmp_path, written_as).write(found)
+    written = block(range(5))
+    MatchStore(tmp_path, written_as).write(written)
     store = MatchStore(tmp_path, KIND)
-    gone = {pair: matches for pair, matches in found.items() if digest(2) in pair}
+    gone = {pair: matches for pair, matches in written.items() if digest(2) in pair}
     planted = [digest(2).encode(), *(matches.ratios[:1].tobytes() for matches in gone.values())]
 
     def held() -> list[bool]:
@@ -110,7 +110,7 @@ def test_forgotten_images_leave_no_byte(tmp_path: Path, written_as: str) -> None
     assert len(store) == (6 if written_as == KIND else 0) and store.forget([digest(2)]) == 0
     again = MatchStore(tmp_path, written_as)
     assert len(again) == 6
-    assert all(same(again.matches([pair])[pair], found[pair]) for pair in found if pair not in gone)
+    assert all(same(again.matches([pair])[pair], written[pair]) for pair in written if pair not in gone)
 
 
 def test_a_block_is_named_by_what_it_is_computed_from() -> None:

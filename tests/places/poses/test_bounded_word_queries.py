@@ -66,10 +66,10 @@ def test_features_that_may_be_any_point_take_little_longer(as_lines: bool) -> No
 
 @pytest.mark.slow
 def test_a_refusal_says_that_the_search_was_cut_short() -> None:
-    found = localize_words(PLACE.camera, PLACE.keypoints["02"][:300], hostile(4000), SCENE, VOCABULARY, options=ROUND)
-    assert isinstance(found, NoPose)
+    answer = localize_words(PLACE.camera, PLACE.keypoints["02"][:300], hostile(4000), SCENE, VOCABULARY, options=ROUND)
+    assert isinstance(answer, NoPose)
     for words in ("features were not looked up", "fewer samples were drawn", "release fewer words a feature"):
-        assert words in found.reason
+        assert words in answer.reason
 
 
 def test_ordinary_queries_meet_no_limit() -> None:
@@ -77,12 +77,12 @@ def test_ordinary_queries_meet_no_limit() -> None:
     form = words_of(PLACE.form("02"), DICTIONARY, epsilon=5.0)
     candidates = vocabulary_candidates(form, VOCABULARY)
     assert candidates.unread == 0 and candidates_searched(candidates.keypoint_rows) < 5000
-    found = localize_words(PLACE.camera, PLACE.keypoints["02"], wrong_words(), SCENE, VOCABULARY, options=ROUND)
-    assert isinstance(found, NoPose) and "fewer" not in found.reason
+    answer = localize_words(PLACE.camera, PLACE.keypoints["02"], wrong_words(), SCENE, VOCABULARY, options=ROUND)
+    assert isinstance(answer, NoPose) and "fewer" not in answer.reason
 
 
 def test_features_behind_the_last_entry_are_not_looked_up() -> None:
-    """Enumeration: with room for the entries of the first k features, their candidates are found, the rest is counted."""
+    """Enumeration: with room for the entries of the first k features, their candidates are listed, the rest is counted."""
     form = hostile(500, features=40)
     whole = vocabulary_candidates(form, VOCABULARY)
     sizes = np.diff(VOCABULARY.offsets)[form.ids.astype(np.int64)].sum(axis=1)

@@ -56,24 +56,24 @@ def test_a_planted_pose_is_recovered(query_m: int, map_m: int) -> None:
     form: Form = WORLD.form("02")
     if query_m:
         form = subspaces(generator("query"), WORLD.form("02").vectors, query_m, SPACE)
-    found = localize(WORLD.camera, WORLD.keypoints["02"], form, scene_of(WORLD, without="02", m=map_m))
-    assert isinstance(found, Localization)
+    answer = localize(WORLD.camera, WORLD.keypoints["02"], form, scene_of(WORLD, without="02", m=map_m))
+    assert isinstance(answer, Localization)
     truth = WORLD.poses["02"]
-    assert np.linalg.norm(found.cam_from_world.center - truth.center) < 0.02
-    assert rotation_angle_deg(found.cam_from_world.rotation @ truth.rotation.T) < 0.2
-    assert (WORLD.visible["02"][found.keypoint_rows] == found.point_rows).mean() > 0.98
-    assert found.log10_nfa < -100
-    assert found.covariance is not None and (np.linalg.eigvalsh(found.covariance) > 0).all()
+    assert np.linalg.norm(answer.cam_from_world.center - truth.center) < 0.02
+    assert rotation_angle_deg(answer.cam_from_world.rotation @ truth.rotation.T) < 0.2
+    assert (WORLD.visible["02"][answer.keypoint_rows] == answer.point_rows).mean() > 0.98
+    assert answer.log10_nfa < -100
+    assert answer.covariance is not None and (np.linalg.eigvalsh(answer.covariance) > 0).all()
 
 
 @pytest.mark.slow
 def test_ranked_images_are_matched_until_there_is_a_pose() -> None:
-    """Planted truth, from the images that are named alone; progress tells how many were matched."""
+    """Planted truth, from the images that are named alone; progress counts the matched images."""
     matched: list[int] = []
     names = sorted(set(WORLD.poses) - {"02"})
     form, scene = WORLD.form("02"), scene_of(WORLD, without="02")
     options = LocalizeOptions(retrieved=(1, 2))
-    found = localize(
+    answer = localize(
         WORLD.camera,
         WORLD.keypoints["02"],
         form,
@@ -82,8 +82,8 @@ def test_ranked_images_are_matched_until_there_is_a_pose() -> None:
         options=options,
         progress=lambda done, count: matched.append(count),
     )
-    assert isinstance(found, Localization) and sum(matched) <= 2
-    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.02
+    assert isinstance(answer, Localization) and sum(matched) <= 2
+    assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.02
     noise = Points(vectors=unit(sift_like(generator("ranked"), len(form))).astype(np.float32), space=SPACE)
     refused = localize(WORLD.camera, WORLD.keypoints["02"], noise, scene, ranked=names, options=options)
     assert isinstance(refused, NoPose) and f"with the 2 of {len(names)} images" in refused.reason
@@ -105,9 +105,9 @@ def test_noise_is_refused() -> None:
         random = generator(f"noise {index}")
         vectors = unit(sift_like(random, 300)).astype(np.float32)
         keypoints = (random.random((300, 2)) * [640, 480]).astype(np.float32)
-        found = localize(WORLD.camera, keypoints, Points(vectors=vectors, space=SPACE), scene)
-        assert isinstance(found, NoPose)
-        assert found.reason
+        answer = localize(WORLD.camera, keypoints, Points(vectors=vectors, space=SPACE), scene)
+        assert isinstance(answer, NoPose)
+        assert answer.reason
 
 
 def test_right_matches_at_wrong_places_are_refused() -> None:
@@ -133,9 +133,9 @@ def test_the_most_distinctive_matches_come_first() -> None:
 
 def test_few_matches_give_a_reason() -> None:
     few = np.arange(8)
-    found = localize(WORLD.camera, WORLD.keypoints["02"][few], WORLD.form("02").take(few), scene_of(WORLD, without="02"))
-    assert isinstance(found, NoPose)
-    assert "only 8 features match" in found.reason
+    answer = localize(WORLD.camera, WORLD.keypoints["02"][few], WORLD.form("02").take(few), scene_of(WORLD, without="02"))
+    assert isinstance(answer, NoPose)
+    assert "only 8 features match" in answer.reason
 
 
 def test_the_same_seed_gives_the_same_pose() -> None:
@@ -151,17 +151,17 @@ def test_a_hardened_query_needs_the_codebook() -> None:
     projected = book.compression.into_space(raw, book.compression.hardened_space)
     query = subspaces(generator("hardened"), projected.vectors, 4, book.compression.hardened_space)
     scene = scene_of(WORLD, without="02")
-    found = localize(WORLD.camera, WORLD.keypoints["02"], query, scene, codebook=book)
-    assert isinstance(found, Localization)
+    answer = localize(WORLD.camera, WORLD.keypoints["02"], query, scene, codebook=book)
+    assert isinstance(answer, Localization)
     with pytest.raises(SpaceError):
         localize(WORLD.camera, WORLD.keypoints["02"], query, scene)
 
 
 def test_a_guessed_focal_length_is_estimated() -> None:
     guess = replace(camera(), params=(600.0, 600.0, 320.0, 240.0), focal_is_known=False)
-    found = localize(guess, WORLD.keypoints["02"], WORLD.form("02"), scene_of(WORLD, without="02"))
-    assert isinstance(found, Localization)
-    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.1
+    answer = localize(guess, WORLD.keypoints["02"], WORLD.form("02"), scene_of(WORLD, without="02"))
+    assert isinstance(answer, Localization)
+    assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.1
 
 
 def test_pose_log10_nfa_is_the_stated_formula() -> None:
@@ -196,10 +196,10 @@ def test_lines_localize_where_points_do(share: float | None, query_m: int) -> No
     form: Form = WORLD.form("02")
     if query_m:
         form = subspaces(generator("line query"), WORLD.form("02").vectors, query_m, SPACE)
-    found = localize(WORLD.camera, lines_through("02", share), form, scene_of(WORLD, without="02"))
-    assert isinstance(found, Localization)
-    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.03
-    assert rotation_angle_deg(found.cam_from_world.rotation @ WORLD.poses["02"].rotation.T) < 0.3
+    answer = localize(WORLD.camera, lines_through("02", share), form, scene_of(WORLD, without="02"))
+    assert isinstance(answer, Localization)
+    assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.03
+    assert rotation_angle_deg(answer.cam_from_world.rotation @ WORLD.poses["02"].rotation.T) < 0.3
 
 
 @pytest.mark.slow
@@ -216,9 +216,9 @@ def test_a_query_that_matches_with_lines_of_one_point_only_is_refused(share: flo
     rows[~one] = generator("one point").permutation(rows[~one])
     matches = np.arange(len(lines)), WORLD.visible["02"]
     for taken, answer in ((np.arange(len(lines)), Localization), (rows, NoPose)):
-        found = localize_matches(WORLD.camera, lines.take(taken), *matches, WORLD.points)
-        assert isinstance(found, answer), found
-    assert isinstance(found, NoPose) and "one point" in found.reason
+        pose = localize_matches(WORLD.camera, lines.take(taken), *matches, WORLD.points)
+        assert isinstance(pose, answer), pose
+    assert isinstance(pose, NoPose) and "one point" in pose.reason
 
 
 @pytest.mark.slow
@@ -231,8 +231,8 @@ def test_noise_is_refused_from_lines_too(share: float | None) -> None:
     for index in range(2):
         random = generator(f"line noise {index}")
         vectors = unit(sift_like(random, len(lines))).astype(np.float32)
-        found = localize(WORLD.camera, lines, Points(vectors=vectors, space=SPACE), scene)
-        assert isinstance(found, NoPose)
+        answer = localize(WORLD.camera, lines, Points(vectors=vectors, space=SPACE), scene)
+        assert isinstance(answer, NoPose)
     shuffled = lines.take(generator("line shuffle").permutation(len(lines)))
     assert isinstance(localize(WORLD.camera, shuffled, WORLD.form("02"), scene), NoPose)
 
@@ -282,8 +282,8 @@ def test_photographs_of_another_landmark_are_refused(veil_data, door) -> None:
     assert len(paths) == 10
     for path in paths:
         stranger = extract_sift(read_picture(path), SiftOptions(max_features=1500))
-        found = localize(stranger.camera, stranger.keypoints, publish(stranger), scene)
-        assert isinstance(found, NoPose), path.name
+        answer = localize(stranger.camera, stranger.keypoints, publish(stranger), scene)
+        assert isinstance(answer, NoPose), path.name
 
 
 def _door_scene(door) -> Scene:

@@ -1,4 +1,4 @@
-"""Raw queries on public maps by LightGlue: planted poses are found, and nothing protected is matched by a network."""
+"""Raw queries on public maps by LightGlue: planted poses are recovered, and nothing protected is matched by a network."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def test_a_planted_pose_is_found() -> None:
     query = scene.images[name]
     images = {key: image for key, image in scene.images.items() if key != name}
     map_ = type(scene)(images=images, points=scene.points, mean_reprojection_error_px=0.3)
-    found = localize(place.camera, query.keypoints, query.form, map_, network=NETWORK)
-    assert isinstance(found, Localization) and found.log10_nfa < -50
+    answer = localize(place.camera, query.keypoints, query.form, map_, network=NETWORK)
+    assert isinstance(answer, Localization) and answer.log10_nfa < -50
     truth = place.poses["02"]
-    assert np.linalg.norm(found.cam_from_world.center - truth.center) < 0.02
-    assert rotation_angle_deg(found.cam_from_world.rotation @ truth.rotation.T) < 0.2
-    assert (query.point_rows[found.keypoint_rows] == found.point_rows).mean() > 0.98
+    assert np.linalg.norm(answer.cam_from_world.center - truth.center) < 0.02
+    assert rotation_angle_deg(answer.cam_from_world.rotation @ truth.rotation.T) < 0.2
+    assert (query.point_rows[answer.keypoint_rows] == answer.point_rows).mean() > 0.98
     nearest = localize(place.camera, query.keypoints, query.form, map_)
-    assert isinstance(nearest, Localization) and found.correspondences <= nearest.correspondences
+    assert isinstance(nearest, Localization) and answer.correspondences <= nearest.correspondences
     # Broken twin of the positions' order: keypoints of other features have no pose.
     assert isinstance(localize(place.camera, query.keypoints[::-1].copy(), query.form, map_, network=NETWORK), NoPose)
 

@@ -35,31 +35,31 @@ KEYPOINTS, LINES = PLACE.keypoints["02"], lines_of(PLACE, "02")
 BRIEF = WordOptions(max_iterations=8_000)
 
 
-def check(found: Localization | NoPose, *, center: float, degrees: float) -> Localization:
-    assert isinstance(found, Localization), found
+def check(answer: Localization | NoPose, *, center: float, degrees: float) -> Localization:
+    assert isinstance(answer, Localization), answer
     truth = PLACE.poses["02"]
-    assert np.linalg.norm(found.cam_from_world.center - truth.center) < center
-    assert rotation_angle_deg(found.cam_from_world.rotation @ truth.rotation.T) < degrees
-    assert len(np.unique(found.keypoint_rows)) == len(np.unique(found.point_rows)) == found.inliers
-    return found
+    assert np.linalg.norm(answer.cam_from_world.center - truth.center) < center
+    assert rotation_angle_deg(answer.cam_from_world.rotation @ truth.rotation.T) < degrees
+    assert len(np.unique(answer.keypoint_rows)) == len(np.unique(answer.point_rows)) == answer.inliers
+    return answer
 
 
 def test_words_with_points_localize() -> None:
     steps: list[tuple[int, int]] = []
-    found = localize_words(PLACE.camera, KEYPOINTS, QUERY, SCENE, VOCABULARY, progress=lambda *step: steps.append(step))
-    found = check(found, center=0.02, degrees=0.2)
-    right = PLACE.visible["02"][found.keypoint_rows] == found.point_rows
+    answer = localize_words(PLACE.camera, KEYPOINTS, QUERY, SCENE, VOCABULARY, progress=lambda *step: steps.append(step))
+    answer = check(answer, center=0.02, degrees=0.2)
+    right = PLACE.visible["02"][answer.keypoint_rows] == answer.point_rows
     sent = (QUERY.ids == DICTIONARY.nearest(PLACE.form("02").vectors)[:, None]).any(axis=1)
     assert right.mean() > 0.95 and right.sum() > 0.9 * sent.sum()
-    assert found.log10_nfa < -50 and found.covariance is not None and (np.linalg.eigvalsh(found.covariance) > 0).all()
-    assert found.correspondences <= len(QUERY) and steps[-1][0] == steps[-1][1]
+    assert answer.log10_nfa < -50 and answer.covariance is not None and (np.linalg.eigvalsh(answer.covariance) > 0).all()
+    assert answer.correspondences <= len(QUERY) and steps[-1][0] == steps[-1][1]
 
 
 @pytest.mark.slow
 def test_words_with_lines_localize_upright() -> None:
-    found = check(localize_words(PLACE.camera, LINES, QUERY, SCENE, VOCABULARY), center=0.05, degrees=0.3)
-    assert (PLACE.visible["02"][found.keypoint_rows] == found.point_rows).mean() > 0.7
-    assert found.covariance is None
+    answer = check(localize_words(PLACE.camera, LINES, QUERY, SCENE, VOCABULARY), center=0.05, degrees=0.3)
+    assert (PLACE.visible["02"][answer.keypoint_rows] == answer.point_rows).mean() > 0.7
+    assert answer.covariance is None
 
 
 @pytest.mark.slow
@@ -85,8 +85,8 @@ def test_a_map_of_words_localizes_words() -> None:
     """Map and query in words: each sends the true word with probability p, so that p^2 of the pairs can be right."""
     forms = {name: words_of(PLACE.form(name), DICTIONARY, epsilon=9.0, name=name) for name in PLACE.poses}
     scene = scene_of(PLACE, without="02", forms=forms)
-    found = localize_words(PLACE.camera, KEYPOINTS, forms["02"], scene, index_map(scene, None))
-    check(found, center=0.02, degrees=0.2)
+    answer = localize_words(PLACE.camera, KEYPOINTS, forms["02"], scene, index_map(scene, None))
+    check(answer, center=0.02, degrees=0.2)
 
 
 def test_the_same_query_gets_the_same_pose() -> None:
@@ -94,7 +94,7 @@ def test_the_same_query_gets_the_same_pose() -> None:
         localize_words(PLACE.camera, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=WordOptions(threads=threads))
         for threads in (1, 2)
     ]
-    first, second = (check(found, center=0.02, degrees=0.2) for found in results)
+    first, second = (check(answer, center=0.02, degrees=0.2) for answer in results)
     np.testing.assert_array_equal(first.cam_from_world.rotation, second.cam_from_world.rotation)
     np.testing.assert_array_equal(first.point_rows, second.point_rows)
 
@@ -105,8 +105,8 @@ def test_random_words_are_refused(observations: np.ndarray | Lines) -> None:
     for index in range(3):
         ids = random_ids(generator(f"random query {index}"), len(observations), 2, len(DICTIONARY))
         form = subsets(ids, QUERY.mechanism, DICTIONARY.digest)
-        found = localize_words(PLACE.camera, observations, form, SCENE, VOCABULARY, options=BRIEF)
-        assert isinstance(found, NoPose) and "features" in found.reason
+        answer = localize_words(PLACE.camera, observations, form, SCENE, VOCABULARY, options=BRIEF)
+        assert isinstance(answer, NoPose) and "features" in answer.reason
 
 
 @pytest.mark.slow
@@ -115,18 +115,18 @@ def test_right_words_at_wrong_places_are_refused(observations: np.ndarray | Line
     """The broken twin of a check that counts shared words only: the candidates are right, the geometry is not."""
     order = generator("mixed").permutation(len(observations))
     mixed = observations.take(order) if isinstance(observations, Lines) else observations[order]
-    found = localize_words(PLACE.camera, mixed, QUERY, SCENE, VOCABULARY, options=BRIEF)
-    assert isinstance(found, NoPose) and ("chance also gives" in found.reason or "no pose explains" in found.reason)
-    assert found.log10_nfa > -6 and found.correspondences > 100
-    assert found.inliers > 0 or "no pose explains" in found.reason
+    answer = localize_words(PLACE.camera, mixed, QUERY, SCENE, VOCABULARY, options=BRIEF)
+    assert isinstance(answer, NoPose) and ("chance also gives" in answer.reason or "no pose explains" in answer.reason)
+    assert answer.log10_nfa > -6 and answer.correspondences > 100
+    assert answer.inliers > 0 or "no pose explains" in answer.reason
 
 
 def test_words_of_another_place_are_refused() -> None:
     """True words of other points, in the same dictionary."""
     other = world("another place")
     form = words_of(other.form("02"), DICTIONARY, epsilon=7.0)
-    found = localize_words(other.camera, other.keypoints["02"], form, SCENE, VOCABULARY, options=BRIEF)
-    assert isinstance(found, NoPose)
+    answer = localize_words(other.camera, other.keypoints["02"], form, SCENE, VOCABULARY, options=BRIEF)
+    assert isinstance(answer, NoPose)
 
 
 def test_epsilon_zero_gets_no_pose() -> None:
@@ -136,8 +136,8 @@ def test_epsilon_zero_gets_no_pose() -> None:
 
 def test_few_shared_words_give_a_reason() -> None:
     few = np.arange(9)
-    found = localize_words(PLACE.camera, KEYPOINTS[few], QUERY.take(few), SCENE, VOCABULARY)
-    assert isinstance(found, NoPose) and "share words with the map" in found.reason
+    answer = localize_words(PLACE.camera, KEYPOINTS[few], QUERY.take(few), SCENE, VOCABULARY)
+    assert isinstance(answer, NoPose) and "share words with the map" in answer.reason
 
 
 def test_lines_need_gravity_of_query_and_map() -> None:
@@ -165,8 +165,8 @@ def test_a_wrong_gravity_gives_no_wrong_pose() -> None:
         (replace(LINES, gravity=turn @ LINES.gravity), SCENE),
         (LINES, with_down(SCENE, turn @ SCENE.down)),
     ):
-        found = localize_words(PLACE.camera, lines, QUERY, scene, VOCABULARY, options=BRIEF)
-        assert isinstance(found, NoPose) or check(found, center=0.05, degrees=0.3)
+        answer = localize_words(PLACE.camera, lines, QUERY, scene, VOCABULARY, options=BRIEF)
+        assert isinstance(answer, NoPose) or check(answer, center=0.05, degrees=0.3)
 
 
 def test_another_dictionary_is_refused() -> None:
@@ -202,15 +202,15 @@ def nested(problem: WordProblem, rows: np.ndarray) -> dict[tuple[int, int], floa
     count = len(groups.starts) - 1
     single = (line_agreement if groups.as_lines else point_agreement)(PLACE.camera, problem.limit_px)
     sampling = UPRIGHT_LINES if groups.as_lines else P3P
-    found = {}
+    levels = {}
     for share, most in itertools.product((0.125, 0.25, 0.5, 1.0), (1, 2, 10**9)):
         first = max(1, int(share * count))
         sizes = [min(int(groups.starts[g + 1] - groups.starts[g]), most) for g in range(first)]
         kept = [r for r in rows.tolist() if groups.group[r] < first and r - groups.starts[groups.group[r]] < most]
         agreement = sum(min(1.0, size * single) for size in sizes) / first
         poses = pose_log10_nfa(len(kept), first, agreement, sampling)
-        found[first, most] = poses + sampling.size * math.log10(sum(sizes) / first)
-    return found
+        levels[first, most] = poses + sampling.size * math.log10(sum(sizes) / first)
+    return levels
 
 
 @pytest.mark.parametrize("observations", [KEYPOINTS, LINES], ids=["points", "lines"])
@@ -226,9 +226,9 @@ def test_chance_is_the_least_of_the_nested_sets_and_pays_for_their_number(observ
     for rows in (starts[:40], last[-40:], np.sort(random.choice(starts, 30, replace=False))):
         sets = nested(problem, rows)
         plain = sets[len(starts), 10**9]
-        found = problem.log10_nfa(rows, problem.limit_px)
-        assert found == pytest.approx(min(sets.values()) + math.log10(len(sets)), abs=1e-9)
-        assert found <= plain + math.log10(12) + 1e-9
+        log10_nfa = problem.log10_nfa(rows, problem.limit_px)
+        assert log10_nfa == pytest.approx(min(sets.values()) + math.log10(len(sets)), abs=1e-9)
+        assert log10_nfa <= plain + math.log10(12) + 1e-9
     # Trusted inliers are worth more than others; without nested sets they would not be.
     assert problem.log10_nfa(starts[:40], problem.limit_px) < problem.log10_nfa(last[-40:], problem.limit_px) - 10
 
@@ -279,8 +279,8 @@ def test_noise_reaches_no_small_chance() -> None:
             keypoint_rows=np.repeat(np.arange(count), 3), point_rows=points, log_odds=np.sort(random.random(600))[::-1]
         )
         keypoints = (random.random((count, 2)) * [640, 480]).astype(np.float32)
-        found = localize_candidates(PLACE.camera, keypoints, candidates, SCENE, [], options=BRIEF)
-        assert isinstance(found, NoPose) and found.log10_nfa > -2
+        answer = localize_candidates(PLACE.camera, keypoints, candidates, SCENE, [], options=BRIEF)
+        assert isinstance(answer, NoPose) and answer.log10_nfa > -2
 
 
 def test_the_mechanism_is_needed_to_weigh_words() -> None:
@@ -298,11 +298,11 @@ def test_a_guessed_focal_length_is_found(factor: float) -> None:
     camera = PLACE.camera
     scaled = tuple(factor * value for value in camera.params[: camera.focal_count]) + camera.params[camera.focal_count :]
     guessed = replace(camera, params=scaled, focal_is_known=False)
-    found = localize_words(guessed, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
-    assert isinstance(found, Localization)
+    answer = localize_words(guessed, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
+    assert isinstance(answer, Localization)
     exact = localize_words(camera, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
     assert isinstance(exact, Localization)
-    assert np.linalg.norm(found.cam_from_world.center - exact.cam_from_world.center) < 0.15
+    assert np.linalg.norm(answer.cam_from_world.center - exact.cam_from_world.center) < 0.15
     if factor != 1.0:
         twin = localize_words(replace(guessed, focal_is_known=True), KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
         assert isinstance(twin, NoPose) or np.linalg.norm(twin.cam_from_world.center - exact.cam_from_world.center) > 0.5

@@ -260,8 +260,8 @@ def test_images_that_an_index_ranks_are_compared() -> None:
     """Planted truth, from votes: the copy is refused, and a place that looks different around keeps its pose."""
     for alike, options, right in ((COUNT, ALONE, None), (COUNT, COMPARED, False), (COUNT // 2, COMPARED, True)):
         city = City(alike=alike, own_images=4)
-        found = answer_of(city, options, ranked=index_of(city.scene))
-        assert isinstance(found, NoPose) if right is False else right is None or off(found) < 0.02
+        answer = answer_of(city, options, ranked=index_of(city.scene))
+        assert isinstance(answer, NoPose) if right is False else right is None or off(answer) < 0.02
 
 
 def test_a_number_of_images_below_zero_is_refused() -> None:

@@ -83,9 +83,9 @@ def test_right_features_in_a_crowd_get_no_pose(kind: str, as_lines: bool) -> Non
     """Positions that are independent of the descriptors: whatever agrees with a pose is chance, and the NFA must say so."""
     count = len(WORLD.keypoints["02"])
     observations = at(WORLD, crowd(kind, count), as_lines=as_lines)
-    found = localize(WORLD.camera, observations, WORLD.form("02"), SCENE)
-    assert isinstance(found, NoPose), (found.inliers, found.log10_nfa)
-    assert found.log10_nfa > -6
+    answer = localize(WORLD.camera, observations, WORLD.form("02"), SCENE)
+    assert isinstance(answer, NoPose), (answer.inliers, answer.log10_nfa)
+    assert answer.log10_nfa > -6
 
 
 @pytest.mark.parametrize("share", [0.3, 0.45, 0.65])
@@ -93,8 +93,8 @@ def test_right_features_in_a_crowd_get_no_pose(kind: str, as_lines: bool) -> Non
 def test_a_photograph_of_the_place_on_a_plain_wall_gets_no_pose(share: float, as_lines: bool) -> None:
     """A poster of a facade is refused: only missing surroundings and the size of its points tell it from a distant facade."""
     poster = np.array([90.0, 60.0]) + share * FLAT.keypoints["02"]
-    found = localize(FLAT.camera, at(FLAT, poster, as_lines=as_lines), FLAT.form("02"), FACADE)
-    assert isinstance(found, NoPose) and "photograph of a photograph" in found.reason
+    answer = localize(FLAT.camera, at(FLAT, poster, as_lines=as_lines), FLAT.form("02"), FACADE)
+    assert isinstance(answer, NoPose) and "photograph of a photograph" in answer.reason
 
 
 @pytest.mark.slow
@@ -119,9 +119,9 @@ def test_true_queries_of_the_same_shapes_are_right(as_lines: bool) -> None:
         (WORLD, WORLD.keypoints["02"][deep], WORLD.form("02").take(deep), SCENE, WORLD.poses["02"]),
     ]
     for place, keypoints, sent, scene, pose in cases:
-        found = localize(place.camera, at(place, keypoints, as_lines=as_lines), sent, scene)
-        assert isinstance(found, Localization), found
-        assert np.linalg.norm(found.cam_from_world.center - pose.center) < 0.15
+        answer = localize(place.camera, at(place, keypoints, as_lines=as_lines), sent, scene)
+        assert isinstance(answer, Localization), answer
+        assert np.linalg.norm(answer.cam_from_world.center - pose.center) < 0.15
     part = at(FLAT, FLAT.keypoints["02"][few], as_lines=as_lines)
     assert isinstance(localize(FLAT.camera, part, form.take(few), FACADE), NoPose)
 
@@ -147,8 +147,8 @@ def test_points_seen_from_behind_are_not_seen() -> None:
     center = np.array([0, 0, 12.0])
     behind = Rigid(rotation=turn @ truth.rotation, translation=-(turn @ truth.rotation) @ center)
     xy = project(behind, WORLD.points[WORLD.visible["02"]], WORLD.camera)
-    found = matches(WORLD, xy)
-    assert isinstance(found, NoPose) and "no image of the map saw them" in found.reason
+    answer = matches(WORLD, xy)
+    assert isinstance(answer, NoPose) and "no image of the map saw them" in answer.reason
     assert isinstance(matches(WORLD, xy, views=False), Localization)
 
 
@@ -166,8 +166,8 @@ def test_two_photographs_side_by_side_are_no_place() -> None:
     first, second = (project(WORLD.poses[name], points, WORLD.camera) for name in ("01", "04"))
     count = len(points)
     halves = np.where((np.arange(count) % 2 == 0)[:, None], first, second)
-    found = matches(WORLD, halves)
-    assert isinstance(found, NoPose) and "two poses explain" in found.reason
+    answer = matches(WORLD, halves)
+    assert isinstance(answer, NoPose) and "two poses explain" in answer.reason
     most = np.where((np.arange(count) % 10 != 0)[:, None], first, second)
     pose = matches(WORLD, most)
     assert isinstance(pose, Localization)
@@ -183,8 +183,8 @@ def test_a_wrong_focal_length_is_told_from_a_known_one(factor: float, accepted: 
     wide = LocalizeOptions(max_error_px=20.0)
     rows = np.arange(len(keypoints))
     scene = map_of(WORLD)
-    found = localize_matches(declared, keypoints, rows, WORLD.visible["02"], scene.points, views=scene.views, options=wide)
-    assert isinstance(found, Localization) == accepted
+    answer = localize_matches(declared, keypoints, rows, WORLD.visible["02"], scene.points, views=scene.views, options=wide)
+    assert isinstance(answer, Localization) == accepted
 
 
 def in_another_picture(xy: np.ndarray, kind: str) -> np.ndarray:
@@ -209,11 +209,11 @@ def test_a_photograph_of_the_place_among_other_things_gets_no_pose(kind: str, as
     nowhere = unit(np.abs(generator("nothing known").normal(size=(300, 128)))).astype(np.float32)
     sent = Points(vectors=np.vstack([form.vectors, nowhere]), space=form.space)
     shown = np.vstack([in_another_picture(keypoints.astype(np.float64), kind), around])
-    found = localize(WORLD.camera, at(WORLD, shown, as_lines=as_lines), sent, SCENE)
-    assert isinstance(found, NoPose)
-    found = localize(WORLD.camera, at(WORLD, np.vstack([keypoints, around]), as_lines=as_lines), sent, SCENE)
-    assert isinstance(found, Localization)
-    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.15
+    answer = localize(WORLD.camera, at(WORLD, shown, as_lines=as_lines), sent, SCENE)
+    assert isinstance(answer, NoPose)
+    answer = localize(WORLD.camera, at(WORLD, np.vstack([keypoints, around]), as_lines=as_lines), sent, SCENE)
+    assert isinstance(answer, Localization)
+    assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.15
 
 
 def test_a_poster_with_an_unknown_focal_length_is_told_by_its_principal_point() -> None:
@@ -232,11 +232,11 @@ def test_right_matches_are_found_among_the_most_trusted() -> None:
     keypoints = np.vstack([WORLD.keypoints["02"][right], random.uniform([0, 0], [640, 480], (1070, 2)).astype(np.float32)])
     point_rows = np.concatenate([WORLD.visible["02"][right], random.integers(0, len(WORLD.points), 1070)])
     order = np.concatenate([random.permutation(100), np.arange(100, 1100)])
-    found = localize_matches(
+    answer = localize_matches(
         WORLD.camera, keypoints[order], np.arange(1100), point_rows[order], SCENE.points, views=SCENE.views
     )
-    assert isinstance(found, Localization) and found.inliers >= 28
-    assert np.linalg.norm(found.cam_from_world.center - WORLD.poses["02"].center) < 0.1
+    assert isinstance(answer, Localization) and answer.inliers >= 28
+    assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.1
 
 
 def test_a_weaker_photograph_beside_the_first_is_found_among_the_most_trusted() -> None:
@@ -248,8 +248,8 @@ def test_a_weaker_photograph_beside_the_first_is_found_among_the_most_trusted() 
     shown = np.vstack([first[rows[:30]], second[rows[30:]], random.uniform([0, 0], [640, 480], (900, 2))]).astype(np.float32)
     point_rows = np.concatenate([WORLD.visible["02"][rows], random.integers(0, len(WORLD.points), 900)])
     order = np.concatenate([random.permutation(150), np.arange(150, 954)])
-    found = localize_matches(WORLD.camera, shown[order], np.arange(954), point_rows[order], SCENE.points, views=SCENE.views)
-    assert isinstance(found, NoPose) and "two poses explain" in found.reason
+    answer = localize_matches(WORLD.camera, shown[order], np.arange(954), point_rows[order], SCENE.points, views=SCENE.views)
+    assert isinstance(answer, NoPose) and "two poses explain" in answer.reason
 
 
 def test_repeats_at_one_position_count_once() -> None:
@@ -262,8 +262,8 @@ def test_repeats_at_one_position_count_once() -> None:
     point_rows = np.repeat(near, 8, axis=1).ravel()
     points = np.vstack([WORLD.points, *[WORLD.points + 1e-4 * k for k in range(1, 8)]])
     point_rows = point_rows + np.tile(np.arange(8), 14) * len(WORLD.points)
-    found = localize_matches(WORLD.camera, keypoints, np.arange(len(keypoints)), point_rows, points)
-    assert isinstance(found, NoPose) and found.inliers <= 14
+    answer = localize_matches(WORLD.camera, keypoints, np.arange(len(keypoints)), point_rows, points)
+    assert isinstance(answer, NoPose) and answer.inliers <= 14
 
 
 @pytest.mark.slow
@@ -276,10 +276,10 @@ def test_hostile_cameras_get_no_pose_in_time(as_lines: bool) -> None:
     xy = 32767.0 + generator("hostile").normal(0, 1e-3, (len(WORLD.keypoints["02"]), 2))
     place = replace(WORLD, camera=hostile)
     started = time.process_time()
-    found = localize(hostile, at(place, xy, as_lines=as_lines), WORLD.form("02"), SCENE)
-    assert isinstance(found, NoPose)
+    answer = localize(hostile, at(place, xy, as_lines=as_lines), WORLD.form("02"), SCENE)
+    assert isinstance(answer, NoPose)
     assert time.process_time() - started < 10
-    assert math.isfinite(found.inliers)
+    assert math.isfinite(answer.inliers)
 
 
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
@@ -298,9 +298,9 @@ def test_a_print_is_fitted_to_what_agrees_with_it(as_lines: bool) -> None:
     inliers = np.arange(60, 90)
     start = FreeCamera(pose=WIDE.poses["02"], offsets=np.array([math.log(0.75), 0, 0, 0, 0]))
     alone = observed.take(inliers).fitted(start, PRINT_MOST, PRINT_LEAST)
-    found = _gathered(matched, observed, start, inliers, PRINT_MOST, PRINT_LEAST)
-    assert found is not None
+    gathered = _gathered(matched, observed, start, inliers, PRINT_MOST, PRINT_LEAST)
+    assert gathered is not None
     true = FreeCamera(pose=WIDE.poses["02"], offsets=np.array([math.log(0.7), 0, 0, 0, 0]))
     right = observed.residuals(true)[:80]
-    off = [float(np.median(np.abs(observed.residuals(camera)[:80] - right))) for camera in (alone, found)]
+    off = [float(np.median(np.abs(observed.residuals(camera)[:80] - right))) for camera in (alone, gathered)]
     assert off[1] < 0.3 / 500 and off[1] < off[0] / 3

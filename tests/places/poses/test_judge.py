@@ -52,9 +52,9 @@ def claim() -> Claim:
         max_error_px=8.0,
         seed=0,
     )
-    found = claim_of(matched, SCENE.views, LocalizeOptions())
-    assert isinstance(found, Claim)
-    return found
+    true_claim = claim_of(matched, SCENE.views, LocalizeOptions())
+    assert isinstance(true_claim, Claim)
+    return true_claim
 
 
 def no_rival() -> None:

@@ -35,7 +35,7 @@ def test_a_pose_is_found_without_any_descriptor() -> None:
     """Planted truth: the pose, from positions, gravity that is off by half a degree, and two near images."""
     steps: list[tuple[int, int]] = []
     tilted = Rotation.from_rotvec([np.radians(0.5), 0, 0]).as_matrix() @ GRAVITY
-    found = localize_positions(
+    answer = localize_positions(
         PLACE.camera,
         KEYPOINTS,
         SCENE,
@@ -44,11 +44,11 @@ def test_a_pose_is_found_without_any_descriptor() -> None:
         options=BRIEF,
         progress=lambda *step: steps.append(step),
     )
-    assert isinstance(found, Localization), found
-    assert np.linalg.norm(found.cam_from_world.center - TRUTH.center) < 0.02
-    assert rotation_angle_deg(found.cam_from_world.rotation @ TRUTH.rotation.T) < 0.2
-    assert (PLACE.visible["02"][found.keypoint_rows] == found.point_rows).mean() > 0.8
-    assert found.correspondences == len(KEYPOINTS) and found.log10_nfa < -12
+    assert isinstance(answer, Localization), answer
+    assert np.linalg.norm(answer.cam_from_world.center - TRUTH.center) < 0.02
+    assert rotation_angle_deg(answer.cam_from_world.rotation @ TRUTH.rotation.T) < 0.2
+    assert (PLACE.visible["02"][answer.keypoint_rows] == answer.point_rows).mean() > 0.8
+    assert answer.correspondences == len(KEYPOINTS) and answer.log10_nfa < -12
     assert steps[-1] == (4_000_000, 4_000_000)
 
 
@@ -64,8 +64,8 @@ def test_positions_of_no_place_are_refused() -> None:
         (mirrored, GRAVITY),
         (KEYPOINTS, aside),
     ):
-        found = asked(keypoints, gravity)
-        assert isinstance(found, NoPose) and "these images show" in found.reason
+        answer = asked(keypoints, gravity)
+        assert isinstance(answer, NoPose) and "these images show" in answer.reason
 
 
 def test_guesses_are_all_pairs_within_reach() -> None:

@@ -52,14 +52,14 @@ def asked(
     return localize_words(PLACE.camera, keypoints, form, SCENE, VOCABULARY, gravity=gravity, near=near, options=options)
 
 
-def check(found: Localization | NoPose) -> Localization:
+def check(answer: Localization | NoPose) -> Localization:
     """Planted truth: the pose, and right points for nearly all inliers, each once."""
-    assert isinstance(found, Localization), found
-    assert np.linalg.norm(found.cam_from_world.center - TRUTH.center) < 0.02
-    assert rotation_angle_deg(found.cam_from_world.rotation @ TRUTH.rotation.T) < 0.2
-    assert len(np.unique(found.keypoint_rows)) == len(np.unique(found.point_rows)) == found.inliers
-    assert (PLACE.visible["02"][found.keypoint_rows] == found.point_rows).mean() > 0.8
-    return found
+    assert isinstance(answer, Localization), answer
+    assert np.linalg.norm(answer.cam_from_world.center - TRUTH.center) < 0.02
+    assert rotation_angle_deg(answer.cam_from_world.rotation @ TRUTH.rotation.T) < 0.2
+    assert len(np.unique(answer.keypoint_rows)) == len(np.unique(answer.point_rows)) == answer.inliers
+    assert (PLACE.visible["02"][answer.keypoint_rows] == answer.point_rows).mean() > 0.8
+    return answer
 
 
 @pytest.mark.slow
@@ -84,8 +84,8 @@ def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPat
     ids = form.ids[np.random.default_rng(1).permutation(len(form))]
     form = subsets(ids, form.mechanism, DICTIONARY.digest)
     guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=700_000, reach=0.25))
-    found = asked(form, near=["01", "03"], options=guessed)
-    assert isinstance(found, NoPose) and "their words speak against it" in found.reason
+    answer = asked(form, near=["01", "03"], options=guessed)
+    assert isinstance(answer, NoPose) and "their words speak against it" in answer.reason
     monkeypatch.setattr("veil.places.poses.upright.AGAINST", -math.inf)
     check(asked(form, near=["01", "03"], options=guessed))
 
@@ -133,7 +133,7 @@ def test_gravity_localizes_where_three_points_do_not() -> None:
     steps: list[tuple[int, int]] = []
     form = query(3.0)
     assert isinstance(asked(form, gravity=None), NoPose)
-    found = localize_words(
+    answer = localize_words(
         PLACE.camera,
         KEYPOINTS,
         form,
@@ -143,8 +143,8 @@ def test_gravity_localizes_where_three_points_do_not() -> None:
         options=BRIEF,
         progress=lambda *step: steps.append(step),
     )
-    found = check(found)
-    assert found.covariance is not None and (np.linalg.eigvalsh(found.covariance) > 0).all()
+    answer = check(answer)
+    assert answer.covariance is not None and (np.linalg.eigvalsh(answer.covariance) > 0).all()
     assert steps == [(200_000, 200_000)]
 
 
@@ -176,8 +176,8 @@ def test_right_words_of_a_mirrored_picture_are_refused() -> None:
     """The broken twin of a test that trusts words: they are all right, and no camera sees the points so."""
     mirrored = KEYPOINTS.copy()
     mirrored[:, 0] = PLACE.camera.width_px - mirrored[:, 0]
-    found = asked(query(7.0), keypoints=mirrored)
-    assert isinstance(found, NoPose) and "chance also gives" in found.reason and found.log10_nfa > 0
+    answer = asked(query(7.0), keypoints=mirrored)
+    assert isinstance(answer, NoPose) and "chance also gives" in answer.reason and answer.log10_nfa > 0
 
 
 @pytest.mark.slow
@@ -186,14 +186,14 @@ def test_random_words_at_random_places_are_refused() -> None:
         random = generator(f"upright chance {index}")
         ids = random_ids(random, len(KEYPOINTS), 2, len(DICTIONARY))
         places = (random.random(KEYPOINTS.shape) * [640, 480]).astype(np.float32)
-        found = asked(subsets(ids, query(5.0).mechanism, DICTIONARY.digest), keypoints=places)
-        assert isinstance(found, NoPose) and found.log10_nfa > 0
+        answer = asked(subsets(ids, query(5.0).mechanism, DICTIONARY.digest), keypoints=places)
+        assert isinstance(answer, NoPose) and answer.log10_nfa > 0
 
 
 @pytest.mark.slow
 def test_gravity_from_another_side_is_refused() -> None:
-    found = asked(query(4.0), gravity=Rotation.from_rotvec([0, 0, math.radians(60.0)]).as_matrix() @ GRAVITY)
-    assert isinstance(found, NoPose)
+    answer = asked(query(4.0), gravity=Rotation.from_rotvec([0, 0, math.radians(60.0)]).as_matrix() @ GRAVITY)
+    assert isinstance(answer, NoPose)
 
 
 @pytest.mark.slow
@@ -206,8 +206,8 @@ def test_a_picture_of_two_views_is_ambiguous() -> None:
     keep = halves[:count]
     ids = np.where(keep[:, None], form.ids[:count], other.ids[:count])
     keypoints = np.where(keep[:, None], KEYPOINTS[:count], PLACE.keypoints["05"][:count])
-    found = asked(subsets(ids, form.mechanism, DICTIONARY.digest), keypoints=keypoints)
-    assert isinstance(found, NoPose) and found.reason.split("explain")[0] == AMBIGUOUS.split("explain")[0]
+    answer = asked(subsets(ids, form.mechanism, DICTIONARY.digest), keypoints=keypoints)
+    assert isinstance(answer, NoPose) and answer.reason.split("explain")[0] == AMBIGUOUS.split("explain")[0]
 
 
 def problem_of(form: Subsets) -> tuple[UprightProblem, UprightWeighing]:

@@ -56,9 +56,9 @@ def test_the_deviation_is_that_of_refitted_poses(as_lines: bool, free_focal: boo
     turns, deviations = [], []
     for _ in range(400):
         observed = observed_from(POSE, points, noise, random, as_lines=as_lines)
-        found = observed.fitted(FreeCamera(pose=POSE), reach)
-        turns.append(turn_of(found.pose.rotation))
-        deviations.append(observed.turn_deviation(found, least_noise=0.0, free_focal=free_focal))
+        fitted = observed.fitted(FreeCamera(pose=POSE), reach)
+        turns.append(turn_of(fitted.pose.rotation))
+        deviations.append(observed.turn_deviation(fitted, least_noise=0.0, free_focal=free_focal))
     spread = math.sqrt(np.linalg.eigvalsh(np.cov(np.array(turns).T))[-1])
     # The fit is robust: its poses spread slightly more than those of least squares.
     assert np.mean(deviations) == pytest.approx(spread, rel=2 * ROTATION_TOL)
@@ -73,8 +73,8 @@ def test_colmap_tells_the_same_deviation() -> None:
     start = pycolmap.Rigid3d(np.hstack([POSE.rotation, POSE.translation[:, None]]))
     xy = project(POSE, points, CAMERA).astype(np.float64)
     inlier = np.ones(len(points), dtype=bool)
-    found = pycolmap.refine_absolute_pose(start, xy, points, inlier, as_colmap(CAMERA), return_covariance=True)
-    covariance = covariance_from_colmap(found)
+    refined = pycolmap.refine_absolute_pose(start, xy, points, inlier, as_colmap(CAMERA), return_covariance=True)
+    covariance = covariance_from_colmap(refined)
     assert covariance is not None
     turn = covariance[:3, :3]
     ours = observed.turn_deviation(FreeCamera(pose=POSE), least_noise=1 / FOCAL)
@@ -102,10 +102,10 @@ def asked(points: np.ndarray, noise_px: float, accidents: int, *, max_turn_deg: 
 def test_an_uncertain_pose_is_refused_with_what_helps() -> None:
     """Forty right matches in a small flat spot are far beyond chance, but a pixel of noise turns their pose by degrees."""
     spot = scene_points(40, half_width=0.35, relief=0.02)
-    found = asked(spot, 2.0, 20)
-    assert isinstance(found, NoPose)
-    assert found.log10_nfa < -12
-    assert "uncertain by degrees" in found.reason and "show more of the place" in found.reason
+    answer = asked(spot, 2.0, 20)
+    assert isinstance(answer, NoPose)
+    assert answer.log10_nfa < -12
+    assert "uncertain by degrees" in answer.reason and "show more of the place" in answer.reason
     anyway = asked(spot, 2.0, 20, max_turn_deg=math.inf)
     assert isinstance(anyway, Localization) and anyway.turn_deviation_deg > 0.6
     turn_deg = math.degrees(np.linalg.norm(turn_of(anyway.cam_from_world.rotation)))
@@ -113,18 +113,18 @@ def test_an_uncertain_pose_is_refused_with_what_helps() -> None:
 
 
 def test_a_well_spread_query_is_answered() -> None:
-    found = asked(scene_points(40), 2.0, 20)
-    assert isinstance(found, Localization)
-    assert 0.05 < found.turn_deviation_deg < 0.6
-    assert math.degrees(np.linalg.norm(turn_of(found.cam_from_world.rotation))) < 1
+    answer = asked(scene_points(40), 2.0, 20)
+    assert isinstance(answer, Localization)
+    assert 0.05 < answer.turn_deviation_deg < 0.6
+    assert math.degrees(np.linalg.norm(turn_of(answer.cam_from_world.rotation))) < 1
 
 
 def test_few_keypoints_among_many_accidents_are_refused_though_beyond_chance() -> None:
     """The evidence of a weak pose of a true query lies in the six orders of magnitude that are not counted."""
-    found = asked(scene_points(15), 3.0, 600, max_turn_deg=math.inf)
-    assert isinstance(found, NoPose)
-    assert -12 < found.log10_nfa <= -6, found
-    assert "uncertain by degrees" in found.reason
+    answer = asked(scene_points(15), 3.0, 600, max_turn_deg=math.inf)
+    assert isinstance(answer, NoPose)
+    assert -12 < answer.log10_nfa <= -6, answer
+    assert "uncertain by degrees" in answer.reason
 
 
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan])

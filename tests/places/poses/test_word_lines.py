@@ -39,16 +39,16 @@ def problem_of(form: Subsets) -> LineWords:
 
 def search_of(problem: LineWords) -> LineSearch:
     assert LINES.gravity is not None
-    found = line_search(problem, problem.candidates, problem.names, LINES.gravity, DOWN, problem.weighted)
-    assert found is not None
-    return found
+    search = line_search(problem, problem.candidates, problem.names, LINES.gravity, DOWN, problem.weighted)
+    assert search is not None
+    return search
 
 
-def check(found: Localization | NoPose) -> None:
-    assert isinstance(found, Localization), found
-    assert np.linalg.norm(found.cam_from_world.center - TRUTH.center) < 0.05
-    assert rotation_angle_deg(found.cam_from_world.rotation @ TRUTH.rotation.T) < 0.4
-    assert len(np.unique(found.keypoint_rows)) == len(np.unique(found.point_rows)) == found.inliers
+def check(answer: Localization | NoPose) -> None:
+    assert isinstance(answer, Localization), answer
+    assert np.linalg.norm(answer.cam_from_world.center - TRUTH.center) < 0.05
+    assert rotation_angle_deg(answer.cam_from_world.rotation @ TRUTH.rotation.T) < 0.4
+    assert len(np.unique(answer.keypoint_rows)) == len(np.unique(answer.point_rows)) == answer.inliers
 
 
 @pytest.mark.slow
@@ -58,10 +58,10 @@ def test_a_planted_pose_is_found_and_the_search_ends_early() -> None:
     form = query(5.0)
     sent = (form.ids == DICTIONARY.nearest(PLACE.form("02").vectors)[:, None]).any(axis=1)
     assert sent.mean() < 0.25
-    found = localize_words(
+    answer = localize_words(
         PLACE.camera, LINES, form, SCENE, VOCABULARY, options=OPTIONS, progress=lambda *step: steps.append(step)
     )
-    check(found)
+    check(answer)
     assert steps[-1][0] == steps[-1][1] < 200_000
 
 
@@ -81,8 +81,8 @@ def test_random_words_and_right_words_of_other_lines_are_refused() -> None:
         chance = subsets(random_ids(random, len(LINES), 2, len(DICTIONARY)), form.mechanism, DICTIONARY.digest)
         mixed = LINES.take(random.permutation(len(LINES)))
         for lines, words in ((LINES, chance), (mixed, form)):
-            found = localize_words(PLACE.camera, lines, words, SCENE, VOCABULARY, options=OPTIONS)
-            assert isinstance(found, NoPose) and found.log10_nfa > 0
+            answer = localize_words(PLACE.camera, lines, words, SCENE, VOCABULARY, options=OPTIONS)
+            assert isinstance(answer, NoPose) and answer.log10_nfa > 0
 
 
 @pytest.mark.slow

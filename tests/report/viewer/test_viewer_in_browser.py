@@ -29,8 +29,8 @@ SIZE = (900, 700)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with browsing(SOFTWARE_GL) as found:
-        yield found
+    with browsing(SOFTWARE_GL) as browser:
+        yield browser
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def requested(browser: Browser) -> list[str]:
 
 
 def complaints(browser: Browser) -> list[str]:
-    """What the browser wrote about the page, but for what its drawing by the processor says of itself."""
+    """The browser's messages about the page, without those about drawing by the processor."""
     return [text for text in browser.complaints() if "GL Driver Message" not in text and "software WebGL" not in text]
 
 
@@ -160,14 +160,14 @@ def test_points_are_drawn_where_they_are(browser: Browser, view: View, tmp_path:
     time.sleep(0.5)
     pixels, background = shot(browser), shot(browser)[SIZE[1] // 2, SIZE[0] - 3]
     places = [browser.run("return veilView.placeOf(arguments[0])", row) for row in range(0, 120, 3) if row < len(view.points)]
-    found = {False: 0, True: 0}
+    counts = {False: 0, True: 0}
     for place in places:
         x, y = on_screen(browser, place)
-        for mirrored in found:
+        for mirrored in counts:
             column = SIZE[0] - x if mirrored else x
             if 0 < column < SIZE[0] - 1 and 200 < y < SIZE[1] - 120:
-                found[mirrored] += int(np.abs(pixels[round(y), int(column)] - background).max() > 30)
-    assert found[False] > 0.9 * len(places) * 0.8 and found[True] < 0.5 * found[False]
+                counts[mirrored] += int(np.abs(pixels[round(y), int(column)] - background).max() > 30)
+    assert counts[False] > 0.9 * len(places) * 0.8 and counts[True] < 0.5 * counts[False]
 
 
 def test_a_click_chooses_and_a_drag_turns(browser: Browser, view: View, tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="module")
 def served(messages: list[bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, str]]:
     """A server with a map on Earth, which does no further work on maps."""
-    with serving(tmp_path_factory.mktemp("server") / "store", messages[:-1]) as found:
-        yield found
+    with serving(tmp_path_factory.mktemp("server") / "store", messages[:-1]) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -209,14 +209,14 @@ def test_the_examples_of_the_document_are_answered(
 
 def bodies_of(promises: Promises, operation: dict[str, Any], message: bytes) -> list[tuple[str, bytes]]:
     """The examples of an operation's body; a message where the body is one, or holds one, which nobody could read."""
-    found = []
+    bodies = []
     for kind, content in operation.get("requestBody", {}).get("content", {}).items():
         if kind != "application/json":
-            found.append((kind, message))
+            bodies.append((kind, message))
             continue
         for example in promises.resolved(content["schema"]).get("examples", [geopose_request(message)]):
-            found.append((kind, json.dumps(example).encode()))
-    return found
+            bodies.append((kind, json.dumps(example).encode()))
+    return bodies
 
 
 def made_for(server: Running, door: str, operation: dict[str, Any], message: bytes) -> dict[str, str]:
@@ -274,9 +274,9 @@ def test_schemathesis_finds_nothing(messages: list[bytes], door: dict[str, Featu
     words = words_of(next(iter(door.values())), Device(tmp_path / "device"), epsilon=8.0, most=100)
     with serving(tmp_path / "store", messages[:-1]) as (server, made):
         told = prey(server, [messages[-1], words], made)
-        found = run(server, told, tmp_path / "run", examples=3, seed=1)
-        assert found.failures == 0, found.told
-        assert found.requests > 1500
+        outcome = run(server, told, tmp_path / "run", examples=3, seed=1)
+        assert outcome.failures == 0, outcome.told
+        assert outcome.requests > 1500
         lies = json.loads(json.dumps(server.promises.document))
         lies["paths"] = {path: {"get": lies["paths"][path]["get"]} for path in ("/healthz", "/v1/receipts", "/v1/tokens")}
         lies["paths"]["/healthz"]["get"]["security"] = [{"token": []}]

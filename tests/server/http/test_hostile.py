@@ -30,8 +30,8 @@ PLENTY = Quota(requests_per_minute=1 << 40, bytes_per_day=1 << 50)
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     settings = ServerSettings(workers=1, body_s=BODY_S, deadline_s=5.0)
-    with running(Service(tmp_path_factory.mktemp("server") / "store", settings), jobs=False) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server") / "store", settings), jobs=False) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +74,21 @@ def test_two_thousand_hostile_requests(server: Running, prey: tuple[Target, tupl
     target, markers = prey
     before = server.service.records.contributions()
     hostile = [item for item in exchanges(target, 1, 2000) if item.token != "admin" or b"DELETE" not in item.parts[0][:6]]
-    found = attacked(server.port, hostile, markers=markers, threads=16, slow_s=SLOW_S)
-    assert not (found.undocumented or found.leaks or found.hung), found
-    assert {kind for kind, _ in found.statuses} == set(KINDS) - {"schema"}
-    assert {status for _, status in found.statuses} >= {"200", "400", "401", "403", "404", "411", "413", "415", "422", "closed"}
+    findings = attacked(server.port, hostile, markers=markers, threads=16, slow_s=SLOW_S)
+    assert not (findings.undocumented or findings.leaks or findings.hung), findings
+    assert {kind for kind, _ in findings.statuses} == set(KINDS) - {"schema"}
+    assert {status for _, status in findings.statuses} >= {
+        "200",
+        "400",
+        "401",
+        "403",
+        "404",
+        "411",
+        "413",
+        "415",
+        "422",
+        "closed",
+    }
     victims = {item.id for item in before}
     assert [item for item in server.service.records.contributions() if item.id in victims] == before
     assert server.ask("GET", "/healthz").status == 200

@@ -27,8 +27,8 @@ from worlds.servers import MESSAGE_TYPE, Running, running
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     service = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, body_s=5.0, demo_page=True))
-    with running(service, jobs=False) as found:
-        yield found
+    with running(service, jobs=False) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +82,12 @@ def test_allow_names_every_method_of_a_path(server: Running) -> None:
     answers = "/v1/tiles/street/" + "0" * 64 + "/answers/two-servers"
     paths = ("/v1/maps", "/v1/maps/m0", "/v1/contributions/c0", "/geopose", "/v1/tokens", "/openapi.json", "/", "/metrics")
     for path in (*paths, answers):
-        found = {method: server.ask(method, path, body=b"") for method in methods}
-        allowed = {method for method, answer in found.items() if answer.status != 405}
+        by_method = {method: server.ask(method, path, body=b"") for method in methods}
+        allowed = {method for method, answer in by_method.items() if answer.status != 405}
         assert allowed and allowed != set(methods)
         for method in set(methods) - allowed:
-            assert set(found[method].headers["allow"].split(", ")) == allowed, (path, method)
-            assert method == "HEAD" or found[method].value["type"] == "urn:veil:http"
+            assert set(by_method[method].headers["allow"].split(", ")) == allowed, (path, method)
+            assert method == "HEAD" or by_method[method].value["type"] == "urn:veil:http"
     assert server.ask("POST", "/nowhere", body=b"").status == 404
 
 
@@ -132,10 +132,10 @@ def test_an_address_of_ipv6_stands_in_brackets(tmp_path: Path) -> None:
         address_family = socket.AF_INET6
 
     try:
-        found = Six(("::1", 0), Alive)
+        listener = Six(("::1", 0), Alive)
     except OSError:
         pytest.skip("this machine has no IPv6")
-    threading.Thread(target=found.serve_forever, daemon=True).start()
-    url = address_of("::1", found.server_port)
+    threading.Thread(target=listener.serve_forever, daemon=True).start()
+    url = address_of("::1", listener.server_port)
     assert Connection(url, "veil_x").get("healthz") == {"host": url.removeprefix("http://")}
-    found.shutdown()
+    listener.shutdown()

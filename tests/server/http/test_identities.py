@@ -27,8 +27,8 @@ from worlds.servers import running
 
 @pytest.fixture
 def issuer() -> Iterator[Issuer]:
-    with issuing() as found:
-        yield found
+    with issuing() as issuer:
+        yield issuer
 
 
 class Clock:
@@ -41,8 +41,8 @@ class Clock:
 
 
 def provider(issuer: Issuer, clock: Clock | None = None, **settings: Any) -> IdentityProvider:
-    found = ServerSettings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE, **settings)
-    return IdentityProvider(found, clock=clock or Clock())
+    configured = ServerSettings(oidc_issuer=issuer.url, oidc_audience=AUDIENCE, **settings)
+    return IdentityProvider(configured, clock=clock or Clock())
 
 
 def test_a_whole_token_names_its_subject(issuer: Issuer) -> None:
@@ -184,7 +184,7 @@ def test_a_short_key_of_the_issuer_is_refused(issuer: Issuer) -> None:
 
 
 def test_keys_rotate_and_are_asked_for_seldom(issuer: Issuer) -> None:
-    """A new key is found with the first token that names it; made-up names make the server ask once in `AGAIN_S`, not more."""
+    """A new key is fetched with the first token that names it; invented names cause one request in `AGAIN_S`, not more."""
     clock = Clock()
     here = provider(issuer, clock)
     for _ in range(5):
@@ -248,8 +248,8 @@ def test_what_is_no_issuer_gives_no_keys(issuer: Issuer, answers: dict[str, byte
     if "redirect" in answers:
         issuer.status = 302
     if "plain" in answers:
-        found = json.dumps({"issuer": issuer.url, "jwks_uri": "http://keys.example.org/keys"}).encode()
-        issuer.answers = {"/realm/.well-known/openid-configuration": found}
+        configuration = json.dumps({"issuer": issuer.url, "jwks_uri": "http://keys.example.org/keys"}).encode()
+        issuer.answers = {"/realm/.well-known/openid-configuration": configuration}
     with pytest.raises(IssuerAway):
         provider(issuer).subject(issuer.token())
 
@@ -284,8 +284,8 @@ def test_a_subject_is_a_token_without_a_secret(tmp_path: Path) -> None:
     with pytest.raises(Forbidden, match="none of this server's scopes"):
         tokens.admit_subject("https://a", "z", [], None)
     assert len(tokens.all()) == 3, "who has no scope leaves no record"
-    with database.transaction() as found:
-        digests = [row["digest"] for row in found.all("SELECT digest FROM tokens")]
+    with database.transaction() as transaction:
+        digests = [row["digest"] for row in transaction.all("SELECT digest FROM tokens")]
     for digest in digests:
         for secret in (digest, digest.removeprefix("oidc:")):
             with pytest.raises(Unauthorized):

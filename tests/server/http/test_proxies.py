@@ -39,9 +39,9 @@ from worlds.starving import ATTACKS, Aim, attacking
 def tool(*names: str) -> str:
     """The path of the first of these programs that is there; the test is skipped without one."""
     for name in names:
-        found = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
-        if found is not None:
-            return found
+        path = shutil.which(name, path=str(Path(sys.executable).parent)) or shutil.which(name)
+        if path is not None:
+            return path
     pytest.skip(f"{names[0]} is not installed")
 
 

@@ -211,10 +211,10 @@ def test_four_bytes_that_do_not_come_end_soon(
         for text, status in ((head, b" 401 "), (json_head, b" 408 ")):
             with socket.create_connection(("127.0.0.1", server.port), timeout=60) as stream:
                 stream.sendall(text.encode() + b"\r\nx")
-                found = b""
+                received = b""
                 while part := stream.recv(65536):
-                    found += part
-                assert status in found
+                    received += part
+                assert status in received
 
 
 def test_bodies_of_one_address_leave_room_for_others() -> None:

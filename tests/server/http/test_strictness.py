@@ -28,8 +28,8 @@ from worlds.servers import Running, running
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1)), jobs=False) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1)), jobs=False) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,7 @@ def test_a_name_is_given_once(server: Running) -> None:
 def test_an_imported_map_has_a_name_of_its_own_or_is_not_there(
     server: Running, map_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What fails halfway leaves no empty map of this name, which a second try would meet."""
+    """An import that fails halfway leaves no empty map under its name, so that a second try succeeds."""
     service = server.service
     with monkeypatch.context() as patch:
         patch.setattr(service.records, "require_kept", lambda files: (_ for _ in ()).throw(InputError("dropped meanwhile")))

@@ -18,8 +18,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def queued(database: Database, map_id: str, kind: str = "update") -> str:
-    with database.transaction() as found:
-        return queue_job(found, map_id, kind, "t1").id  # type: ignore[arg-type]
+    with database.transaction() as transaction:
+        return queue_job(transaction, map_id, kind, "t1").id  # type: ignore[arg-type]
 
 
 def test_waiting_work_of_one_kind_is_one_job(database: Database, clock: list[float]) -> None:
@@ -59,10 +59,10 @@ def test_a_killed_servers_job_is_taken_up_and_its_late_result_dropped(database: 
     second = jobs.take("b")
     assert second is not None and second.id == first.id and second.attempts == 2
     assert not jobs.beat(first, "matching", 2, 2)
-    with database.transaction() as found:
-        assert not end_job(found, first, "done", {"from": "a"})
-        assert end_job(found, second, "done", {"from": "b"})
-        assert not end_job(found, second, "failed", {})
+    with database.transaction() as transaction:
+        assert not end_job(transaction, first, "done", {"from": "a"})
+        assert end_job(transaction, second, "done", {"from": "b"})
+        assert not end_job(transaction, second, "failed", {})
     done = jobs.get(first.id)
     assert done is not None and done.state == "done" and done.result == {"from": "b"}
     again = jobs.take("a")
@@ -95,9 +95,9 @@ def test_cancelled_jobs_have_no_result_and_old_ones_are_forgotten(database: Data
     job = queued(database, "m1")
     taken = jobs.take("a")
     assert taken is not None
-    with database.transaction() as found:
-        cancel_jobs(found, "m1")
-        assert not end_job(found, taken, "done", {})
+    with database.transaction() as transaction:
+        cancel_jobs(transaction, "m1")
+        assert not end_job(transaction, taken, "done", {})
     assert not jobs.beat(taken, "", 0, 0)
     jobs.forget(clock[0] - 1)
     assert jobs.get(job) is not None

@@ -18,9 +18,9 @@ from worlds import server_tasks as tasks
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Worker]:
-    found = Worker()
-    yield found
-    found.kill()
+    process = Worker()
+    yield process
+    process.kill()
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_a_worker_outlives_what_its_tasks_do(worker: Worker) -> None:
 
 @pytest.mark.slow
 def test_a_stopped_process_that_does_not_read_ends_with_its_deadline(worker: Worker) -> None:
-    """What is sent is longer than the system holds for a process that sleeps; without a limit this would wait for ever."""
+    """The data is longer than the system's buffer for a stopped process; without a limit this would wait for ever."""
     first = worker.call(tasks.pid)
     os.kill(first, signal.SIGSTOP)
     begun = time.monotonic()

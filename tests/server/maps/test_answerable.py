@@ -1,4 +1,4 @@
-"""What a map says that it answers is what it answers: each form of query against each kind of map, over HTTP."""
+"""A map answers exactly the forms of query that it lists: each form against each kind of map, over HTTP."""
 
 from __future__ import annotations
 
@@ -65,23 +65,23 @@ def server(features: Features, messages: dict[str, bytes], tmp_path_factory: pyt
     service = Service(folder / "store", ServerSettings(workers=1))
     for name in ANSWERED:
         service.import_map(name, folder / name)
-    with running(service, jobs=False) as found:
-        yield found
+    with running(service, jobs=False) as server:
+        yield server
 
 
 def described(server: Running, name: str) -> dict:
-    (found,) = [item for item in server.ask("GET", "/v1/maps").value["maps"] if item["name"] == name]
-    return found
+    (record,) = [item for item in server.ask("GET", "/v1/maps").value["maps"] if item["name"] == name]
+    return record
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_a_map_answers_the_forms_that_it_lists_and_no_other(server: Running, messages: dict[str, bytes], kind: str) -> None:
     """Whoever is refused is told what to send, and nothing that only the server's owner could do."""
-    found = described(server, kind)
-    assert found["policy"]["forms"] == ANSWERED[kind]
+    record = described(server, kind)
+    assert record["policy"]["forms"] == ANSWERED[kind]
     for name in QUERIES:
-        answer = server.ask("POST", f"/v1/maps/{found['map']}/localize", body=messages[name])
+        answer = server.ask("POST", f"/v1/maps/{record['map']}/localize", body=messages[name])
         form = name.split()[0]
         if form in ANSWERED[kind]:
             assert answer.status == 200 and answer.value["status"] in ("localized", "no pose"), answer.data
@@ -89,7 +89,7 @@ def test_a_map_answers_the_forms_that_it_lists_and_no_other(server: Running, mes
             assert answer.status == 422 and answer.value["type"] == "urn:veil:refused"
             (other,) = ANSWERED[kind]
             assert answer.value["detail"].endswith(f"images of this map; send {other}")
-    answer = server.ask("POST", f"/v1/maps/{found['map']}/localize", body=messages["random words"])
+    answer = server.ask("POST", f"/v1/maps/{record['map']}/localize", body=messages["random words"])
     told = "raise the epsilon" if "words" in ANSWERED[kind] else "send subspaces"
     assert answer.status == 422 and answer.value["detail"].endswith(told)
 
@@ -97,11 +97,11 @@ def test_a_map_answers_the_forms_that_it_lists_and_no_other(server: Running, mes
 @pytest.mark.slow
 def test_records_of_before_tell_nothing_and_are_answered_alike(server: Running, messages: dict[str, bytes]) -> None:
     """Broken twin of the list: without facts the policy's forms are listed, and the process that localizes says the same."""
-    found = described(server, "of subspaces")
+    record = described(server, "of subspaces")
     with server.service.database.transaction(durable=True) as rows:
-        rows.run("UPDATE maps SET facts = '{}' WHERE id = :id", id=found["map"])
+        rows.run("UPDATE maps SET facts = '{}' WHERE id = :id", id=record["map"])
     assert described(server, "of subspaces")["policy"]["forms"] == list(FORMS)
-    answer = server.ask("POST", f"/v1/maps/{found['map']}/localize", body=messages["words"])
+    answer = server.ask("POST", f"/v1/maps/{record['map']}/localize", body=messages["words"])
     assert answer.status == 422 and answer.value["detail"].endswith("images of this map; send subspaces")
 
 
@@ -115,11 +115,11 @@ def test_words_of_another_dictionary_are_told_whose_words_to_send(
     upload = decode(messages["words"])
     other = encode(replace(upload, form=replace(upload.form, dictionary="ab" * 32)))  # type: ignore[arg-type]
     for kind in ("public", "of words"):
-        found = described(server, kind)
-        answer = server.ask("POST", f"/v1/maps/{found['map']}/localize", body=other)
+        record = described(server, kind)
+        answer = server.ask("POST", f"/v1/maps/{record['map']}/localize", body=other)
         detail = answer.value["detail"]
         assert answer.status == 422 and "of dictionary abababababab; send words of" in detail
-        assert all(digest[:12] in detail for digest in found["dictionaries"])
+        assert all(digest[:12] in detail for digest in record["dictionaries"])
         assert "--" not in detail and str(server.service.folder) not in detail
 
 

@@ -1,4 +1,4 @@
-"""What a map accepts: other data is named and refused by its first bytes, messages by their header and content."""
+"""Policies of maps: other data is named and refused by its first bytes, messages by their header and content."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_impossible_policies_are_refused() -> None:
 
 
 def test_a_lie_about_the_profile_is_believed(messages: dict[str, Message]) -> None:
-    """What the server cannot know: how numbers were drawn. A lifting that is broken passes under another name.
+    """Limit of the server: it cannot check how numbers were drawn. A broken lifting passes under another name.
 
     Whoever lies so harms himself: docs/theory/hardened.md says what is recovered from it.
     """

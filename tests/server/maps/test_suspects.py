@@ -46,18 +46,18 @@ def messages(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
     """Messages of ten bundled photographs; the last `HELD_OUT` are queries."""
     with lund_door() as example:
         options = SiftOptions(max_features=600)
-        found = {
+        images = {
             name: extract_sift(read_picture(example.folder / name, camera=example.camera), options)
             for name in sorted(example.poses)[:10]
         }
-    return list(messages_of(found, Device(tmp_path_factory.mktemp("device")), most=400).values())
+    return list(messages_of(images, Device(tmp_path_factory.mktemp("device")), most=400).values())
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    found = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=2))
-    yield found
-    found.close()
+    service = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=2))
+    yield service
+    service.close()
 
 
 def work(service: Service) -> Job:
@@ -134,9 +134,9 @@ def test_honest_contributions_are_not_suspect(poisoned: Poisoned) -> None:
 @pytest.mark.slow
 def test_every_poison_is_listed_and_what_contradicts_stays_out(poisoned: Poisoned) -> None:
     """Planted truth: what each forgery is. Broken twin: a list by geometry alone, which takes copies for the best of all."""
-    found = {poisoned.ids[name]: kinds for name, kinds in reasons(poisoned.items()).items()}
+    listed = {poisoned.ids[name]: kinds for name, kinds in reasons(poisoned.items()).items()}
     states = {poisoned.ids[item.id]: item for item in poisoned.items() if item.id in poisoned.ids}
-    assert found == {
+    assert listed == {
         "elsewhere": {"left out"},
         "words": {"left out"},
         "misplaced": {"left out", "unexplained", "repeats others"},
@@ -292,9 +292,9 @@ def test_what_one_token_gives_keeps_no_others_from_the_map(unchecked: None) -> N
 
     owners = {"a1": "a", "poison 1": "evil", "b1": "b", "b2": "b", "c1": "c", "poison 2": "evil"}
     images = {name: image(name) for name in owners}
-    found = built_by_any(images, owners, None, build)
-    assert isinstance(found, BuiltMap) and found.map == {"b1", "b2", "c1"}
-    assert found.left_out == dict.fromkeys(["poison 1", "poison 2"], "it cannot be trusted")
+    outcome = built_by_any(images, owners, None, build)
+    assert isinstance(outcome, BuiltMap) and outcome.map == {"b1", "b2", "c1"}
+    assert outcome.left_out == dict.fromkeys(["poison 1", "poison 2"], "it cannot be trusted")
     assert [names for names, _ in asked[1:]] == [["a1"], ["poison 1", "poison 2"], ["b1", "b2"], ["c1"]]
     assert len({folder for _, folder in asked}) == len(asked), "no run takes another's unfinished work for its own"
     asked.clear()
@@ -321,7 +321,7 @@ def test_what_one_token_gives_keeps_no_others_from_the_map(unchecked: None) -> N
 
 
 def test_reasons_need_a_map(poisoned_item: Contribution) -> None:
-    """What the first contributions lack says nothing of them, and without others nothing can be weighed."""
+    """The first contributions give no reasons against themselves, and without other contributions there is no weight."""
     assert reasons_of(poisoned_item, images=2) == ()
     assert [reason.kind for reason in reasons_of(poisoned_item, images=3)] == ["left out"]
     assert weight_of(poisoned_item, [poisoned_item]) is None

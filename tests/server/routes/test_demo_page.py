@@ -53,8 +53,8 @@ def server(door_map: Map, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     service.heard = []
     assert door_map.folder is not None
     service.import_map("door", door_map.folder, MapPolicy(forms=("words",)))
-    with running(service, jobs=False) as found:
-        yield found
+    with running(service, jobs=False) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +150,7 @@ def sent(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def leaks(requests: list[dict[str, Any]], shown: bytes, url: str, secret: str) -> list[str]:
-    """What of a page's requests is not as the page says: only to its server, one body, and that the bytes shown."""
+    """Requests that break the page's promise: they go to its server only, and the one body is the bytes shown."""
     wrong = [item["url"] for item in requests if not item["url"].startswith((f"{url}/", f"blob:{url}/"))]
     # The address that the page was opened with has the token in its fragment, which is told apart and not sent.
     wrong += [item["url"] for item in requests if secret in item["url"]]
@@ -228,12 +228,12 @@ def _require_same_pose(answer: dict[str, Any], door_map: Map) -> None:
     """The pose by words is that by raw descriptors within five of its own standard deviations, and within a hundredth."""
     with lund_door() as example:
         picture = read_picture(example.folder / QUERY, camera=example.camera)
-    found = localize(extract_sift(picture, SiftOptions(max_features=1536)), door_map)
-    assert isinstance(found, Localization)
-    away = np.array(answer["camera_center"]) - found.cam_from_world.center
+    pose = localize(extract_sift(picture, SiftOptions(max_features=1536)), door_map)
+    assert isinstance(pose, Localization)
+    away = np.array(answer["camera_center"]) - pose.cam_from_world.center
     spread = math.sqrt(np.trace(np.array(answer["covariance"])[3:, 3:]))
     assert np.linalg.norm(away) < 5 * spread and np.linalg.norm(away) < 0.02 * door_map.scene.extent
-    turn = np.array(answer["cam_from_world"]["rotation"]) @ found.cam_from_world.rotation.T
+    turn = np.array(answer["cam_from_world"]["rotation"]) @ pose.cam_from_world.rotation.T
     assert math.degrees(math.acos(min(1.0, (np.trace(turn) - 1) / 2))) < 0.5
 
 

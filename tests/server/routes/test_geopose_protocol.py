@@ -30,14 +30,14 @@ from worlds.servers import Running, geopose_request, messages_of, running, words
 
 
 def schema(name: str) -> Draft202012Validator:
-    """What the protocol's interfaces ask of a request, or a schema of the contract."""
+    """Validator of the protocol's request, or of a schema of the contract."""
     if name == "request":
         return Draft202012Validator(json.loads((REFERENCE / "geopose" / "request.json").read_text()))
     return Draft202012Validator({"$ref": f"{SCHEMAS}/{name}", "components": {"schemas": components()}})
 
 
 def asked(url: str, token: str, request: dict[str, Any], *, version: str = "2.0") -> tuple[int, dict[str, Any]]:
-    """What a client that knows the specification alone does; the bearer's token is the one thing beside it."""
+    """Status and answer for a client that implements the specification alone, plus the bearer's token."""
     headers = {
         "Content-Type": "application/json",
         "Accept": f"application/vnd.oscp+json; version={version};",
@@ -64,33 +64,33 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 def server(tmp_path_factory: pytest.TempPathFactory, messages: list[bytes]) -> Iterator[tuple[Running, str]]:
     """A server with a map of all but the last message, ten meters a unit, in Lund."""
     service = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=1))
-    with running(service) as found:
-        map_id = found.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
+    with running(service) as server:
+        map_id = server.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
         job = ""
         for message in messages[:-1]:
-            job = found.ask("POST", f"/v1/maps/{map_id}/contributions", body=message).value["job"]
-        assert found.done(job)["state"] == "done"
-        yield found, map_id
+            job = server.ask("POST", f"/v1/maps/{map_id}/contributions", body=message).value["job"]
+        assert server.done(job)["state"] == "done"
+        yield server, map_id
 
 
 @pytest.mark.slow
 @pytest.mark.planted
 def test_a_client_of_the_specification_gets_the_pose_of_localize(server: tuple[Running, str], messages: list[bytes]) -> None:
     """Oracle: /localize of the same message. Both documents are what the published interfaces ask for."""
-    found, map_id = server
+    host, map_id = server
     request = geopose_request(messages[-1], said=("veil:subspaces:hardened", "veil:positions", "blurred faces"))
     schema("request").validate(request)
-    status, problem = asked(f"{found.url}/geopose", found.admin, request)
+    status, problem = asked(f"{host.url}/geopose", host.admin, request)
     assert status == 404 and problem["cause"].endswith("is on Earth"), "the map is not there yet"
     assert problem["remedy"] == [{"action": "give", "object": "the map's place", "value": ""}]
     assert problem["detail"] == f"{problem['cause']}; give the map's place"
-    assert found.ask("PUT", f"/v1/maps/{map_id}/place", value=PLACE).status == 200
+    assert host.ask("PUT", f"/v1/maps/{map_id}/place", value=PLACE).status == 200
     for path in ("/geopose", f"/v1/maps/{map_id}/geopose"):
-        status, response = asked(found.url + path, found.admin, request)
+        status, response = asked(host.url + path, host.admin, request)
         assert status == 200, response
         schema("GeoPoseResponse").validate(response)
         schema("BasicQuaternion").validate(response["geopose"])
-        value = found.ask("POST", f"/v1/maps/{map_id}/localize", body=messages[-1]).value
+        value = host.ask("POST", f"/v1/maps/{map_id}/localize", body=messages[-1]).value
         schema("BasicYpr").validate(value["geopose_ypr"])
         assert (response["id"], response["timestamp"]) == (request["id"], request["timestamp"])
         own, theirs = (
@@ -101,40 +101,40 @@ def test_a_client_of_the_specification_gets_the_pose_of_localize(server: tuple[R
         turn = sum(response["geopose"]["quaternion"][key] * value["geopose"]["quaternion"][key] for key in "xyzw")
         assert abs(turn) > 1 - 1e-5
         assert 1.5 < response["accuracy"]["position"] < 2.5 and 0 < response["accuracy"]["orientation"] < 1
-    assert asked(f"{found.url}/geopose", found.admin, request, version="1.0")[0] == 406
-    assert asked(f"{found.url}/geopose", "veil_nobody", request)[0] == 401
-    contributor = found.ask("POST", "/v1/tokens", value={"name": "c", "scopes": ["contribute"]}).value["secret"]
-    assert asked(f"{found.url}/geopose", contributor, request)[0] == 403
-    held = b"".join(path.read_bytes() for path in found.service.folder.rglob("*") if path.is_file())
+    assert asked(f"{host.url}/geopose", host.admin, request, version="1.0")[0] == 406
+    assert asked(f"{host.url}/geopose", "veil_nobody", request)[0] == 401
+    contributor = host.ask("POST", "/v1/tokens", value={"name": "c", "scopes": ["contribute"]}).value["secret"]
+    assert asked(f"{host.url}/geopose", contributor, request)[0] == 403
+    held = b"".join(path.read_bytes() for path in host.service.folder.rglob("*") if path.is_file())
     assert messages[-1][:120] not in held and base64.b64encode(messages[-1])[:120] not in held and b"a request" not in held
 
 
 @pytest.mark.slow
 def test_images_and_places_are_refused_over_http(server: tuple[Running, str], messages: list[bytes]) -> None:
     """A JPEG is refused before its end has come: the request promises more than it sends. A query without a pose says why."""
-    found, map_id = server
-    found.ask("PUT", f"/v1/maps/{map_id}/place", value=PLACE)
-    url = f"{found.url}/geopose"
+    host, map_id = server
+    host.ask("PUT", f"/v1/maps/{map_id}/place", value=PLACE)
+    url = f"{host.url}/geopose"
     request = geopose_request(messages[-1])
     reading = request["sensorReadings"]["cameraReadings"][0]
     jpeg = base64.b64encode(b"\xff\xd8\xff\xe0" + bytes(5000)).decode()
     status, problem = asked(
-        url, found.admin, {**request, "sensorReadings": {"cameraReadings": [{**reading, "imageBytes": jpeg}]}}
+        url, host.admin, {**request, "sensorReadings": {"cameraReadings": [{**reading, "imageBytes": jpeg}]}}
     )
     assert status == 415 and "JPEG" in problem["detail"]
     body = json.dumps({"sensorReadings": {"cameraReadings": [{"imageBytes": jpeg}]}}).encode()
     begun = time.monotonic()
-    answer = found.ask("POST", "/geopose", body=body[:3000], kind="application/json", headers={"Content-Length": "900000"})
+    answer = host.ask("POST", "/geopose", body=body[:3000], kind="application/json", headers={"Content-Length": "900000"})
     assert answer.status == 415 and time.monotonic() - begun < 5
     wifi = {**request["sensorReadings"], "wiFiReadings": [{"BSSID": "00:11:22:33:44:55"}]}
-    status, problem = asked(url, found.admin, {**request, "sensorReadings": wifi})
+    status, problem = asked(url, host.admin, {**request, "sensorReadings": wifi})
     assert status == 422 and "wiFiReadings" in problem["detail"] and "00:11" not in json.dumps(problem)
     few = bytearray(messages[-1])
     few[200] ^= 1
     assert (
         asked(
             url,
-            found.admin,
+            host.admin,
             geopose_request(messages[-1])
             | {"sensorReadings": {"cameraReadings": [{**reading, "imageBytes": base64.b64encode(few).decode()}]}},
         )[0]
@@ -266,8 +266,8 @@ def test_the_covariance_of_a_center_is_that_of_drawn_poses() -> None:
         + axis * (axis * moved).sum(1, keepdims=True) * (1 - np.cos(angle))
     )
     centers = -turned @ pose.rotation
-    found = center_covariance(pose, covariance)
-    assert np.abs(np.cov(centers.T) - found).max() < 0.05 * np.abs(found).max()
+    of_center = center_covariance(pose, covariance)
+    assert np.abs(np.cov(centers.T) - of_center).max() < 0.05 * np.abs(of_center).max()
 
 
 def test_what_is_read_of_a_request_is_part_of_the_protocol(messages: list[bytes]) -> None:

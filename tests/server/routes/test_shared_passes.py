@@ -27,10 +27,10 @@ class Work:
 
 def asked(passes: SharedPasses, requests: Sequence[Sequence[bytes]], work: Work) -> list[list[bytes]]:
     """Answers to requests, of which all but the first come while the first is answered."""
-    found: dict[int, list[bytes]] = {}
+    answers: dict[int, list[bytes]] = {}
 
     def ask(number: int) -> None:
-        found[number] = passes.answers(requests[number])
+        answers[number] = passes.answers(requests[number])
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(requests))]
     threads[0].start()
@@ -42,7 +42,7 @@ def asked(passes: SharedPasses, requests: Sequence[Sequence[bytes]], work: Work)
     work.go.set()
     for thread in threads:
         thread.join()
-    return [found[number] for number in range(len(requests))]
+    return [answers[number] for number in range(len(requests))]
 
 
 def test_waiting_requests_share_a_pass() -> None:

@@ -64,7 +64,7 @@ class Process:
 
     def holds(self, needles: Sequence[bytes]) -> list[bool]:
         """Whether each needle is in its memory, outside of the files that it maps."""
-        found = [False] * len(needles)
+        held = [False] * len(needles)
         with open(f"/proc/{self.pid}/maps") as maps, open(f"/proc/{self.pid}/mem", "rb") as memory:
             for line in maps:
                 span, access, _, _, _, *path = line.split(None, 5)
@@ -76,8 +76,8 @@ class Process:
                     data = memory.read(last - first)
                 except OSError:  # pages that are reserved and not there
                     continue
-                found = [is_found or needle in data for is_found, needle in zip(found, needles, strict=True)]
-        return found
+                held = [is_found or needle in data for is_found, needle in zip(held, needles, strict=True)]
+        return held
 
 
 @contextmanager

@@ -197,7 +197,7 @@ def test_a_removal_from_a_map_is_done_on_a_full_disk(disk: Path, messages: list[
     while runner.work_once() is not None:
         pass
     runner._process.kill()
-    jobs = {found.kind: found.state for found in service.jobs.of_map(record.id) if found.ended is None or found.id == job.id}
+    jobs = {item.kind: item.state for item in service.jobs.of_map(record.id) if item.ended is None or item.id == job.id}
     assert jobs == {"remove": "done", "update": "queued"}
     assert service.receipts.of_contribution(items[0].id, token.id) is not None
     (disk / "fill").unlink()
@@ -253,21 +253,21 @@ def test_no_deleted_row_is_left_in_the_log_of_a_full_disk(disk: Path, monkeypatc
     """Rows are overwritten in the file, and what the log held of them; the broken twin only moves it."""
     for overwritten in (True, False):
         path = disk / f"{overwritten}.sqlite"
-        found = SqliteDatabase(path)
-        found.clear_log()
-        with found.transaction() as rows:
+        store = SqliteDatabase(path)
+        store.clear_log()
+        with store.transaction() as rows:
             rows.run("INSERT INTO facts VALUES ('planted', 'a planted row')")
         fill(disk)
-        with found.transaction(durable=True) as rows:
+        with store.transaction(durable=True) as rows:
             rows.run("DELETE FROM facts WHERE name = 'planted'")
         if not overwritten:
             monkeypatch.setattr(SqliteDatabase, "_overwritten", lambda *_: True)
-        found.clear_log()
+        store.clear_log()
         log = path.with_name(f"{path.name}-wal")
         assert (b"a planted row" in path.read_bytes() + log.read_bytes()) != overwritten
         assert log.stat().st_size >= database.SPARE
         (disk / "fill").unlink()
-        found.close()
+        store.close()
 
 
 @pytest.mark.slow

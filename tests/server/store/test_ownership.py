@@ -16,7 +16,7 @@ from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.servers import Running, messages_of, running
 
-SETS: list[tuple[Scope, ...]] = [found for count in (1, 2, 3) for found in combinations(SCOPES, count)]
+SETS: list[tuple[Scope, ...]] = [scopes for count in (1, 2, 3) for scopes in combinations(SCOPES, count)]
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Who:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1)), jobs=False) as found:
-        yield found
+    with running(Service(tmp_path_factory.mktemp("server"), ServerSettings(workers=1)), jobs=False) as server:
+        yield server
 
 
 @pytest.mark.slow

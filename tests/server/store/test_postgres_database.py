@@ -23,8 +23,8 @@ if not missing():
 @pytest.fixture
 def own() -> Iterator[Postgres]:
     """A server that may be stopped."""
-    with running_postgres() as found:
-        yield found
+    with running_postgres() as postgres:
+        yield postgres
 
 
 def test_a_database_that_goes_away_and_returns(own: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,14 +46,14 @@ def test_a_database_that_goes_away_and_returns(own: Postgres, monkeypatch: pytes
     own.control("stop", "-m", "fast")
     own.control("start")
     assert tokens.admit(secret, "localize") == made
-    with pytest.raises(StorageTrouble), database.transaction() as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('half', 'x')")
+    with pytest.raises(StorageTrouble), database.transaction() as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('half', 'x')")
         own.control("stop", "-m", "immediate")
         own.control("start")
-        found.run("INSERT INTO facts (name, value) VALUES ('other half', 'x')")
+        transaction.run("INSERT INTO facts (name, value) VALUES ('other half', 'x')")
     time.sleep(0.3)
-    with database.transaction() as found:
-        assert found.all("SELECT name FROM facts WHERE name LIKE '%half'") == []
+    with database.transaction() as transaction:
+        assert transaction.all("SELECT name FROM facts WHERE name LIKE '%half'") == []
     database.close()
 
 
@@ -63,7 +63,7 @@ def test_a_server_that_hangs_holds_nobody_up_for_ever(postgres: Postgres, monkey
     monkeypatch.setattr(postgres_database, "IDLE_S", 1.2)
     url = postgres.url()
     hung, other = PostgresDatabase(url), PostgresDatabase(url)
-    with pytest.raises(StorageTrouble), hung.transaction() as found:
+    with pytest.raises(StorageTrouble), hung.transaction() as transaction:
         begun = time.monotonic()
         with pytest.raises(StorageTrouble, match="cannot be used now"), other.transaction():
             pass
@@ -84,9 +84,9 @@ def test_a_server_that_hangs_holds_nobody_up_for_ever(postgres: Postgres, monkey
         time.sleep(0.6)
         with other.transaction() as rows:
             rows.run("INSERT INTO facts (name, value) VALUES ('other', 'x')")
-        found.run("INSERT INTO facts (name, value) VALUES ('late', 'x')")
-    with hung.transaction() as found:
-        assert [row["name"] for row in found.all("SELECT name FROM facts ORDER BY name")] == ["other", "version"]
+        transaction.run("INSERT INTO facts (name, value) VALUES ('late', 'x')")
+    with hung.transaction() as transaction:
+        assert [row["name"] for row in transaction.all("SELECT name FROM facts ORDER BY name")] == ["other", "version"]
     hung.close()
     other.close()
 
@@ -94,14 +94,14 @@ def test_a_server_that_hangs_holds_nobody_up_for_ever(postgres: Postgres, monkey
 def test_an_error_that_a_block_keeps_to_itself_ends_the_transaction(postgres: Postgres) -> None:
     """PostgreSQL takes COMMIT for ROLLBACK then; the caller must not believe that anything was kept."""
     database = PostgresDatabase(postgres.url())
-    with pytest.raises(RuntimeError, match="failed before"), database.transaction() as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('a', 'x')")
+    with pytest.raises(RuntimeError, match="failed before"), database.transaction() as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('a', 'x')")
         with pytest.raises(psycopg.errors.UniqueViolation):
-            found.run("INSERT INTO facts (name, value) VALUES ('a', 'y')")
-    with database.transaction() as found:
-        assert found.one("SELECT name FROM facts WHERE name = 'a'") is None
+            transaction.run("INSERT INTO facts (name, value) VALUES ('a', 'y')")
+    with database.transaction() as transaction:
+        assert transaction.one("SELECT name FROM facts WHERE name = 'a'") is None
         with pytest.raises(InputError, match="NUL"):
-            found.one("SELECT name FROM facts WHERE name = :name", name="a\0b")
+            transaction.one("SELECT name FROM facts WHERE name = :name", name="a\0b")
     database.close()
 
 
@@ -133,12 +133,12 @@ def test_the_planners_samples_hold_no_row(postgres: Postgres) -> None:
 def test_clearing_that_was_put_off_is_made_up_for(postgres: Postgres) -> None:
     """Right after one clearing there is none, so that it holds nobody up; the sweep asks for what is left over."""
     database, planted = PostgresDatabase(postgres.url()), b"planted-later-" + b"xyz" * 40
-    with database.transaction() as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted.decode())
+    with database.transaction() as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted.decode())
     database.clear_log()
     database._rest_until = time.monotonic() + 60
-    with database.transaction() as found:
-        found.run("DELETE FROM facts WHERE name = 'a'")
+    with database.transaction() as transaction:
+        transaction.run("DELETE FROM facts WHERE name = 'a'")
     database.clear_log()
     assert postgres.held(planted)
     database.clear_log(left_over=True)
@@ -153,16 +153,16 @@ def test_rows_that_others_could_still_see_are_cleared(postgres: Postgres) -> Non
     """
     url, planted = postgres.url(), "planted-seen-" + "xyz" * 40
     first, second, third = (PostgresDatabase(url) for _ in range(3))
-    with first.transaction() as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted)
+    with first.transaction() as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted)
 
     def stay(database: PostgresDatabase) -> None:
         with database.transaction():
             time.sleep(0.3)
 
     threads = [threading.Thread(target=stay, args=(database,)) for database in (second, third)]
-    with first.transaction() as found:
-        found.run("DELETE FROM facts WHERE name = 'a'")
+    with first.transaction() as transaction:
+        transaction.run("DELETE FROM facts WHERE name = 'a'")
         for thread in threads:
             thread.start()
             time.sleep(0.1)

@@ -32,7 +32,7 @@ GIB = 1 << 30
 
 
 class Told:
-    """A disk of which it is told how much is free."""
+    """A disk whose total and free bytes the test sets."""
 
     def __init__(self) -> None:
         self.free, self.total = 100 * GIB, 200 * GIB
@@ -43,17 +43,17 @@ class Told:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Told:
-    found = Told()
+    disk = Told()
     for module in (room, database):
-        monkeypatch.setattr(module, "disk_of", found)
-    return found
+        monkeypatch.setattr(module, "disk_of", disk)
+    return disk
 
 
 @pytest.fixture
 def service(told: Told, tmp_path: Path) -> Iterator[Service]:
-    found = Service(tmp_path / "store", ServerSettings(workers=1))
-    yield found
-    found.close()
+    service = Service(tmp_path / "store", ServerSettings(workers=1))
+    yield service
+    service.close()
 
 
 @pytest.mark.parametrize(
@@ -63,61 +63,61 @@ def service(told: Told, tmp_path: Path) -> Iterator[Service]:
 def test_what_is_kept_free_fits_the_disk(told: Told, tmp_path: Path, total: int, floor: int, size: int) -> None:
     """A tenth of a small disk and a GiB of others; the reserve is a sixteenth, 32 MiB at most. By hand."""
     told.total, told.free = total, total
-    found = Room(tmp_path)
-    assert found.keep() and not found.keep()
-    assert (found.floor, found.reserve.stat().st_size) == (floor, size)
-    assert found.reserve.stat().st_blocks * 512 >= size, "it holds its room, and is no hole"
+    room = Room(tmp_path)
+    assert room.keep() and not room.keep()
+    assert (room.floor, room.reserve.stat().st_size) == (floor, size)
+    assert room.reserve.stat().st_blocks * 512 >= size, "it holds its room, and is no hole"
 
 
 def test_contributions_are_taken_while_there_is_room(told: Told, tmp_path: Path) -> None:
-    """What was promised to others counts until they are done; and at the floor nothing is taken any more."""
+    """Room that is promised to others counts until they are done, and nothing is taken at the floor. By hand."""
     told.free = GIB + TIMES * 100
-    found = Room(tmp_path)
-    with found.taking(60):
-        with found.taking(40):
+    room = Room(tmp_path)
+    with room.taking(60):
+        with room.taking(40):
             pass
-        with pytest.raises(NoRoom), found.taking(41):
+        with pytest.raises(NoRoom), room.taking(41):
             raise AssertionError("more than there is was promised")
-    with found.taking(100):
+    with room.taking(100):
         pass
     told.free = GIB
-    with pytest.raises(NoRoom), found.taking(1):
+    with pytest.raises(NoRoom), room.taking(1):
         raise AssertionError("what is kept free was promised")
-    with found.taking(0):  # nothing fits always
+    with room.taking(0):  # nothing fits always
         pass
 
 
 def test_one_token_leaves_as_much_for_others_as_it_has(told: Told, tmp_path: Path) -> None:
     """So one token fills no disk: by hand, it has half of what there is for contributions at most, and others go on."""
-    found, kept = Room(tmp_path), 0
+    room, kept = Room(tmp_path), 0
     told.free = GIB + 1000
     while True:
         try:
-            with found.taking(10, kept=kept):
+            with room.taking(10, kept=kept):
                 kept += 10
                 told.free -= 10
         except NoRoom:
             break
     assert 460 <= kept <= 500
-    with found.taking(10):
+    with room.taking(10):
         pass
 
 
 def test_an_act_is_done_once_more_without_the_reserve(told: Told, tmp_path: Path) -> None:
     """Where there is none, the error is that of the act; another error gives nothing up."""
-    found = Room(tmp_path)
-    found.keep()
+    room = Room(tmp_path)
+    room.keep()
 
     def act(error: Exception) -> str:
-        if found.reserve.exists():
+        if room.reserve.exists():
             raise error
         return "done"
 
     with pytest.raises(CannotWrite):
-        found.acting(lambda: act(CannotWrite("read-only")))
-    assert found.acting(lambda: act(NoRoom("full"))) == "done"
+        room.acting(lambda: act(CannotWrite("read-only")))
+    assert room.acting(lambda: act(NoRoom("full"))) == "done"
     with pytest.raises(NoRoom, match="again"):
-        found.acting(lambda: (_ for _ in ()).throw(NoRoom("again")))
+        room.acting(lambda: (_ for _ in ()).throw(NoRoom("again")))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -160,47 +160,47 @@ def test_the_database_writes_on_a_full_disk_without_growing(told: Told, tmp_path
 
     The broken twin has no free pages, and takes no row that needs one.
     """
-    found = SqliteDatabase(tmp_path / "veil.sqlite")
+    store = SqliteDatabase(tmp_path / "veil.sqlite")
     if spare:
-        found.clear_log()
+        store.clear_log()
     told.free = 0
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
     taken = 0
     with pytest.raises(NoRoom):
         while taken < 100_000:
-            with found.transaction(durable=True) as rows:
+            with store.transaction(durable=True) as rows:
                 rows.run("INSERT INTO facts VALUES (:name, :value)", name=f"n{taken}", value="x" * 500)
             taken += 1
     assert (1000 < taken < 100_000) == spare
     if spare:
         assert sum(path.stat().st_size for path in tmp_path.iterdir()) == size
-        with found.transaction(durable=True) as rows:
+        with store.transaction(durable=True) as rows:
             rows.run("DELETE FROM facts WHERE name <> 'version'")
-        with found.transaction(durable=True) as rows:
+        with store.transaction(durable=True) as rows:
             rows.run("INSERT INTO facts VALUES ('again', 'x')")
     told.free = GIB
-    with found.transaction() as rows:
+    with store.transaction() as rows:
         rows.run("INSERT INTO facts VALUES ('room', :value)", value="x" * (2 * database.SPARE))
-    found.close()
+    store.close()
 
 
 def test_the_log_keeps_its_room(told: Told, tmp_path: Path) -> None:
     """It is overwritten and not cut off, through large transactions, and neither an error nor idle connections delete it."""
-    found, log = SqliteDatabase(tmp_path / "veil.sqlite"), tmp_path / "veil.sqlite-wal"
-    found.clear_log()
+    store, log = SqliteDatabase(tmp_path / "veil.sqlite"), tmp_path / "veil.sqlite-wal"
+    store.clear_log()
     sizes = []
     for length in (10, 3 * database.SPARE, 10):
-        with found.transaction() as rows:
+        with store.transaction() as rows:
             rows.run("INSERT OR REPLACE INTO facts VALUES ('planted', :value)", value="planted" * length)
-        with found.transaction() as rows:
+        with store.transaction() as rows:
             rows.run("DELETE FROM facts WHERE name = 'planted'")
-        with pytest.raises(sqlite3.OperationalError), found.transaction() as rows:
+        with pytest.raises(sqlite3.OperationalError), store.transaction() as rows:
             rows.run("INSERT INTO nowhere VALUES (1)")
-        found.clear_log()
+        store.clear_log()
         sizes.append(log.stat().st_size)
-        assert b"planted" not in log.read_bytes() + found.path.read_bytes()
+        assert b"planted" not in log.read_bytes() + store.path.read_bytes()
     assert all(database.SPARE < size < 1.1 * database.SPARE for size in sizes)
-    found.close()
+    store.close()
 
 
 def test_quotas_hold_while_requests_are_counted_in_memory(told: Told, service: Service) -> None:
@@ -221,7 +221,7 @@ def test_quotas_hold_while_requests_are_counted_in_memory(told: Told, service: S
 def test_requests_are_counted_in_memory_where_the_database_has_no_room(
     told: Told, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is found out in the transaction, too; what was to be counted there is held and lost by no failure."""
+    """A transaction that meets a full disk raises too; the counts stay in memory, and no failure loses them."""
     made, secret = service.tokens.make("x", ["localize"])
     told.free = 0
     service.tokens.admit(secret, None, body_bytes=5)
@@ -270,14 +270,14 @@ def test_a_contribution_is_refused_before_its_body_is_read(told: Told, service: 
 def test_jobs_that_add_wait_for_room_and_removals_do_not(told: Told, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update needs as much as its map's messages have; a removal that met a full disk waits until there is more."""
     record = service.records.make("x", MapPolicy())
-    with service.database.transaction() as found:
-        add_contribution(found, record, token="t", digest="0" * 64, size_bytes=5 << 20, facts={})
-        update = queue_job(found, record.id, "update", "t")
+    with service.database.transaction() as transaction:
+        add_contribution(transaction, record, token="t", digest="0" * 64, size_bytes=5 << 20, facts={})
+        update = queue_job(transaction, record.id, "update", "t")
     told.free = service.room.floor + (5 << 20) - 1
     runner = Runner(service)
     assert runner.work_once() is None
-    with service.database.transaction() as found:
-        removal = queue_job(found, record.id, "remove", "t")
+    with service.database.transaction() as transaction:
+        removal = queue_job(transaction, record.id, "remove", "t")
 
     def full(*_: object) -> None:
         raise NoRoom("full")
@@ -300,9 +300,9 @@ def test_jobs_that_add_wait_for_room_and_removals_do_not(told: Told, service: Se
 def test_a_job_that_met_a_full_disk_holds_up_no_removal(told: Told, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update that was given back waits; the removal of the same map, which makes room, goes before it."""
     record = service.records.make("x", MapPolicy())
-    with service.database.transaction() as found:
-        queue_job(found, record.id, "update", "t")
-        queue_job(found, record.id, "remove", "t")
+    with service.database.transaction() as transaction:
+        queue_job(transaction, record.id, "update", "t")
+        queue_job(transaction, record.id, "remove", "t")
     runner = Runner(service)
     with monkeypatch.context() as patch:
         patch.setattr(Runner, "_work", lambda *_: (_ for _ in ()).throw(NoRoom("full")))
@@ -315,13 +315,13 @@ def test_a_job_that_met_a_full_disk_holds_up_no_removal(told: Told, service: Ser
 def test_a_lost_job_that_waits_for_room_holds_up_no_removal(told: Told, service: Service) -> None:
     """Its server was killed and the disk is full since: what it would still bring counts no more, and the removal begins."""
     record = service.records.make("x", MapPolicy())
-    with service.database.transaction() as found:
-        lost = queue_job(found, record.id, "update", "t")
-        queue_job(found, record.id, "remove", "t")
+    with service.database.transaction() as transaction:
+        lost = queue_job(transaction, record.id, "update", "t")
+        queue_job(transaction, record.id, "remove", "t")
     taken = service.jobs.take("another server")
     assert taken is not None and service.jobs.take("this", but={lost.id}) is None, "it may work on it"
-    with service.database.transaction() as found:
-        found.run("UPDATE jobs SET lease = 1 WHERE id = :id", id=lost.id)
+    with service.database.transaction() as transaction:
+        transaction.run("UPDATE jobs SET lease = 1 WHERE id = :id", id=lost.id)
     removal = service.jobs.take("this", but={lost.id})
     assert removal is not None and removal.kind == "remove"
     assert not service.jobs.beat(taken, "matching", 1, 2)

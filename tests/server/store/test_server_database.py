@@ -15,12 +15,12 @@ from worlds.storage import DatabaseUnderTest
 
 
 def test_a_transaction_is_whole_or_not_at_all(database: Database) -> None:
-    with pytest.raises(RuntimeError), database.transaction() as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('a', 'b')")
+    with pytest.raises(RuntimeError), database.transaction() as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('a', 'b')")
         raise RuntimeError
-    with database.transaction(durable=True) as found:
-        assert found.one("SELECT * FROM facts WHERE name = 'a'") is None
-        assert found.run("UPDATE facts SET value = value") == 1
+    with database.transaction(durable=True) as transaction:
+        assert transaction.one("SELECT * FROM facts WHERE name = 'a'") is None
+        assert transaction.run("UPDATE facts SET value = value") == 1
     database.close()
     database.close()
 
@@ -28,16 +28,16 @@ def test_a_transaction_is_whole_or_not_at_all(database: Database) -> None:
 def test_values_are_no_part_of_a_statement(database: Database) -> None:
     """Colons, percent signs and quotes in text and in values come back as they were."""
     strange = "it's :name, 100 % of %(name)s"
-    with database.transaction() as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('a:b %s', :value)", value=strange)
-        assert found.all("SELECT * FROM facts WHERE name LIKE 'a:b %'") == [{"name": "a:b %s", "value": strange}]
+    with database.transaction() as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('a:b %s', :value)", value=strange)
+        assert transaction.all("SELECT * FROM facts WHERE name LIKE 'a:b %'") == [{"name": "a:b %s", "value": strange}]
 
 
 def test_threads_and_servers_add_up(databases: DatabaseUnderTest) -> None:
     """Second method: the sum of what each thread added; none reads between another's read and write."""
     servers = [databases.open(), databases.open()]
-    with servers[0].transaction() as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('sum', '0')")
+    with servers[0].transaction() as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('sum', '0')")
 
     def add(database: Database) -> None:
         for _ in range(25):
@@ -51,17 +51,17 @@ def test_threads_and_servers_add_up(databases: DatabaseUnderTest) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    with servers[1].transaction() as found:
-        assert found.one("SELECT value FROM facts WHERE name = 'sum'") == {"value": "200"}
+    with servers[1].transaction() as transaction:
+        assert transaction.one("SELECT value FROM facts WHERE name = 'sum'") == {"value": "200"}
 
 
 def test_servers_that_start_at_once_make_the_tables_once(databases: DatabaseUnderTest) -> None:
     started: list[Row | None] = []
 
     def start() -> None:
-        with databases.open().transaction() as found:
-            require_version(found, "here")
-            started.append(found.one("SELECT value FROM facts WHERE name = 'version'"))
+        with databases.open().transaction() as transaction:
+            require_version(transaction, "here")
+            started.append(transaction.one("SELECT value FROM facts WHERE name = 'version'"))
 
     threads = [threading.Thread(target=start) for _ in range(4)]
     for thread in threads:
@@ -81,8 +81,8 @@ def test_a_server_that_starts_waits_for_one_that_makes_the_file(tmp_path: Path) 
         twin.execute("PRAGMA journal_mode = WAL")
     ending = threading.Timer(0.2, other.execute, ["COMMIT"])
     ending.start()
-    with SqliteDatabase(path).transaction() as found:
-        require_version(found, "here")
+    with SqliteDatabase(path).transaction() as transaction:
+        require_version(transaction, "here")
     ending.join()
     other.close()
 
@@ -92,12 +92,12 @@ def test_what_is_deleted_is_gone_from_the_files(databases: DatabaseUnderTest) ->
     """Planted bytes are in the files before, and in none after the log is cleared."""
     database = databases.open()
     planted = "planted-" + "xyz" * 40
-    with database.transaction(durable=True) as found:
-        found.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted)
+    with database.transaction(durable=True) as transaction:
+        transaction.run("INSERT INTO facts (name, value) VALUES ('a', :value)", value=planted)
     database.clear_log()
     assert databases.held(planted.encode())
-    with database.transaction(durable=True) as found:
-        found.run("DELETE FROM facts WHERE name = 'a'")
+    with database.transaction(durable=True) as transaction:
+        transaction.run("DELETE FROM facts WHERE name = 'a'")
     database.clear_log()
     database.clear_log(left_over=True)
     assert databases.held(planted.encode()) == []
@@ -126,10 +126,10 @@ def test_tables_of_another_version_are_refused_and_left_alone(
     """Cause and remedy are told, and no row changes. Oracle: the version that is planted, beside today's number."""
     assert VERSION == 3
     one = databases.open()
-    with one.transaction() as found:
-        found.run("UPDATE facts SET value = :version WHERE name = 'version'", version=version)
+    with one.transaction() as transaction:
+        transaction.run("UPDATE facts SET value = :version WHERE name = 'version'", version=version)
     with pytest.raises(FileFormatError, match=told) as refused:
         databases.open()
     assert [str(item) for item in refused.value.remedy] == [remedy]
-    with one.transaction() as found:
-        assert found.all("SELECT value FROM facts WHERE name = 'version'") == [{"value": version}]
+    with one.transaction() as transaction:
+        assert transaction.all("SELECT value FROM facts WHERE name = 'version'") == [{"value": version}]

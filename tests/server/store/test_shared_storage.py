@@ -71,8 +71,8 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
         traces = traces_of(folder, gone.id, given[0])
 
         def places() -> dict[str, list[tuple[str, bytes]]]:
-            found = {name: list(everything(service.folder)) for name, service in (("first", one), ("second", two))}
-            return {**found, "bucket": list(opened(buckets.objects(bucket)))}
+            stored = {name: list(everything(service.folder)) for name, service in (("first", one), ("second", two))}
+            return {**stored, "bucket": list(opened(buckets.objects(bucket)))}
 
         # The servers laid the map out, and the bucket holds it and the message; the matches are at the one that mapped.
         held = places()
@@ -92,7 +92,7 @@ def test_a_contribution_goes_in_by_one_server_and_out_by_another(
         # The other server's folder follows with its next sweep.
         monkeypatch.setattr(deletion, "STALE_S", 0.0)
         sweep(two)
-        assert [traces.found(sources) for sources in places().values()] == [{}, {}, {}]
+        assert [traces.counts(sources) for sources in places().values()] == [{}, {}, {}]
         one.database.clear_log(left_over=True)
         assert postgres.held(digest) == []
         assert there.ask("POST", f"/v1/maps/{map_id}/localize", body=query).value["map_version"] == 2
@@ -156,10 +156,10 @@ def test_a_job_waits_for_storage_that_is_away(tmp_path: Path, monkeypatch: pytes
     """It is nobody's fault: the job goes back to the queue, and no attempt is counted. Of another error, it fails."""
     service = Service(tmp_path / "store")
     record = service.records.make("door", MapPolicy())
-    with service.database.transaction() as found:
+    with service.database.transaction() as transaction:
         digest = service.records.blobs.put(b"a message")
-        add_contribution(found, record, token="t0", digest=digest, size_bytes=9, facts={})
-        job = queue_job(found, record.id, "update", "t0")
+        add_contribution(transaction, record, token="t0", digest=digest, size_bytes=9, facts={})
+        job = queue_job(transaction, record.id, "update", "t0")
     for wrong, state in ((StorageTrouble("away"), "running"), (InputError("wrong"), "failed")):
 
         def away(*given: object, wrong: Exception = wrong) -> None:

@@ -112,8 +112,8 @@ def test_a_database_that_is_older_than_its_blobs_deletes_nothing_until_it_is_ado
     assert world.swept() == [] and held(world) == old | new
     parts = open_parts(world.folder, world.settings)
     assert adopt(parts, write=False).unnamed == tuple(sorted(new)) and held(world) == old | new
-    found = adopt(parts, write=True)
-    assert (found.named, found.missing, found.unnamed) == (5, 0, tuple(sorted(new)))
+    adoption = adopt(parts, write=True)
+    assert (adoption.named, adoption.missing, adoption.unnamed) == (5, 0, tuple(sorted(new)))
     parts.database.close()
     assert world.swept(2) == [] and held(world) == old | new, "a day is left to find the right database"
     service = world.start()
@@ -148,14 +148,14 @@ def test_a_database_file_that_is_put_back_under_a_running_server_deletes_nothing
 def test_a_sweep_takes_what_deletion_left_and_in_its_time_what_was_never_named(
     world: StoreWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What left goes at once, what came is marked first, and goes when nothing has named it for the stated time."""
+    """A sweep deletes blobs that left at once. It marks new ones and deletes them if no row names them for the stated time."""
     service = world.start()
     names = fill(service, 6)
     gone, kept = sorted(names)[:2], sorted(names)[2:]
-    with service.database.transaction() as found:  # a kill before the blobs were deleted
+    with service.database.transaction() as transaction:  # a kill before the blobs were deleted
         for name in gone:
-            found.run("DELETE FROM contributions WHERE digest = :name", name=name)
-        loosen(found, gone, "left")
+            transaction.run("DELETE FROM contributions WHERE digest = :name", name=name)
+        loosen(transaction, gone, "left")
     sweep(service)
     assert sorted(service.records.blobs.names()) == kept
     never = service.records.keep(b"never named")
@@ -176,8 +176,8 @@ def test_a_sweep_that_would_take_a_large_share_stops_and_says_so(tmp_path: Path)
     came = {service.records.keep(b"never %d" % number) for number in range(FEW + 1)}
     (left,) = fill(service, 1, start=1000)
     forgets(service, {left})
-    with service.database.transaction() as found:
-        loosen(found, [left], "left")
+    with service.database.transaction() as transaction:
+        loosen(transaction, [left], "left")
     sweep_loose(service.database, service.records.blobs, now=1e9)
     with pytest.raises(StorageTrouble, match=f"{FEW + 1} of {2 * FEW + 3} blobs"):
         sweep_loose(service.database, service.records.blobs, now=2e9)
@@ -214,8 +214,8 @@ def test_a_database_that_has_served_and_says_no_store_deletes_nothing(tmp_path: 
     service.close()
 
     parts = open_parts(world.folder, world.settings)
-    with parts.database.transaction() as found:
-        found.run("DELETE FROM facts WHERE name = 'store'")
+    with parts.database.transaction() as transaction:
+        transaction.run("DELETE FROM facts WHERE name = 'store'")
     parts.database.close()
     told = world.swept(2)
     assert len(told) == 2 and all("has served, and says no store" in text for text in told) and held(world) == names
@@ -284,7 +284,7 @@ def test_a_start_that_was_killed_before_it_wrote_the_id_beside_the_blobs_goes_on
         with pytest.raises(KeyboardInterrupt):
             world.start()
     service = world.start()
-    with service.database.transaction() as found:
-        assert [row["name"] for row in found.all("SELECT name FROM facts ORDER BY name")] == ["store", "version"]
+    with service.database.transaction() as transaction:
+        assert [row["name"] for row in transaction.all("SELECT name FROM facts ORDER BY name")] == ["store", "version"]
     assert service.records.blobs.owner() == service.store
     service.close()

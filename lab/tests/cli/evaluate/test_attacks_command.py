@@ -57,12 +57,12 @@ def test_attacks_are_run_and_told(photographs: tuple[Path, Path], tmp_path: Path
     victims, attacker = photographs
     figure, record = tmp_path / "p.png", tmp_path / "a.json"
     assert run("evaluate", "attacks", victims, "--attacker", attacker, *STUDY, "--figure", figure, "--json", record) == 0
-    printed, found = capsys.readouterr().out, json.loads(record.read_text())
-    validate("evaluate-attacks", found)
-    assert set(found) == {"structural", "distribution", "decoys", "positions"}
-    lattice = next(row for row in found["structural"] if row["attack"] == "lattice" and row["dtype"] == "float32")
+    printed, content = capsys.readouterr().out, json.loads(record.read_text())
+    validate("evaluate-attacks", content)
+    assert set(content) == {"structural", "distribution", "decoys", "positions"}
+    lattice = next(row for row in content["structural"] if row["attack"] == "lattice" and row["dtype"] == "float32")
     assert lattice["exact"] >= 0.95 and f"{100 * lattice['exact']:.1f}" in printed
-    assert {"raw", "nearest", "database", "clustering"} <= {row["attack"] for row in found["distribution"]}
+    assert {"raw", "nearest", "database", "clustering"} <= {row["attack"] for row in content["distribution"]}
     assert figure.stat().st_size > 10_000
     assert run("evaluate", "attacks", victims, "--attacker", victims, *STUDY) == 1
     assert "both the attacker's and attacked" in capsys.readouterr().err
@@ -133,11 +133,11 @@ def test_pictures_get_worse_with_the_attack(
         drawn,
     )
     assert run("evaluate", "inversion", victims, *options, "--json", record) == 0
-    found = json.loads(record.read_text())
-    validate("evaluate-inversion", found)
-    ssim = {row["attack"]: row["ssim"] for row in found["rows"]}
+    content = json.loads(record.read_text())
+    validate("evaluate-inversion", content)
+    ssim = {row["attack"]: row["ssim"] for row in content["rows"]}
     assert set(ssim) == {"raw", "database", "clustering", "nearest"} and ssim["raw"] > ssim["nearest"]
-    assert found["photographs"] == 2 and found["weights"]["direct"] is None and len(found["pictures"]) == 8
+    assert content["photographs"] == 2 and content["weights"]["direct"] is None and len(content["pictures"]) == 8
     assert "photograph by photograph" in capsys.readouterr().out
     assert figure.stat().st_size > 5_000 and drawn.stat().st_size > 20_000
     assert run("evaluate", "inversion", victims, "--photographs", 1) == 1

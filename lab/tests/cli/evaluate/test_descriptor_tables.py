@@ -100,7 +100,7 @@ def test_photographs_that_books_are_made_of_are_not_evaluated(tmp_path: Path, ca
 
 @pytest.mark.slow
 def test_localization_of_two_descriptors(tmp_path: Path, capsys: pytest.CaptureFixture[str], without_xfeat: None) -> None:
-    """Oracle: the bundled reference poses. Every held-out photograph of the door is found, raw and in subspaces, by either."""
+    """Oracle: the bundled reference poses. Both descriptors localize every held-out photograph, raw and in subspaces."""
     run = ["evaluate", "localization", door_scene(tmp_path), "--descriptor", "sift", "hardtfeat", "xfeat"]
     run += ["--max-features", 400, "--folds", 2]
     run += ["--decoys-from", other_photograph(tmp_path), "--book-words", 64, "--forms", "raw", "subspaces"]

@@ -34,13 +34,13 @@ def test_a_network_is_trained_kept_and_used(tmp_path: Path, capsys: pytest.Captu
     arguments = ("evaluate", "neighborhoods", folders[0])
     options = ("--attacker", folders[1], "--steps", 20, "--write-network", trained)
     assert run(*arguments, *options, *few, "--json", record) == 0
-    found, printed = json.loads(record.read_text()), capsys.readouterr().out
-    validate("evaluate-neighborhoods", found)
-    assert {row["rule"] for row in found["rows"]} == {"uniform", "parallel"} and len(found["rows"]) == 10
-    assert "2 photographs, 20 steps, seed 0" in found["network"] == read_pair_network(trained).source
+    content, printed = json.loads(record.read_text()), capsys.readouterr().out
+    validate("evaluate-neighborhoods", content)
+    assert {row["rule"] for row in content["rows"]} == {"uniform", "parallel"} and len(content["rows"]) == 10
+    assert "2 photographs, 20 steps, seed 0" in content["network"] == read_pair_network(trained).source
     assert "true neighbors" in printed and "bound:" in printed
     assert run(*arguments, "--network", trained, *few, "--json", again) == 0
-    for one, two in zip(found["rows"], json.loads(again.read_text())["rows"], strict=True):
+    for one, two in zip(content["rows"], json.loads(again.read_text())["rows"], strict=True):
         if one["attack"] != "learned neighbors":  # which the rounding of the file to float16 may move
             assert one == two
     assert run(*arguments, "--attacker", folders[0], "--steps", 1, *few) == 1

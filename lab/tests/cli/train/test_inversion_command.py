@@ -70,10 +70,10 @@ def test_photographs_become_weights_and_weights_pictures(tmp_path: Path, capsys:
     folder = tmp_path / "inverted"
     command = ("invert", photographs, "--inverter", out, "-o", folder, "--json", tmp_path / "i.json")
     assert run(*command) == 0
-    found = json.loads((tmp_path / "i.json").read_text())
-    validate("invert", found)
-    assert keys(found) <= documented("veil invert")
-    for row, path in zip(found["pictures"], sorted(photographs.iterdir()), strict=True):
+    content = json.loads((tmp_path / "i.json").read_text())
+    validate("invert", content)
+    assert keys(content) <= documented("veil invert")
+    for row, path in zip(content["pictures"], sorted(photographs.iterdir()), strict=True):
         original, drawn = read_rgb(path), np.asarray(Image.open(folder / f"{path.stem}.png"))
         frame = Frame(width=original.shape[1], height=original.shape[0])
         assert row["ssim"] == quality(frame.crop(original), drawn).ssim and row["features"] > 40

@@ -100,9 +100,9 @@ def test_signed_descriptors_have_no_lattice_unless_they_were_rounded(monkeypatch
     """
     photographs, books = planted(64)
     steps = RecordedSteps()
-    found = attack_rows("xfeat", photographs, books, STUDY, progress=steps)
+    listed = attack_rows("xfeat", photographs, books, STUDY, progress=steps)
     steps.require_time_left(last=0.9)
-    rows = by_name(found)
+    rows = by_name(listed)
     assert rows["paper", "lattice"].finding.skipped == rows["hardened", "lattice"].finding.skipped == NO_GRID
     assert "non-negative" in rows["paper", "vertex"].finding.skipped
     assert recovered(rows["8 bits", "lattice"]) == 1
@@ -112,7 +112,7 @@ def test_signed_descriptors_have_no_lattice_unless_they_were_rounded(monkeypatch
     # Every attack of the list has a row in each form that gives it something to look at.
     for form, attacks in (("paper", SUBSPACE_ATTACKS), ("hardened", SUBSPACE_ATTACKS), ("words", WORD_ATTACKS)):
         assert {attack.name for attack in attacks} <= {name for place, name in rows if place == form}
-    assert all((row.finding.score is None) == bool(row.finding.skipped) for row in found)
+    assert all((row.finding.score is None) == bool(row.finding.skipped) for row in listed)
     monkeypatch.setattr(by_descriptor, "in_eight_bits", lambda item: item)
     monkeypatch.setattr(by_descriptor, "WORD_ATTACKS", ())
     lab = by_descriptor._Lab(

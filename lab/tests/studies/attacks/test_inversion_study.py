@@ -79,7 +79,7 @@ def done(
 ) -> tuple[list[Inverted], Shows]:
     raw, book = Shows("raw"), bundled_codebook()
     steps: list[tuple[int, int]] = []
-    found = inversion_study(
+    rows = inversion_study(
         PHOTOGRAPHS,
         attacks,
         raw=raw,
@@ -92,20 +92,20 @@ def done(
     )
     total = len(PHOTOGRAPHS) * (1 + len(dims))
     assert steps == [(step, total) for step in range(1, total + 1)]
-    return found, raw
+    return rows, raw
 
 
 @pytest.mark.slow
 def test_what_an_attack_finds_is_inverted_and_measured() -> None:
     """Planted: an attack that knows half of the truth, and one that knows nothing."""
     direct = Shows("subspaces")
-    found, _ = done({"database": knows, "nothing": lambda form, others: undecided(len(form), 128)}, direct)
-    assert len(found) == 3 + 2 * 3 * 3
-    for item in found:
+    rows, _ = done({"database": knows, "nothing": lambda form, others: undecided(len(form), 128)}, direct)
+    assert len(rows) == 3 + 2 * 3 * 3
+    for item in rows:
         original = next(p for p in PHOTOGRAPHS if p.name == item.name)
         expected = quality(original.frame.crop(original.rgb), item.rgb)
         assert (item.mae, item.ssim, item.psnr) == (expected.mae, expected.ssim, expected.psnr)
-        whole = next(other for other in found if other.name == item.name and other.attack == "raw")
+        whole = next(other for other in rows if other.name == item.name and other.attack == "raw")
         if item.attack == "database":
             assert item.decided == 0.5 and item.distance == pytest.approx(0, abs=1e-6)
             assert 0 < item.features < whole.features
@@ -115,7 +115,7 @@ def test_what_an_attack_finds_is_inverted_and_measured() -> None:
         elif item.attack == "direct":
             assert item.distance is None and item.features == whole.features
     assert [item.values.shape[1] for item in direct.seen] == [3, 3, 3, 5, 5, 5]
-    assert {(item.attack, item.m) for item in found if item.m == 0} == {("raw", 0)}
+    assert {(item.attack, item.m) for item in rows if item.m == 0} == {("raw", 0)}
 
 
 @pytest.mark.slow
@@ -130,8 +130,8 @@ def test_the_attacks_of_the_paper_run_and_random_guesses_do_not_pass_for_them() 
         points = words.vectors[random.integers(len(words), size=len(form))].astype(np.float64)
         return Estimates(points=points, confidence=np.zeros(len(form)), certified=np.zeros(len(form), dtype=bool))
 
-    found, _ = done({**known_attacks(words, public, seed=0), "guess": guess}, dims=(2,))
-    distance = {row.attack: row.distance for row in rows(found)}
+    listed, _ = done({**known_attacks(words, public, seed=0), "guess": guess}, dims=(2,))
+    distance = {row.attack: row.distance for row in rows(listed)}
     assert {"raw", "database", "clustering", "nearest", "guess"} == set(distance)
     assert distance["raw"] == 0 and distance["database"] is not None and distance["guess"] is not None
     assert distance["database"] < distance["guess"] and 0.6 < distance["guess"] < 1.3

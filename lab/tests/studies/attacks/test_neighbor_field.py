@@ -39,8 +39,8 @@ def lines_of(item: Features, rule: str) -> Lines:
 
 
 def errors(item: Features, rule: str, beliefs: DistanceBeliefs) -> np.ndarray:
-    found = field_positions(lines_of(item, rule), beliefs, camera=item.camera)
-    return np.linalg.norm(found.points - item.keypoints, axis=1)
+    estimates = field_positions(lines_of(item, rule), beliefs, camera=item.camera)
+    return np.linalg.norm(estimates.points - item.keypoints, axis=1)
 
 
 def blind(item: Features, rule: str) -> np.ndarray:
@@ -58,7 +58,7 @@ def test_the_likelihood_is_the_integral_along_the_line(rule: str) -> None:
     where = told_segments(lines, CAMERA)
     rays = _Rays.of(where, lines, CAMERA)
     others, tried = np.arange(1, 30), np.linspace(where.low[0], where.high[0], 5)
-    found = rays._gains(0, others, tried)
+    gains = rays._gains(0, others, tried)
     t = np.linspace(0, 1, 20_001)
     for k, scale in enumerate(rays.scales):
         for column, j in enumerate(others):
@@ -69,7 +69,7 @@ def test_the_likelihood_is_the_integral_along_the_line(rule: str) -> None:
                 gap = places - (where.foot[0] + s * where.direction[0])
                 near = np.exp(-(gap**2).sum(axis=1) / (2 * scale**2)) / (2 * np.pi * scale**2)
                 expected = np.trapezoid(near * weight, t) / (np.trapezoid(weight, t) / rays.area)
-                assert found[row, k, column] == pytest.approx(expected, rel=1e-2, abs=1e-3)
+                assert gains[row, k, column] == pytest.approx(expected, rel=1e-2, abs=1e-3)
 
 
 def test_neighbors_at_one_place_give_it_away() -> None:

@@ -36,9 +36,9 @@ def test_what_neighbors_tell_of_a_photograph() -> None:
     assert {rule for rule, _ in rows} == set(RULES) and {attack for _, attack in rows} == set(ATTACKS)
 
     def median(rule: str, attack: str) -> float:
-        found = rows[rule, attack].median_px
-        assert found is not None
-        return found / (rows[rule, "midpoint"].median_px or np.nan)
+        error_px = rows[rule, attack].median_px
+        assert error_px is not None
+        return error_px / (rows[rule, "midpoint"].median_px or np.nan)
 
     for rule in RULES:
         assert median(rule, "random neighbors") > 0.8
@@ -63,8 +63,8 @@ def test_rows_are_counted_as_stated() -> None:
 def test_true_beliefs_hold_the_true_class() -> None:
     """By hand: three keypoints 3, 20 and 100 px from the first."""
     keypoints = np.array([[0, 0], [3, 0], [0, 20], [100, 0]], dtype=np.float32)
-    found = true_beliefs(keypoints, 3)
-    assert found.rows[0].tolist() == [1, 2, 3] and found.probabilities[0].argmax(axis=1).tolist() == [0, 3, 5]
+    beliefs = true_beliefs(keypoints, 3)
+    assert beliefs.rows[0].tolist() == [1, 2, 3] and beliefs.probabilities[0].argmax(axis=1).tolist() == [0, 3, 5]
 
 
 def test_what_is_refused() -> None:
@@ -73,8 +73,8 @@ def test_what_is_refused() -> None:
         neighborhood_trials("a", item, network=None, seed=0, rules=("magic",))
     with pytest.raises(InputError, match="needs 12"):
         neighborhood_trials("a", item.take(np.arange(5)), network=None, seed=0)
-    found = neighborhood_trials("a", item, network=None, seed=0, rules=("parallel",))
-    assert [trial.attack for trial in found] == [attack for attack in ATTACKS if attack != "learned neighbors"]
+    trials = neighborhood_trials("a", item, network=None, seed=0, rules=("parallel",))
+    assert [trial.attack for trial in trials] == [attack for attack in ATTACKS if attack != "learned neighbors"]
     down = np.array([0.0, 1.0, 0.0])
     one, two = (lines_by_rule(item, "convergent", gravity=down, name="a", seed=seed) for seed in (0, 1))
     np.testing.assert_array_equal(one.coefficients, two.coefficients)

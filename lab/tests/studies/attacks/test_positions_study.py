@@ -107,10 +107,10 @@ def test_neighbors_and_occurrences_by_brute_force() -> None:
     keypoints = np.round(random.random((60, 2)) * 12).astype(np.float32)  # many at one position
     expected = [sum((keypoints[:row] == keypoints[row]).all(axis=1)) for row in range(60)]
     np.testing.assert_array_equal(occurrence(keypoints), expected)
-    found = true_neighbors(keypoints, 4)
+    neighbors = true_neighbors(keypoints, 4)
     gap = np.linalg.norm(keypoints[:, None] - keypoints[None], axis=2)
     for row in range(60):
-        distances = [gap[row, other] for other in found.rows[row]]
+        distances = [gap[row, other] for other in neighbors.rows[row]]
         places = {tuple(place): gap[row, k] for k, place in enumerate(keypoints) if gap[row, k] > 0}
         np.testing.assert_allclose(distances, sorted(places.values())[:4])
 

@@ -55,10 +55,12 @@ def test_a_defense_is_measured_on_both_sides(door: dict[str, Features], tmp_path
     defenses = [item for item in default_defenses(4) if item.name in ("paper", "hardened")]
     victims, effort = [victim, part(list(door.values())[1], 24)], DefenseEffort(structural=8, restarts=5, tours=1)
     rows = list(defense_study([sequence], victims, pools, defenses, effort=effort, workers=1))
-    found = {row.defense.name: {item.attack: item for item in row.recoveries} for row in rows}
-    assert found["paper"]["lattice"].exact > 0.97 and found["paper"]["lattice"].features == 48
-    assert found["hardened"]["lattice"].within[0] == 0 and found["hardened"]["lattice"].features == 8
-    assert all(item.within[0] <= item.within[1] and item.upper >= item.within[0] for f in found.values() for item in f.values())
+    recoveries = {row.defense.name: {item.attack: item for item in row.recoveries} for row in rows}
+    assert recoveries["paper"]["lattice"].exact > 0.97 and recoveries["paper"]["lattice"].features == 48
+    assert recoveries["hardened"]["lattice"].within[0] == 0 and recoveries["hardened"]["lattice"].features == 8
+    assert all(
+        item.within[0] <= item.within[1] and item.upper >= item.within[0] for f in recoveries.values() for item in f.values()
+    )
     # A photograph matched with itself: every match is right, raw and lifted.
     assert all(row.raw == pytest.approx(1) and row.p2s > 0.95 for row in rows)
     records = [json.loads(json.dumps(row.as_json())) for row in rows]

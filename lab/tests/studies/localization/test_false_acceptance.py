@@ -90,9 +90,9 @@ def test_a_map_that_falls_apart_leaves_out_fewer(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(module, "build_map", fragile)
     place = place_of("seven", world("seven", images=7, points=150))
-    found = fold_maps(place, replace(PROTOCOL, folds=2), workdir=tmp_path / "a")
-    assert sorted(name for fold in found for name in fold.held_out) == sorted(place.features)
-    assert max(len(fold.held_out) for fold in found) == 2
+    folds = fold_maps(place, replace(PROTOCOL, folds=2), workdir=tmp_path / "a")
+    assert sorted(name for fold in folds for name in fold.held_out) == sorted(place.features)
+    assert max(len(fold.held_out) for fold in folds) == 2
     least = 7
     with pytest.raises(InputError, match=r"no map without \d\d; give photographs with more overlap"):
         fold_maps(place, PROTOCOL, workdir=tmp_path / "b")
@@ -174,9 +174,9 @@ def test_lines_bear_half_of_the_matches_wrong(folds: list[Fold]) -> None:
     """Planted pose: at 150 matches and half of them wrong, points and all kinds of lines stay within a fifth."""
     query = next(true_queries(folds[0], PROTOCOL))
     levels = (OutlierLevel(matches=150, wrong_share=0.5, draws=2), OutlierLevel(matches=10_000, wrong_share=0.0, draws=1))
-    found = run_job(QueryJob(query=query, observations=(), levels=levels, options=PROTOCOL.localize)).trials
-    assert len(found) == 2 * len(OBSERVATION_KINDS)  # nobody has 10,000 matches
-    assert max(item.position_error for item in found) < 0.2
+    trials = run_job(QueryJob(query=query, observations=(), levels=levels, options=PROTOCOL.localize)).trials
+    assert len(trials) == 2 * len(OBSERVATION_KINDS)  # nobody has 10,000 matches
+    assert max(item.position_error for item in trials) < 0.2
 
 
 def test_cells_are_medians() -> None:
@@ -197,16 +197,16 @@ def test_cells_are_medians() -> None:
     lines = [item("random lines", error) for error in (2.0, 3.0, math.inf)]
     aligned = [item("aligned lines", error) for error in (1.0, 1.0, 1.0)]
     hard = [item("points", 5.0, 0.8), item("random lines", math.inf, 0.8), item("aligned lines", 5.0, 0.8)]
-    found = {
+    summaries = {
         (row.observation, row.matches, row.wrong_share): row for row in error_summaries([*points, *lines, *aligned, *hard])
     }
-    first = found["random lines", 200, 0.0]
+    first = summaries["random lines", 200, 0.0]
     assert (first.points_median, first.lines_median, first.ratio) == (2.0, 3.0, 1.5)
     assert (first.count, first.refused_points, first.refused_lines, first.required) == (3, 0, 1, True)
     assert first.ratio_within == 1.5
-    assert found["aligned lines", 200, 0.0].ratio == 0.5
-    assert found["random lines", -1, 0.5].ratio == 1.5  # 80 % is not required
-    assert math.isinf(found["random lines", 200, 0.8].ratio) and not found["random lines", 200, 0.8].required
+    assert summaries["aligned lines", 200, 0.0].ratio == 0.5
+    assert summaries["random lines", -1, 0.5].ratio == 1.5  # 80 % is not required
+    assert math.isinf(summaries["random lines", 200, 0.8].ratio) and not summaries["random lines", 200, 0.8].required
 
 
 def test_scenes_of_different_size_are_compared_within() -> None:
@@ -222,10 +222,10 @@ def test_scenes_of_different_size_are_compared_within() -> None:
     lines = [replace(each, observation="random lines", position_error=2 * each.position_error) for each in (*small, *large)]
     lines[1] = replace(lines[1], position_error=200.0)  # one failure moves the median from one scene to the other
     aligned = [replace(each, observation="aligned lines") for each in (*small, *large)]
-    found = {(row.observation, row.matches): row for row in error_summaries([*small, *large, *lines, *aligned])}
-    assert found["random lines", ALL_MATCHES].ratio > 150
-    assert found["random lines", ALL_MATCHES].ratio_within == pytest.approx(2.0 / 1.0, rel=0.06)
-    assert found["aligned lines", -1].ratio_within == 1.0
+    summaries = {(row.observation, row.matches): row for row in error_summaries([*small, *large, *lines, *aligned])}
+    assert summaries["random lines", ALL_MATCHES].ratio > 150
+    assert summaries["random lines", ALL_MATCHES].ratio_within == pytest.approx(2.0 / 1.0, rel=0.06)
+    assert summaries["aligned lines", -1].ratio_within == 1.0
 
 
 def test_astray_poses_are_counted() -> None:
@@ -243,5 +243,5 @@ def test_astray_poses_are_counted() -> None:
         position_error=0.1,
         rotation_error_deg=0.2,
     )
-    found = acceptance_counts([right, replace(right, rotation_error_deg=40.0, log10_nfa=-9.0)])
-    assert (found[0].accepted, found[0].astray, found[0].margin) == (2, 1, 9.0)
+    counts = acceptance_counts([right, replace(right, rotation_error_deg=40.0, log10_nfa=-9.0)])
+    assert (counts[0].accepted, counts[0].astray, counts[0].margin) == (2, 1, 9.0)

@@ -1,4 +1,4 @@
-"""What forgeries are made of: sizes, places, cameras that see the same rays, and counts with their intervals."""
+"""Forged pictures: their sizes and places, cameras that see the same rays, and counts with their intervals."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def test_a_part_or_a_copy_is_seen_along_the_same_rays(how: str) -> None:
     else:
         part, seen_by = scaled(image, camera(), 0.5)
     assert part.shape == (seen_by.height_px, seen_by.width_px)
-    found = np.argwhere(part > 128).mean(axis=0)[::-1] + 0.5
+    center = np.argwhere(part > 128).mean(axis=0)[::-1] + 0.5
     rays = [
         np.asarray(as_colmap(one).cam_from_img(xy[None]))
-        for one, xy in ((camera(), np.array([322.0, 242.0])), (seen_by, found))
+        for one, xy in ((camera(), np.array([322.0, 242.0])), (seen_by, center))
     ]
     np.testing.assert_allclose(rays[0], rays[1], atol=2e-3)
 
@@ -125,12 +125,12 @@ def test_counts_are_of_each_group_and_exact() -> None:
     answers = [one(index, False, False, None) for index in range(40)] + [
         one(index, True, True, 9.0 * index) for index in range(2)
     ]
-    found = {(item.true, item.group): item for item in group_counts(answers)}
-    assert found[False, "all"].total == 40 and found[False, "all"].accepted == 0
-    assert found[False, "all"].high == pytest.approx(1 - 0.025 ** (1 / 40))
-    assert found[False, FORMS[0]].total == 20 and found[False, "poster 0.4"].total == 40
-    assert found[True, "all"].accepted == 2 and found[True, "all"].astray == 1
+    counts = {(item.true, item.group): item for item in group_counts(answers)}
+    assert counts[False, "all"].total == 40 and counts[False, "all"].accepted == 0
+    assert counts[False, "all"].high == pytest.approx(1 - 0.025 ** (1 / 40))
+    assert counts[False, FORMS[0]].total == 20 and counts[False, "poster 0.4"].total == 40
+    assert counts[True, "all"].accepted == 2 and counts[True, "all"].astray == 1
     groups = [item.group for item in group_counts(answers) if not item.true]
     assert groups == ["all", FORMS[0], FORMS[1], "p", "poster 0.4"]
     doubted = [replace(answers[0], inliers=20, log10_nfa=-8.0), replace(answers[1], inliers=20, log10_nfa=-5.0), *answers[2:]]
-    assert group_counts(doubted)[0].doubted == 1 and found[False, "all"].doubted == 0
+    assert group_counts(doubted)[0].doubted == 1 and counts[False, "all"].doubted == 0

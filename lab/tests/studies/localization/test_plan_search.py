@@ -59,21 +59,21 @@ def test_the_better_third_goes_on_and_the_best_comes_first() -> None:
     """Planted: plan i of 18 has i // 3 of 8 queries right, and two are alike at the top."""
     asked: list[tuple[int, set[UprightSetting]]] = []
     share = {of(plan): min(index // 3, 5) for index, plan in enumerate(PLANS)}
-    found = searched(share, asked)
+    results = searched(share, asked)
     assert [index for index, _ in asked] == [0, 1, 2] and asked[0][1] == set(share)
     assert asked[1][1] == asked[2][1] == {of(plan) for plan in PLANS[-6:]}
-    assert len(found) == len(PLANS) and {of(item.plan) for item in found} == set(share)
-    assert [item.finished for item in found] == [True] * 6 + [False] * 12
-    assert [item.row.queries for item in found] == [24] * 6 + [8] * 12
-    for part in (found[:6], found[6:]):
+    assert len(results) == len(PLANS) and {of(item.plan) for item in results} == set(share)
+    assert [item.finished for item in results] == [True] * 6 + [False] * 12
+    assert [item.row.queries for item in results] == [24] * 6 + [8] * 12
+    for part in (results[:6], results[6:]):
         rights = [item.row.right / item.row.queries for item in part]
         assert rights == sorted(rights, reverse=True)
-    assert found[0].row.right == 15 and found[-1].row.right == 0
+    assert results[0].row.right == 15 and results[-1].row.right == 0
 
 
 def test_so_few_plans_are_all_asked_everything() -> None:
     settings = [of(plan) for plan in PLANS[:LEAST]]
-    found = search_plans(
+    results = search_plans(
         PLANS[:LEAST],
         lambda asked, _: [
             UprightTrial(setting=one, scene="p", query="q", kind="true", accepted=False, log10_nfa=None, position=None,
@@ -85,7 +85,9 @@ def test_so_few_plans_are_all_asked_everything() -> None:
         metric={"p": True},
         extent={"p": 1.0},
     )  # fmt: skip
-    assert {of(item.plan) for item in found} == set(settings) and all(item.finished and item.row.queries == 2 for item in found)
+    assert {of(item.plan) for item in results} == set(settings) and all(
+        item.finished and item.row.queries == 2 for item in results
+    )
     with pytest.raises(InputError, match="at least one plan"):
         search_plans([], lambda *_: [], folds=2, gravity_sigma_deg=0.5, metric={}, extent={})
 

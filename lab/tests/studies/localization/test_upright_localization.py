@@ -55,9 +55,9 @@ def test_a_row_counts_by_hand() -> None:
         trial(None, None, kind="mirrored", nfa=None),
         trial(1.0, None, kind="mirrored", nfa=-7.0),
     ]
-    found = upright_row(trials, "place", {"place": True}, {"place": 1.0})
-    assert (found.queries, found.right, found.accepted, found.astray) == (5, 1, 4, 1)
-    assert (found.false_queries, found.false_accepts, found.least_false_log10_nfa) == (3, 1, -7.0)
+    summary = upright_row(trials, "place", {"place": True}, {"place": 1.0})
+    assert (summary.queries, summary.right, summary.accepted, summary.astray) == (5, 1, 4, 1)
+    assert (summary.false_queries, summary.false_accepts, summary.least_false_log10_nfa) == (3, 1, -7.0)
     # Without a scale the extent decides: 1 % of 35 is more than 0.3.
     assert upright_row(trials, "place", {"place": False}, {"place": 35.0}).right == 2
     with pytest.raises(InputError, match="at least one query"):
@@ -66,8 +66,8 @@ def test_a_row_counts_by_hand() -> None:
 
 def test_epsilons_of_the_image_are_those_of_the_accounting() -> None:
     """Golden: 1,000 features of two words each at epsilon 5, 4 and 3, delta 1e-6 (`veil budget plan` gives the same)."""
-    found = [UprightSetting(features=1000, epsilon=value).epsilon_image for value in (5.0, 4.0, 3.0)]
-    np.testing.assert_allclose(found, [539, 211, 81], atol=1.0)
+    epsilons = [UprightSetting(features=1000, epsilon=value).epsilon_image for value in (5.0, 4.0, 3.0)]
+    np.testing.assert_allclose(epsilons, [539, 211, 81], atol=1.0)
 
 
 def test_gravity_is_tilted_by_its_sigma() -> None:

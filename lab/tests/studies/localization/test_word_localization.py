@@ -63,10 +63,10 @@ def test_a_row_counts_by_hand() -> None:
         trial(None, None, true=False),
         trial(None, None, true=False, accepted=False),
     ]
-    found = row(trials)
-    assert dict(found.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
-    assert (found.queries, found.accepted, found.false_queries, found.false_accepts) == (4, 0.75, 2, 1)
-    assert found.median_position == pytest.approx(0.2) and found.median_rotation_deg == 3.0
+    summary = row(trials)
+    assert dict(summary.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}
+    assert (summary.queries, summary.accepted, summary.false_queries, summary.false_accepts) == (4, 0.75, 2, 1)
+    assert summary.median_position == pytest.approx(0.2) and summary.median_rotation_deg == 3.0
     # The extent scales positions, and positions only.
     wide = row(trials, extent=20.0)
     assert dict(wide.localized) == {"0.25m, 2deg": 0.25, "0.5m, 5deg": 0.5, "5m, 10deg": 0.75}

@@ -20,7 +20,7 @@ def test_neighbors_of_words_are_the_brute_force_ones() -> None:
     """Mutual nearest neighbors of word vectors and each image's descriptors, by a distance table."""
     scene = scene_of(PLACE, without="02")
     form = words_of(PLACE.form("02"), DICTIONARY, epsilon=8.0)
-    found = neighbor_candidates(form, scene, DICTIONARY)
+    candidates = neighbor_candidates(form, scene, DICTIONARY)
     expected: dict[tuple[int, int], float] = {}
     used = sorted(set(form.ids.ravel().tolist()))
     first = {word: int(np.flatnonzero((form.ids == word).any(axis=1))[0]) for word in used}
@@ -32,11 +32,11 @@ def test_neighbors_of_words_are_the_brute_force_ones() -> None:
             if table[:, j].argmin() == i:
                 pair = first[word], int(PLACE.visible[name][j])
                 expected[pair] = min(expected.get(pair, np.inf), table[i, j])
-    pairs = list(zip(found.keypoint_rows.tolist(), found.point_rows.tolist(), strict=True))
+    pairs = list(zip(candidates.keypoint_rows.tolist(), candidates.point_rows.tolist(), strict=True))
     assert len(set(pairs)) == len(pairs) and set(pairs) == set(expected)
-    np.testing.assert_allclose(-found.log_odds, [expected[pair] for pair in pairs], atol=2e-3)
-    assert (np.diff(found.log_odds) <= 0).all()
-    right = PLACE.visible["02"][found.keypoint_rows] == found.point_rows
+    np.testing.assert_allclose(-candidates.log_odds, [expected[pair] for pair in pairs], atol=2e-3)
+    assert (np.diff(candidates.log_odds) <= 0).all()
+    right = PLACE.visible["02"][candidates.keypoint_rows] == candidates.point_rows
     assert right[:40].mean() > 0.8
 
 

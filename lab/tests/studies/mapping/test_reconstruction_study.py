@@ -130,10 +130,10 @@ def test_alignment_of_centers_is_least_squares() -> None:
         Rigid(rotation=p.rotation @ turn.T, translation=-p.rotation @ turn.T @ (2.5 * turn @ p.center + [1, 2, 3.0]))
         for p in poses
     ]
-    found = align_centers(poses, moved)
-    assert found.scale == pytest.approx(2.5)
+    alignment = align_centers(poses, moved)
+    assert alignment.scale == pytest.approx(2.5)
     for pose, other in zip(poses, moved, strict=True):
-        position, rotation = pose_error(pose, other, found)
+        position, rotation = pose_error(pose, other, alignment)
         assert position < 1e-9 and rotation < 1e-6
     assert pairwise_rotation_deg(poses, moved) < 1e-6
     noisy = [Rigid(rotation=p.rotation, translation=p.translation + 0.1 * random.normal(size=3)) for p in moved]

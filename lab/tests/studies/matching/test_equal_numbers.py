@@ -17,10 +17,10 @@ def test_each_image_has_as_many_features_as_the_poorest_descriptor() -> None:
     def image(name: str, count: int) -> Features:
         return features(generator(name), count)
 
-    found = with_equal_numbers(
+    equalized = with_equal_numbers(
         {"sift": {"a": image("sa", 30), "b": image("sb", 20)}, "aliked": {"a": image("aa", 50), "b": image("ab", 10)}}
     )
-    assert {kind: [len(images[name]) for name in "ab"] for kind, images in found.items()} == {
+    assert {kind: [len(images[name]) for name in "ab"] for kind, images in equalized.items()} == {
         "sift": [30, 10],
         "aliked": [30, 10],
     }

@@ -92,16 +92,16 @@ def compared(seen: ImageSequence, epsilon: float = 8.0) -> dict[str, dict]:
 
 def test_signed_descriptors_are_compared_in_every_form() -> None:
     """Planted: all 150 features agree, raw and in subspaces; words find fewer, and those of two noisy images fewest."""
-    found = compared(signed(sequence(0.0)))
-    assert list(found) == ["point", "p2s", "s2s", "p2w", "w2w"]
-    assert found["point"]["right_matches"] == 150 and found["point"]["mma"]["1"] == 1
-    assert found["p2s"]["right_matches"] >= 145
-    assert found["point"]["right_matches"] > found["p2w"]["right_matches"] > found["w2w"]["right_matches"] > 10
-    assert found["p2w"]["mma"]["3"] > 0.5
-    assert {record["descriptor"] for record in found.values()} == {"xfeat"}
-    assert {record["features"] for record in found.values()} == {150}
-    assert [found["w2w"][key] for key in ("profile", "words", "epsilon", "m")] == ["words", 256, 8.0, 2]
-    assert found["p2s"]["words"] is None and found["p2s"]["lifting"] == "sub-adversarial"
+    rows = compared(signed(sequence(0.0)))
+    assert list(rows) == ["point", "p2s", "s2s", "p2w", "w2w"]
+    assert rows["point"]["right_matches"] == 150 and rows["point"]["mma"]["1"] == 1
+    assert rows["p2s"]["right_matches"] >= 145
+    assert rows["point"]["right_matches"] > rows["p2w"]["right_matches"] > rows["w2w"]["right_matches"] > 10
+    assert rows["p2w"]["mma"]["3"] > 0.5
+    assert {record["descriptor"] for record in rows.values()} == {"xfeat"}
+    assert {record["features"] for record in rows.values()} == {150}
+    assert [rows["w2w"][key] for key in ("profile", "words", "epsilon", "m")] == ["words", 256, 8.0, 2]
+    assert rows["p2s"]["words"] is None and rows["p2s"]["lifting"] == "sub-adversarial"
 
 
 def test_a_descriptor_that_cannot_match_scores_nothing() -> None:
@@ -109,18 +109,18 @@ def test_a_descriptor_that_cannot_match_scores_nothing() -> None:
     good = signed(sequence(0.0))
     order = np.roll(np.arange(150), 1)
     wrong = replace(good.features[1], descriptors=good.features[1].descriptors[order])
-    found = compared(replace(good, features=(good.features[0], wrong)))
-    for record in found.values():
+    rows = compared(replace(good, features=(good.features[0], wrong)))
+    for record in rows.values():
         assert record["right_matches"] <= 1, record["distance"]
-    assert found["point"]["right_matches"] == 0 and found["point"]["mma"]["1"] == 0
-    assert found["point"]["matches"] == 150  # it matches all, and none is right
+    assert rows["point"]["right_matches"] == 0 and rows["point"]["mma"]["1"] == 0
+    assert rows["point"]["matches"] == 150  # it matches all, and none is right
 
 
 def test_words_that_say_nothing_find_nothing() -> None:
     """Broken twin: words drawn at random (epsilon 0) match about as chance does, so it is the true words that match."""
-    found = compared(signed(sequence(0.0)), epsilon=0.0)
-    assert found["p2w"]["right_matches"] < 10 and found["w2w"]["right_matches"] < 10
-    assert found["point"]["right_matches"] == 150
+    rows = compared(signed(sequence(0.0)), epsilon=0.0)
+    assert rows["p2w"]["right_matches"] < 10 and rows["w2w"]["right_matches"] < 10
+    assert rows["point"]["right_matches"] == 150
 
 
 def test_the_table_of_ratios_is_described(tmp_path: Path) -> None:
@@ -144,8 +144,8 @@ def test_transfer_errors_count_from_pixel_centers() -> None:
 
 def test_every_lifting_and_distance_is_in_the_protocol() -> None:
     cases = default_cases([2, 4], [2])
-    found = {(c.profile.strategy, c.profile.m, c.distance) for c in cases if c.profile and c.profile.name == "paper"}
-    assert found == {(s, m, "p2s") for s in STRATEGIES for m in (2, 4)} | {(s, 2, "s2s") for s in STRATEGIES}
+    protocol = {(c.profile.strategy, c.profile.m, c.distance) for c in cases if c.profile and c.profile.name == "paper"}
+    assert protocol == {(s, m, "p2s") for s in STRATEGIES for m in (2, 4)} | {(s, 2, "s2s") for s in STRATEGIES}
     assert {c.distance for c in cases if c.profile and c.profile.name == "hardened"} == {"p2s", "s2s"}
     assert cases[0].profile is None
 

@@ -39,7 +39,7 @@ def planted(seed: int, images: int, prefix: str = "") -> Problem:
     place = street(seed, images, points_each=200, closed=False)
     lines = line_images_of(place, f"street {seed}")
     views = {prefix + name: view for name, view in views_of(lines).items()}
-    matches = {(prefix + a, prefix + b): found for (a, b), found in place.matches.items()}
+    matches = {(prefix + a, prefix + b): rows for (a, b), rows in place.matches.items()}
     return place, views, graph_of({prefix + name: len(image.form) for name, image in lines.items()}, matches)
 
 
@@ -51,13 +51,13 @@ def problem() -> Problem:
 @pytest.fixture(scope="module")
 def answers(problem: Problem) -> dict[str, tuple[LineClusterTask, Answer]]:
     """Clusters of the street with their maps, by keys."""
-    found: dict[str, tuple[LineClusterTask, Answer]] = {}
+    by_key: dict[str, tuple[LineClusterTask, Answer]] = {}
 
     def run(task: Callable[[LineClusterTask], Answer], items: Sequence[LineClusterTask]) -> Iterator[tuple[int, Answer]]:
         """Results in another order than that of the items, as engines may give them."""
         for position in reversed(range(len(items))):
             answer = task(items[position])
-            found[line_cluster_key(items[position])] = items[position], answer
+            by_key[line_cluster_key(items[position])] = items[position], answer
             yield position, answer
 
     calls: list[tuple[int, int]] = []
@@ -65,10 +65,10 @@ def answers(problem: Problem) -> dict[str, tuple[LineClusterTask, Answer]]:
     joined = map_lines_in_clusters(
         views, graph, options=OPTIONS, clusters=ClusterOptions(size=10), run_all=run, progress=lambda *done: calls.append(done)
     )
-    assert isinstance(joined, ClusteredMap) and calls == [(k + 1, len(found)) for k in range(len(found))]
-    found["all"] = next(iter(found.values()))[0], joined.maps[0]
-    assert len(joined.maps) == 1 and len(joined.clusters) == len(found) - 1 >= 2
-    return found
+    assert isinstance(joined, ClusteredMap) and calls == [(k + 1, len(by_key)) for k in range(len(by_key))]
+    by_key["all"] = next(iter(by_key.values()))[0], joined.maps[0]
+    assert len(joined.maps) == 1 and len(joined.clusters) == len(by_key) - 1 >= 2
+    return by_key
 
 
 def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> RunAll[LineClusterTask, Answer]:
@@ -81,11 +81,11 @@ def kept_answers(answers: dict[str, tuple[LineClusterTask, Answer]]) -> RunAll[L
     return run
 
 
-def largest_error_m(found: LineMap, place: Street) -> float:
+def largest_error_m(line_map: LineMap, place: Street) -> float:
     """Largest error of the positions after alignment."""
-    names = sorted(found.cam_from_world)
-    aligned = align_centers([found.cam_from_world[n] for n in names], [place.poses[n] for n in names])
-    return max(pose_error(found.cam_from_world[n], place.poses[n], aligned)[0] for n in names)
+    names = sorted(line_map.cam_from_world)
+    aligned = align_centers([line_map.cam_from_world[n] for n in names], [place.poses[n] for n in names])
+    return max(pose_error(line_map.cam_from_world[n], place.poses[n], aligned)[0] for n in names)
 
 
 @pytest.mark.slow
@@ -93,10 +93,10 @@ def test_a_street_is_mapped_from_lines_by_clusters(
     problem: Problem, answers: dict[str, tuple[LineClusterTask, Answer]]
 ) -> None:
     """Oracle: planted poses; the map of all has no more error than 0.3 m over 18 m, and passes its check."""
-    found = answers["all"][1]
-    assert isinstance(found, LineMap) and len(found.cam_from_world) >= 17
-    assert largest_error_m(found, problem[0]) < 0.3
-    assert not found.check.doubts and found.check.gravity_agreeing == 1.0
+    answer = answers["all"][1]
+    assert isinstance(answer, LineMap) and len(answer.cam_from_world) >= 17
+    assert largest_error_m(answer, problem[0]) < 0.3
+    assert not answer.check.doubts and answer.check.gravity_agreeing == 1.0
 
 
 @pytest.mark.slow
@@ -108,18 +108,18 @@ def test_a_joined_map_that_is_doubted_stays_in_parts(
     real = of_lines.extend_map
 
     def doubtful(*given: object, **more: object) -> LineMap:
-        found = real(*given, **more)  # type: ignore[arg-type]
-        return replace(found, check=replace(found.check, close=0.1))
+        answer = real(*given, **more)  # type: ignore[arg-type]
+        return replace(answer, check=replace(answer.check, close=0.1))
 
     monkeypatch.setattr(of_lines, "extend_map", doubtful)
-    found = map_lines_in_clusters(
+    answer = map_lines_in_clusters(
         views, graph, options=OPTIONS, clusters=ClusterOptions(size=10), run_all=kept_answers(answers)
     )
-    assert isinstance(found, ClusteredMap) and len(found.maps) >= 2
-    names = [name for item in found.maps for name in item.cam_from_world]
+    assert isinstance(answer, ClusteredMap) and len(answer.maps) >= 2
+    names = [name for item in answer.maps for name in item.cam_from_world]
     assert len(names) == len(set(names)) >= 14
-    assert any("cannot be trusted" in reason for reason in found.reasons)
-    for item in found.maps:
+    assert any("cannot be trusted" in reason for reason in answer.reasons)
+    for item in answer.maps:
         lines = np.bincount(item.tracks.track[item.observed])
         assert largest_error_m(item, problem[0]) < 0.3 and lines[lines > 0].min() >= 4
         assert {item.tracks.names[image] for image in item.tracks.image[item.observed]} <= item.cam_from_world.keys()
@@ -131,12 +131,12 @@ def test_places_that_share_no_track_give_several_maps() -> None:
     one, views, _ = planted(2, 12)
     other, other_views, _ = planted(1, 12, "x")
     counts = {name: len(view.lines) for name, view in {**views, **other_views}.items()}
-    matches = {**one.matches, **{(f"x{a}", f"x{b}"): found for (a, b), found in other.matches.items()}}
-    found = map_lines_in_clusters(
+    matches = {**one.matches, **{(f"x{a}", f"x{b}"): rows for (a, b), rows in other.matches.items()}}
+    outcome = map_lines_in_clusters(
         {**views, **other_views}, graph_of(counts, matches), options=OPTIONS, clusters=ClusterOptions(size=13)
     )
-    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
-    assert sorted({name[0] for name in item.cam_from_world} == {"x"} for item in found.maps) == [False, True]
+    assert isinstance(outcome, ClusteredMap) and len(outcome.maps) == 2
+    assert sorted({name[0] for name in item.cam_from_world} == {"x"} for item in outcome.maps) == [False, True]
 
 
 def test_ties_are_tracks_of_three_images() -> None:
@@ -157,14 +157,14 @@ def test_too_few_images_and_no_ties_are_refused(problem: Problem) -> None:
     with pytest.raises(InputError, match="four images"):
         map_lines_in_clusters({}, graph_of({}, {}))
     apart = graph_of({name: len(view.lines) for name, view in views.items()}, {})
-    found = map_lines_in_clusters(views, apart)
-    assert isinstance(found, NoMap) and "overlap" in found.remedy[0].object
+    answer = map_lines_in_clusters(views, apart)
+    assert isinstance(answer, NoMap) and "overlap" in answer.remedy[0].object
     blind = {
         name: replace(view, lines=replace(view.lines, gravity=None, aligned=np.zeros(len(view.lines), dtype=bool)))
         for name, view in views.items()
     }
-    found = map_lines_in_clusters(blind, graph, options=OPTIONS, clusters=ClusterOptions(size=10))
-    assert isinstance(found, NoMap) and "gravity" in found.reason
+    answer = map_lines_in_clusters(blind, graph, options=OPTIONS, clusters=ClusterOptions(size=10))
+    assert isinstance(answer, NoMap) and "gravity" in answer.reason
 
 
 @pytest.mark.slow
@@ -180,9 +180,9 @@ def test_kept_maps_are_those_that_were_made(answers: dict[str, tuple[LineCluster
     other = replace(task, options=LineMapOptions(quads=3))
     for _ in range(2):
         run_all = keeping(ClusterResults(tmp_path, OF_LINES), one_after_another, line_cluster_key)
-        found = dict(run_all(mapper, [task, other]))
-    assert runs == [1, 3] and found[1] == NoMap("dark")
-    read = found[0]
+        kept = dict(run_all(mapper, [task, other]))
+    assert runs == [1, 3] and kept[1] == NoMap("dark")
+    read = kept[0]
     assert isinstance(read, LineMap) and isinstance(made, LineMap) and read.check == made.check
     one, two = piece_of_lines(read), piece_of_lines(made)
     np.testing.assert_array_equal(one.points, two.points)

@@ -41,7 +41,7 @@ def test_a_street_is_mapped_by_clusters(tmp_path: Path) -> None:
     """Oracle: planted poses, and planted points through their observations: none stands twice for one feature."""
     place = street(0, 26, points_each=90, closed=False)
     calls: list[tuple[int, int]] = []
-    found = map_in_clusters(
+    answer = map_in_clusters(
         place.images,
         place.matches,
         workdir=tmp_path,
@@ -50,13 +50,13 @@ def test_a_street_is_mapped_by_clusters(tmp_path: Path) -> None:
         run_all=backwards,
         progress=lambda done, total: calls.append((done, total)),
     )
-    assert isinstance(found, ClusteredMap)
-    assert len(found.clusters) >= 2
-    assert calls == [(k + 1, len(found.clusters)) for k in range(len(found.clusters))]
-    assert len(found.maps) == 1 and len(found.maps[0].images) == 26
-    assert largest_error_m(found.maps[0], place) < 0.15
-    assert found.maps[0].check is not None and found.maps[0].check.explained_pairs >= 0.98 * found.maps[0].check.pairs
-    for image in found.maps[0].images.values():
+    assert isinstance(answer, ClusteredMap)
+    assert len(answer.clusters) >= 2
+    assert calls == [(k + 1, len(answer.clusters)) for k in range(len(answer.clusters))]
+    assert len(answer.maps) == 1 and len(answer.maps[0].images) == 26
+    assert largest_error_m(answer.maps[0], place) < 0.15
+    assert answer.maps[0].check is not None and answer.maps[0].check.explained_pairs >= 0.98 * answer.maps[0].check.pairs
+    for image in answer.maps[0].images.values():
         assert len(np.unique(image.keypoints, axis=0)) == len(image.keypoints)
 
 
@@ -64,7 +64,7 @@ def two_places() -> tuple[Street, Street, dict, dict]:
     """Two streets that share nothing, and their images and matches together; the second's names begin with x."""
     first, second = (street(seed, count, closed=False) for seed, count in ((0, 16), (1, 12)))
     images = {**first.images, **{f"x{name}": image for name, image in second.images.items()}}
-    matches = {**first.matches, **{(f"x{a}", f"x{b}"): found for (a, b), found in second.matches.items()}}
+    matches = {**first.matches, **{(f"x{a}", f"x{b}"): rows for (a, b), rows in second.matches.items()}}
     return first, second, images, matches
 
 
@@ -77,14 +77,14 @@ def renamed(scene: Scene) -> Scene:
 def test_few_images_of_two_places_give_two_maps(tmp_path: Path) -> None:
     """Oracle: planted poses. Nothing is said to be left out that the second map has; once cut, one map remains."""
     first, second, images, matches = two_places()
-    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
-    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
-    assert set(found.maps[0].images) <= set(first.images) and len(found.maps[0].images) >= 15
-    assert len(found.maps[1].images) == 12
-    assert largest_error_m(found.maps[0], first) < 0.15 and largest_error_m(renamed(found.maps[1]), second) < 0.15
-    assert any("none of the images of model 2 (12) could be added" in reason for reason in found.reasons)
-    assert found.maps[0].check is not None
-    assert set(found.maps[0].check.left_out) == set(first.images) - set(found.maps[0].images)
+    answer = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
+    assert isinstance(answer, ClusteredMap) and len(answer.maps) == 2
+    assert set(answer.maps[0].images) <= set(first.images) and len(answer.maps[0].images) >= 15
+    assert len(answer.maps[1].images) == 12
+    assert largest_error_m(answer.maps[0], first) < 0.15 and largest_error_m(renamed(answer.maps[1]), second) < 0.15
+    assert any("none of the images of model 2 (12) could be added" in reason for reason in answer.reasons)
+    assert answer.maps[0].check is not None
+    assert set(answer.maps[0].check.left_out) == set(first.images) - set(answer.maps[0].images)
 
 
 @pytest.mark.slow
@@ -101,11 +101,11 @@ def test_a_refused_map_does_not_take_other_places_along(tmp_path: Path, monkeypa
         return NoMap("it cannot be trusted", {}, made.check)
 
     monkeypatch.setattr(of_positions, "build_map", refusing)
-    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
-    assert isinstance(found, ClusteredMap) and len(found.maps) == 1
-    assert largest_error_m(renamed(found.maps[0]), second) < 0.15
-    assert sum("cannot be trusted" in reason for reason in found.reasons) == 2
-    monkeypatch.setattr(of_positions, "build_map", lambda *_, **__: NoMap("it cannot be trusted", {}, found.maps[0].check))
+    answer = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=50))
+    assert isinstance(answer, ClusteredMap) and len(answer.maps) == 1
+    assert largest_error_m(renamed(answer.maps[0]), second) < 0.15
+    assert sum("cannot be trusted" in reason for reason in answer.reasons) == 2
+    monkeypatch.setattr(of_positions, "build_map", lambda *_, **__: NoMap("it cannot be trusted", {}, answer.maps[0].check))
     (tmp_path / "again").mkdir()
     alone = map_in_clusters(
         second.images, second.matches, workdir=tmp_path / "again", options=OPTIONS, clusters=ClusterOptions(size=50)
@@ -123,22 +123,22 @@ def test_fewer_than_two_images_are_refused(tmp_path: Path) -> None:
 def test_unverified_pairs_give_no_map(tmp_path: Path) -> None:
     """Oracle: matches that are all accidents."""
     place = street(0, 8, outliers=1.0)
-    found = map_in_clusters(
+    answer = map_in_clusters(
         place.images, place.matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=4, least_shared=2)
     )
-    assert isinstance(found, NoMap)
-    assert "verified" in found.reason
+    assert isinstance(answer, NoMap)
+    assert "verified" in answer.reason
 
 
 @pytest.mark.slow
 def test_the_global_mapper_finds_the_planted_cameras(tmp_path: Path) -> None:
     """Oracle: planted poses; cameras of known focal length keep it."""
     place = street(0, 16, points_each=90, closed=False)
-    found = build_map(place.images, place.matches, workdir=tmp_path, options=MapOptions(max_ratio=0.9, global_mapper=True))
-    assert isinstance(found, Scene)
-    assert len(found.images) == 16
-    assert largest_error_m(found, place) < 0.15
-    assert {image.camera.params for image in found.images.values()} == {place.images["00000.jpg"].camera.params}
+    scene = build_map(place.images, place.matches, workdir=tmp_path, options=MapOptions(max_ratio=0.9, global_mapper=True))
+    assert isinstance(scene, Scene)
+    assert len(scene.images) == 16
+    assert largest_error_m(scene, place) < 0.15
+    assert {image.camera.params for image in scene.images.values()} == {place.images["00000.jpg"].camera.params}
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_what_a_cluster_leaves_is_mapped_too(tmp_path: Path, monkeypatch: pytest
     """Two places in one cluster, of which a mapper maps one alone: the other is mapped in the next round, and it is said."""
     first, second, images, matches = two_places()
     monkeypatch.setattr(joined_maps, "overlapping_clusters", lambda graph, _: [Cluster(core=frozenset(graph.names))])
-    found = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=20))
-    assert isinstance(found, ClusteredMap) and len(found.maps) == 2
-    assert largest_error_m(found.maps[0], first) < 0.15 and largest_error_m(renamed(found.maps[1]), second) < 0.15
-    assert any("no pair of images joins model 2 (12 images)" in reason for reason in found.reasons)
+    answer = map_in_clusters(images, matches, workdir=tmp_path, options=OPTIONS, clusters=ClusterOptions(size=20))
+    assert isinstance(answer, ClusteredMap) and len(answer.maps) == 2
+    assert largest_error_m(answer.maps[0], first) < 0.15 and largest_error_m(renamed(answer.maps[1]), second) < 0.15
+    assert any("no pair of images joins model 2 (12 images)" in reason for reason in answer.reasons)

@@ -1,4 +1,4 @@
-"""Pieces are joined to one world; wrong overlaps are found by loops, and what nothing connects stays apart."""
+"""Pieces are joined to one world; loops expose wrong overlaps, and what nothing connects stays apart."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NAMES = [f"{k:03d}" for k in range(COUNT)]
 
 def pieces_of(rng: np.random.Generator, whole: Piece, starts: range) -> list[Piece]:
     """Pieces of consecutive images around a ring, each shaken a little and in its own world."""
-    found = []
+    pieces = []
     for start in starts:
         names = sorted(NAMES[k % COUNT] for k in range(start, start + SIZE))
-        found.append(shaken(rng, part(whole, names), deg=0.05, shift=0.01).moved(anywhere(rng)))
-    return found
+        pieces.append(shaken(rng, part(whole, names), deg=0.05, shift=0.01).moved(anywhere(rng)))
+    return pieces
 
 
 def test_a_ring_of_pieces_closes() -> None:
@@ -91,24 +91,24 @@ def test_a_wrong_overlap_is_rejected_by_loops() -> None:
 
 
 def test_the_best_placement_of_all_is_found() -> None:
-    """Oracle: the planted right edges of graphs of five pieces with three wrong ones: no placement found is worse."""
+    """Oracle: the planted right edges of graphs of five pieces with three wrong ones: the placement is no worse."""
     for seed in range(3):
         rng = np.random.default_rng(seed)
         worlds = [anywhere(rng) for _ in range(5)]
-        found = {}
+        overlaps = {}
         edges = list(itertools.combinations(range(5), 2))
         wrong = {edges[k] for k in rng.choice(len(edges), 3, replace=False)}
         for i, j in edges:
             true = worlds[j].inverse() @ worlds[i]
-            found[i, j] = Overlap(
+            overlaps[i, j] = Overlap(
                 b_from_a=anywhere(rng) if (i, j) in wrong else true,
                 shared=20,
                 agreeing=int(rng.integers(6, 20)),
                 log10_chance=-9.0,
             )
-        kept, rejected = consistent_edges(found, [10.0] * 5)
+        kept, rejected = consistent_edges(overlaps, [10.0] * 5)
         assert kept | rejected == set(edges)
-        assert sum(found[e].agreeing for e in kept) >= sum(found[e].agreeing for e in set(edges) - wrong)
+        assert sum(overlaps[e].agreeing for e in kept) >= sum(overlaps[e].agreeing for e in set(edges) - wrong)
 
 
 def test_averaging_spreads_the_error_of_a_loop() -> None:

@@ -29,9 +29,9 @@ def without_points(piece: Piece) -> Piece:
     return replace(piece, features={name: rows + 100_000 for name, rows in piece.features.items()})
 
 
-def off(found: Similarity, truth: Similarity) -> tuple[float, float]:
+def off(similarity: Similarity, truth: Similarity) -> tuple[float, float]:
     """Differences of turn in degrees and of scale as a share."""
-    return rotation_angle_deg(found.rotation @ truth.rotation.T), abs(found.scale / truth.scale - 1)
+    return rotation_angle_deg(similarity.rotation @ truth.rotation.T), abs(similarity.scale / truth.scale - 1)
 
 
 @pytest.mark.parametrize("straight", [False, True])
@@ -41,10 +41,10 @@ def test_the_planted_similarity_is_found(straight: bool, points: bool) -> None:
     for seed in range(5):
         rng = np.random.default_rng(seed)
         a, b, truth = two(rng, straight=straight)
-        found = overlap(a, b if points else without_points(b))
-        assert isinstance(found, Overlap)
-        assert found.agreeing >= 7
-        turn, factor = off(found.b_from_a, truth)
+        shared = overlap(a, b if points else without_points(b))
+        assert isinstance(shared, Overlap)
+        assert shared.agreeing >= 7
+        turn, factor = off(shared.b_from_a, truth)
         assert turn < 0.5
         assert factor < 0.03
 
@@ -56,10 +56,10 @@ def test_misplaced_shared_images_are_outvoted() -> None:
         a, b, truth = two(rng)
         wrong = anywhere(rng)
         poses = dict(a.cam_from_world) | {name: wrong.moved(a.cam_from_world[name]) for name in NAMES[13:16]}
-        found = overlap(replace(a, cam_from_world=poses), b)
-        assert isinstance(found, Overlap)
-        assert found.agreeing == 5
-        turn, factor = off(found.b_from_a, truth)
+        shared = overlap(replace(a, cam_from_world=poses), b)
+        assert isinstance(shared, Overlap)
+        assert shared.agreeing == 5
+        turn, factor = off(shared.b_from_a, truth)
         assert turn < 0.5
         assert factor < 0.03
 
@@ -95,9 +95,9 @@ def test_one_shared_image_is_not_enough() -> None:
     """Oracle: the statement."""
     rng = np.random.default_rng(6)
     whole = ring(rng, 40)
-    found = overlap(part(whole, NAMES[:10]), part(whole, NAMES[9:20]))
-    assert isinstance(found, NoOverlap)
-    assert "share 1 image" in found.reason
+    shared = overlap(part(whole, NAMES[:10]), part(whole, NAMES[9:20]))
+    assert isinstance(shared, NoOverlap)
+    assert "share 1 image" in shared.reason
 
 
 def test_similarities_compose_and_invert() -> None:

@@ -12,7 +12,7 @@ from worlds.streets import Street, street
 
 def pairs_of(place: Street) -> dict[tuple[str, str], VerifiedPair]:
     """All planted pairs as verified ones."""
-    return {pair: VerifiedPair(inliers=found.indices, log10_chance=-20.0) for pair, found in place.matches.items()}
+    return {pair: VerifiedPair(inliers=matches.indices, log10_chance=-20.0) for pair, matches in place.matches.items()}
 
 
 @pytest.mark.slow
@@ -42,10 +42,10 @@ def test_missing_features_are_counted_where_the_pair_places_them() -> None:
     left = np.flatnonzero(xy[:, 0] < width / 2)
     same = np.stack([left, left], axis=1)
     known = np.full(len(xy), 5)
-    found = missing_around(image, image, same, known)
+    around = missing_around(image, image, same, known)
     right = int((inner & (xy[:, 0] >= width / 2)).sum())
-    assert abs(found.missing - right) <= 0.15 * right
-    assert found.doubts
+    assert abs(around.missing - right) <= 0.15 * right
+    assert around.doubts
     # Features that no other image knows are no evidence.
     assert missing_around(image, image, same, np.zeros(len(xy), dtype=np.int64)).missing == 0
     # Matches of every other feature, all over the picture, leave as many without a match and no doubt.
@@ -94,11 +94,11 @@ def test_an_image_that_an_equal_facade_fills_joins_no_two_places(filled: bool) -
         if name in pair:
             shared[pairs[pair].inliers[:, pair.index(name)]] = True
     kept = set(np.flatnonzero(~shared)[: 0 if filled else 6].tolist()) | set(np.flatnonzero(shared).tolist())
-    for pair, found in list(pairs.items()):
+    for pair, verified in list(pairs.items()):
         if name in pair:
-            rows = np.array([row for row in found.inliers if row[pair.index(name)] in kept], dtype=np.int64).reshape(-1, 2)
+            rows = np.array([row for row in verified.inliers if row[pair.index(name)] in kept], dtype=np.int64).reshape(-1, 2)
             pairs[pair] = VerifiedPair(inliers=rows, log10_chance=-20.0)
-    pairs = {pair: found for pair, found in pairs.items() if len(found.inliers) >= 15}
+    pairs = {pair: verified for pair, verified in pairs.items() if len(verified.inliers) >= 15}
     doubted = doubted_pairs(place.images, pairs)
     own = {pair for pair in pairs if name in pair}
     assert len(own & wrong) > 5

@@ -56,12 +56,12 @@ def test_lines_of_two_halves_are_refused(rule: LineRule) -> None:
     assert of_two_halves(views) == []
     key = sorted(views)[0]
     other = views_of(place, "halves", rule)[key]
-    found = map_from_lines({**views, key: other}, graph, options=OPTIONS)
-    assert isinstance(found, NoMap) and "halves" in found.reason and key in found.reason
+    line_map = map_from_lines({**views, key: other}, graph, options=OPTIONS)
+    assert isinstance(line_map, NoMap) and "halves" in line_map.reason and key in line_map.reason
 
 
 def graph_of(place: World, *, points: int = 10_000) -> MatchGraph:
-    """Matches of equal points, the first so many, between all pairs."""
+    """Matches of equal points between all pairs, of the first `points` points."""
     keys = sorted(place.poses)
     where = {k: {int(p): row for row, p in enumerate(place.visible[k])} for k in keys}
     matches = {
@@ -74,10 +74,10 @@ def graph_of(place: World, *, points: int = 10_000) -> MatchGraph:
     return match_graph({k: len(place.visible[k]) for k in keys}, matches)
 
 
-def errors(found: LineMap, place: World) -> list[tuple[float, float]]:
-    names = sorted(found.cam_from_world)
-    alignment = align_poses([found.cam_from_world[n] for n in names], [place.poses[n] for n in names])
-    return [pose_error(found.cam_from_world[n], place.poses[n], alignment) for n in names]
+def errors(line_map: LineMap, place: World) -> list[tuple[float, float]]:
+    names = sorted(line_map.cam_from_world)
+    alignment = align_poses([line_map.cam_from_world[n] for n in names], [place.poses[n] for n in names])
+    return [pose_error(line_map.cam_from_world[n], place.poses[n], alignment) for n in names]
 
 
 @pytest.mark.slow
@@ -85,12 +85,12 @@ def test_a_planted_world_is_mapped_from_lines_alone() -> None:
     """Oracle: planted cameras after alignment; a tenth of the keypoints are wrong and their lines are not observed."""
     place, views, graph = planted("map", wrong=0.1)
     seen: list[tuple[int, int]] = []
-    found = map_from_lines(views, graph, options=OPTIONS, progress=lambda done, total: seen.append((done, total)))
-    assert isinstance(found, LineMap)
-    assert set(found.cam_from_world) == set(place.poses)
-    assert max(position for position, _ in errors(found, place)) < 0.03
-    assert max(rotation for _, rotation in errors(found, place)) < 0.2
-    lines = np.bincount(found.tracks.track[found.observed], minlength=len(found.tracks))
+    line_map = map_from_lines(views, graph, options=OPTIONS, progress=lambda done, total: seen.append((done, total)))
+    assert isinstance(line_map, LineMap)
+    assert set(line_map.cam_from_world) == set(place.poses)
+    assert max(position for position, _ in errors(line_map, place)) < 0.03
+    assert max(rotation for _, rotation in errors(line_map, place)) < 0.2
+    lines = np.bincount(line_map.tracks.track[line_map.observed], minlength=len(line_map.tracks))
     assert (lines > 0).sum() > 400
     assert (lines[lines > 0] >= 4).all()
     assert seen == [(5, 6), (6, 6)]
@@ -102,11 +102,11 @@ def test_an_image_of_elsewhere_is_refused_with_a_reason() -> None:
     place, views, graph = planted("stranger")
     lines = views["05"].lines
     views["05"] = replace(views["05"], lines=lines.take(generator("mix").permutation(len(lines))))
-    found = map_from_lines(views, graph, options=OPTIONS)
-    assert isinstance(found, LineMap)
-    assert set(found.cam_from_world) == set(place.poses) - {"05"}
-    assert "chance" in found.refused["05"]
-    assert max(position for position, _ in errors(found, place)) < 0.03
+    line_map = map_from_lines(views, graph, options=OPTIONS)
+    assert isinstance(line_map, LineMap)
+    assert set(line_map.cam_from_world) == set(place.poses) - {"05"}
+    assert "chance" in line_map.refused["05"]
+    assert max(position for position, _ in errors(line_map, place)) < 0.03
 
 
 @pytest.mark.slow
@@ -115,12 +115,12 @@ def test_a_weak_scene_is_mapped(index: int) -> None:
     """Oracle: planted cameras. Ninety points, so that of any four views some six tracks are purely aligned and a seed of such
     tracks alone finds nothing; every image sees too few points to be asked for thirty that agree in most of the runs."""
     place, views, _ = planted(f"weak {index}", wrong=0.1)
-    found = map_from_lines(views, graph_of(place, points=90))
-    assert isinstance(found, LineMap)
-    assert len(found.cam_from_world) >= 5
-    assert max(position for position, _ in errors(found, place)) < 0.1
-    assert max(rotation for _, rotation in errors(found, place)) < 1.0
-    assert found.check.doubts == [] and found.check.checks > 100
+    line_map = map_from_lines(views, graph_of(place, points=90))
+    assert isinstance(line_map, LineMap)
+    assert len(line_map.cam_from_world) >= 5
+    assert max(position for position, _ in errors(line_map, place)) < 0.1
+    assert max(rotation for _, rotation in errors(line_map, place)) < 1.0
+    assert line_map.check.doubts == [] and line_map.check.checks > 100
 
 
 @pytest.mark.slow
@@ -136,13 +136,13 @@ def test_a_seed_that_chance_explains_needs_nearly_all_images(images: int, elsewh
         views[name] = replace(views[name], lines=lines.take(generator(f"mix {name}").permutation(len(lines))))
     options = replace(OPTIONS, seed=replace(OPTIONS.seed, max_log10_nfa=-1e6), quads=1)
     kept: list[Reconstruction] = []
-    found = map_from_lines(views, graph, options=options, checkpoint=kept.append)
+    line_map = map_from_lines(views, graph, options=options, checkpoint=kept.append)
     assert not kept  # resumed, it would count as one that is beyond chance
     if mapped:
-        assert isinstance(found, LineMap) and len(found.cam_from_world) == mapped
-        assert max(position for position, _ in errors(found, place)) < 0.03
+        assert isinstance(line_map, LineMap) and len(line_map.cam_from_world) == mapped
+        assert max(position for position, _ in errors(line_map, place)) < 0.03
     else:
-        assert isinstance(found, NoMap) and "chance" in found.reason
+        assert isinstance(line_map, NoMap) and "chance" in line_map.reason
 
 
 @pytest.mark.slow
@@ -155,20 +155,20 @@ def test_where_the_first_quads_are_one_picture_others_are_tried() -> None:
         place.keypoints["00" + copy] = (place.keypoints["00"] + noise).astype(np.float32)
         place.visible["00" + copy] = place.visible["00"]
     views = views_of(place, "standing")
-    found = map_from_lines(views, graph_of(place), options=OPTIONS)
-    assert isinstance(found, LineMap)
-    assert len(found.cam_from_world) == len(views)
-    assert max(position for position, _ in errors(found, place)) < 0.03
-    assert found.quad is not None and len({found.tracks.names[image][:2] for image in found.quad.images}) >= 3
+    line_map = map_from_lines(views, graph_of(place), options=OPTIONS)
+    assert isinstance(line_map, LineMap)
+    assert len(line_map.cam_from_world) == len(views)
+    assert max(position for position, _ in errors(line_map, place)) < 0.03
+    assert line_map.quad is not None and len({line_map.tracks.names[image][:2] for image in line_map.quad.images}) >= 3
 
 
 @pytest.mark.slow
 def test_a_map_that_contradicts_itself_is_refused() -> None:
     """Broken twin of a map that is always accepted: each number of the check, made bad by hand, speaks against it."""
     _, views, graph = planted("check")
-    found = map_from_lines(views, graph, options=OPTIONS)
-    assert isinstance(found, LineMap)
-    good = found.check
+    line_map = map_from_lines(views, graph, options=OPTIONS)
+    assert isinstance(line_map, LineMap)
+    good = line_map.check
     assert good.doubts == [] and good.gravity_deg is not None and good.gravity_deg < 1
     assert good.uncertainty is not None and 0 < good.uncertainty < 0.01
     assert "gravity" in replace(good, gravity_agreeing=0.3).doubts[0]

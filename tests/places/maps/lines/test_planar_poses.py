@@ -53,11 +53,11 @@ def planted(
     return PlanarTracks(x=np.where(given, x, 0.0), given=given, focal_px=np.full(4, FOCAL_PX)), views
 
 
-def gap(found: PlanarViews, truth: PlanarViews) -> tuple[float, float]:
+def gap(views: PlanarViews, truth: PlanarViews) -> tuple[float, float]:
     """Largest angle in degrees and largest distance of translations, at the scale of `truth`, between two candidates."""
-    turn = np.abs(np.angle(np.exp(1j * (found.angle - truth.angle)))).max()
-    scale = np.linalg.norm(truth.translation) / np.linalg.norm(found.translation)
-    return float(np.degrees(turn)), float(np.linalg.norm(found.translation * scale - truth.translation, axis=1).max())
+    turn = np.abs(np.angle(np.exp(1j * (views.angle - truth.angle)))).max()
+    scale = np.linalg.norm(truth.translation) / np.linalg.norm(views.translation)
+    return float(np.degrees(turn)), float(np.linalg.norm(views.translation * scale - truth.translation, axis=1).max())
 
 
 @pytest.mark.parametrize("index", range(6))

@@ -72,14 +72,14 @@ def quad(
 def test_planted_views_are_recovered(index: int) -> None:
     """Oracle: planted truth after similarity alignment, under half a pixel of noise and a fifth of tracks wrong."""
     tracks, truth, _ = quad(f"planted {index}", wrong=0.2)
-    found = seed_from_quad(tracks, SeedOptions(samples=60))
-    assert isinstance(found, Seed)
-    alignment = align_poses(list(found.cam_from_world), truth)
-    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(found.cam_from_world, truth, strict=True)]
+    seed = seed_from_quad(tracks, SeedOptions(samples=60))
+    assert isinstance(seed, Seed)
+    alignment = align_poses(list(seed.cam_from_world), truth)
+    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(seed.cam_from_world, truth, strict=True)]
     assert max(position for position, _ in errors) < 0.05
     assert max(rotation for _, rotation in errors) < 0.3
-    assert found.inlier_share > 0.7
-    assert found.median_angle_deg > 5
+    assert seed.inlier_share > 0.7
+    assert seed.median_angle_deg > 5
 
 
 @pytest.mark.slow
@@ -129,10 +129,10 @@ def test_noisy_gravity_is_refined(index: int) -> None:
     down = np.array([pose.rotation @ [0, 1.0, 0] for pose in truth])
     off = np.degrees(np.arccos(np.clip((down * tracks.gravity).sum(axis=1), -1, 1)))
     assert 0.9 < off.max() < 4
-    found = seed_from_quad(tracks, SeedOptions(samples=150))
-    assert isinstance(found, Seed)
-    alignment = align_poses(list(found.cam_from_world), truth)
-    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(found.cam_from_world, truth, strict=True)]
+    seed = seed_from_quad(tracks, SeedOptions(samples=150))
+    assert isinstance(seed, Seed)
+    alignment = align_poses(list(seed.cam_from_world), truth)
+    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(seed.cam_from_world, truth, strict=True)]
     assert max(rotation for _, rotation in errors) < 0.25 * off.max()
     assert max(position for position, _ in errors) < 0.04
 
@@ -146,10 +146,10 @@ def test_a_hundred_tracks_are_enough(index: int) -> None:
     rows = generator(f"hundred rows {index}").permutation(len(tracks.lines))[:100]
     few = tracks.take(rows)
     assert few.aligned.all(axis=1).sum() < 20
-    found = seed_from_quad(few)
-    assert isinstance(found, Seed)
-    alignment = align_poses(list(found.cam_from_world), truth)
-    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(found.cam_from_world, truth, strict=True)]
+    seed = seed_from_quad(few)
+    assert isinstance(seed, Seed)
+    alignment = align_poses(list(seed.cam_from_world), truth)
+    errors = [pose_error(pose, expected, alignment) for pose, expected in zip(seed.cam_from_world, truth, strict=True)]
     assert max(position for position, _ in errors) < 0.15
     assert max(rotation for _, rotation in errors) < 1.5
 

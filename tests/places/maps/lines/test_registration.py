@@ -120,9 +120,9 @@ def test_an_image_on_too_few_firm_points_goes_again(keep: int, stays: bool) -> N
     """Planted truth: even a right pose on 17 points that others checked cannot be told from a wrong one; on 60 it stays."""
     problem, reconstruction, place = known_map("firm", keep=keep)
     held = reconstruction.with_pose(IMAGE, place.poses["05"])
-    found = contradicted(problem, held, OPTIONS)
-    assert (IMAGE not in found) == stays
-    assert stays or "points that others checked" in found[IMAGE]
+    rejected = contradicted(problem, held, OPTIONS)
+    assert (IMAGE not in rejected) == stays
+    assert stays or "points that others checked" in rejected[IMAGE]
 
 
 def test_points_that_gather_agree_by_chance_more_often() -> None:
@@ -135,5 +135,5 @@ def test_points_that_gather_agree_by_chance_more_often() -> None:
     resection = seen.resection
     gathered = replace(resection, lines=resection.lines[near], points=resection.points[near], aligned=resection.aligned[near])
     assert 0 < spread < 0.05 < by_chance(gathered, place.poses["05"], 6.0)
-    found = candidate_poses(seen, sources, limit_px=6.0, sigma_deg=0.5, seed=0)
-    assert not any(same_pose(a.pose, b.pose, 6.0) for i, a in enumerate(found) for b in found[:i])
+    poses = candidate_poses(seen, sources, limit_px=6.0, sigma_deg=0.5, seed=0)
+    assert not any(same_pose(a.pose, b.pose, 6.0) for i, a in enumerate(poses) for b in poses[:i])

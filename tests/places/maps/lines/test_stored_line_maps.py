@@ -32,9 +32,9 @@ OPTIONS = LineMapOptions(seed=SeedOptions(samples=100), quads=2)
 def mapped() -> tuple[World, dict[str, LineImage], dict[tuple[str, str], Matches], LineMap]:
     place = world("line scene", images=7, points=700)
     images, matches = images_of(place, "line scene"), matches_of(place)
-    found = map_from_lines(views_of(images), graph_of({k: len(i.form) for k, i in images.items()}, matches), options=OPTIONS)
-    assert isinstance(found, LineMap)
-    return place, images, matches, found
+    line_map = map_from_lines(views_of(images), graph_of({k: len(i.form) for k, i in images.items()}, matches), options=OPTIONS)
+    assert isinstance(line_map, LineMap)
+    return place, images, matches, line_map
 
 
 def errors(scene: Scene, place: World) -> np.ndarray:
@@ -48,8 +48,8 @@ def test_a_map_holds_lines_and_projections_but_no_sent_position(mapped, tmp_path
     """Oracle: no stored 2D point equals a hidden keypoint, each lies near its line; the map opens in COLMAP and comes back."""
     import pycolmap
 
-    place, images, _, found = mapped
-    scene = scene_of(found, images)
+    place, images, _, line_map = mapped
+    scene = scene_of(line_map, images)
     write_map(tmp_path / "map", scene)
     again = read_map(tmp_path / "map")
     assert (set(again.images) == set(place.poses) and not again.is_public) or again.is_public
@@ -66,8 +66,8 @@ def test_a_map_holds_lines_and_projections_but_no_sent_position(mapped, tmp_path
 def test_damaged_lines_are_refused(mapped, tmp_path: Path) -> None:
     import h5py
 
-    _, images, _, found = mapped
-    write_map(tmp_path / "map", scene_of(found, images))
+    _, images, _, line_map = mapped
+    write_map(tmp_path / "map", scene_of(line_map, images))
     with h5py.File(tmp_path / "map" / "descriptors.h5", "r+") as file:
         file["00/lines/coefficients"][0] = np.nan
     with pytest.raises(FileFormatError, match="finite"):
@@ -81,9 +81,9 @@ def test_queries_with_lines_localize_against_a_map_of_lines(mapped) -> None:
     held = "03"
     some = {k: v for k, v in images.items() if k != held}
     pairs = {pair: m for pair, m in matches.items() if held not in pair}
-    found = map_from_lines(views_of(some), graph_of({k: len(i.form) for k, i in some.items()}, pairs), options=OPTIONS)
-    assert isinstance(found, LineMap)
-    scene = scene_of(found, some)
+    line_map = map_from_lines(views_of(some), graph_of({k: len(i.form) for k, i in some.items()}, pairs), options=OPTIONS)
+    assert isinstance(line_map, LineMap)
+    scene = scene_of(line_map, some)
     pose = localize(images[held].camera, images[held].lines, images[held].form, scene)
     assert isinstance(pose, Localization)
     names = sorted(scene.images)
@@ -98,9 +98,9 @@ def test_images_are_added_without_building_again(mapped) -> None:
     place, images, matches, _ = mapped
     first = {k: images[k] for k in ("00", "01", "02", "03", "04")}
     pairs = {pair: m for pair, m in matches.items() if set(pair) <= set(first)}
-    found = map_from_lines(views_of(first), graph_of({k: len(i.form) for k, i in first.items()}, pairs), options=OPTIONS)
-    assert isinstance(found, LineMap)
-    base = scene_of(found, first)
+    line_map = map_from_lines(views_of(first), graph_of({k: len(i.form) for k, i in first.items()}, pairs), options=OPTIONS)
+    assert isinstance(line_map, LineMap)
+    base = scene_of(line_map, first)
     stored = images_of_scene(base)
     together = {**stored, "05": images["05"], "06": images["06"]}
     crossing = {}
@@ -110,7 +110,7 @@ def test_images_are_added_without_building_again(mapped) -> None:
         rows = item.indices
         for side, name in enumerate((a, b)):  # old images keep only the features that observe a point
             if name in base.images:
-                kept = _kept_rows(found, name)
+                kept = _kept_rows(line_map, name)
                 position = {int(f): i for i, f in enumerate(kept)}
                 rows = np.array([r for r in rows if int(r[side]) in position], dtype=np.int64).reshape(-1, 2)
                 rows[:, side] = [position[int(f)] for f in rows[:, side]]
@@ -124,9 +124,9 @@ def test_images_are_added_without_building_again(mapped) -> None:
     assert longer.quad is None
 
 
-def _kept_rows(found: LineMap, name: str) -> np.ndarray:
-    image = found.tracks.names.index(name)
-    return found.tracks.feature[found.observed & (found.tracks.image == image)]
+def _kept_rows(line_map: LineMap, name: str) -> np.ndarray:
+    image = line_map.tracks.names.index(name)
+    return line_map.tracks.feature[line_map.observed & (line_map.tracks.image == image)]
 
 
 def test_a_map_of_positions_takes_no_lines() -> None:
@@ -155,12 +155,12 @@ def test_what_falls_apart_becomes_two_maps() -> None:
     matches |= {(f"b{a}", f"b{b}"): m for (a, b), m in matches_of(two).items()}
     graph = graph_of({k: len(i.form) for k, i in images.items()}, matches)
     views = views_of(images)
-    found = map_from_lines(views, graph, options=OPTIONS)
-    assert isinstance(found, LineMap)
-    others = list(further_maps(views, graph, found, options=OPTIONS))
+    line_map = map_from_lines(views, graph, options=OPTIONS)
+    assert isinstance(line_map, LineMap)
+    others = list(further_maps(views, graph, line_map, options=OPTIONS))
     assert len(others) == 1
-    assert len(found.cam_from_world) == 5 and len(others[0].cam_from_world) == 5
-    assert not set(found.cam_from_world) & set(others[0].cam_from_world)
+    assert len(line_map.cam_from_world) == 5 and len(others[0].cam_from_world) == 5
+    assert not set(line_map.cam_from_world) & set(others[0].cam_from_world)
 
 
 def test_restricting_matches_renumbers_them() -> None:

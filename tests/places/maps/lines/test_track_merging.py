@@ -93,9 +93,9 @@ def test_tracks_cut_in_two_are_joined_by_ambiguous_matches() -> None:
     assert (lines == 6).sum() > 0.85 * len(everywhere)
     # Six lines determine a point better than three do.
     errors = []
-    for problem, found in ((before, reconstruction), (after, final)):
-        rows = np.flatnonzero(found.observed)
-        gaps = found.points[problem.tracks.track[rows]] - place.points[points_of(place, problem)[rows]]
+    for problem, result in ((before, reconstruction), (after, final)):
+        rows = np.flatnonzero(result.observed)
+        gaps = result.points[problem.tracks.track[rows]] - place.points[points_of(place, problem)[rows]]
         errors.append(float(np.median(np.linalg.norm(gaps, axis=1))))
     assert errors[1] < 0.5 * errors[0] < 0.05
 

@@ -20,30 +20,30 @@ COUNTS = {"a": 3, "b": 2, "c": 3}
 CONTRADICTION = {("a", "b"): pairs((0, 0), (1, 1)), ("a", "c"): pairs((1, 0)), ("b", "c"): pairs((0, 1), (1, 2))}
 
 
-def listed(found: Tracks) -> list[list[str]]:
+def listed(tracks: Tracks) -> list[list[str]]:
     """Each track as its observations, such as ["a0", "b1"]."""
     return [
-        [f"{found.names[i]}{f}" for i, f in zip(found.image[low:high], found.feature[low:high], strict=True)]
-        for low, high in zip(found.starts[:-1], found.starts[1:], strict=True)
+        [f"{tracks.names[i]}{f}" for i, f in zip(tracks.image[low:high], tracks.feature[low:high], strict=True)]
+        for low, high in zip(tracks.starts[:-1], tracks.starts[1:], strict=True)
     ]
 
 
 def test_components_become_tracks_and_contradictions_are_left_out() -> None:
     """By hand: a0-b0-c1 is a track; a1-b1, a1-c0 too, which b1-c2 would give two features of c."""
-    found = build_tracks(match_graph(COUNTS, CONTRADICTION))
-    assert found.names == ("a", "b", "c")
-    assert listed(found) == [["a0", "b0", "c1"], ["a1", "b1", "c0"]]
-    assert found.left_out == 1
-    assert found.table([2, 0]).tolist() == [[1, 0], [0, 1]]
+    tracks = build_tracks(match_graph(COUNTS, CONTRADICTION))
+    assert tracks.names == ("a", "b", "c")
+    assert listed(tracks) == [["a0", "b0", "c1"], ["a1", "b1", "c0"]]
+    assert tracks.left_out == 1
+    assert tracks.table([2, 0]).tolist() == [[1, 0], [0, 1]]
 
 
 @pytest.mark.parametrize(("worst", "expected"), [(("a", "b"), ["b1", "c2"]), (("a", "c"), ["a1", "b1", "c2"])])
 def test_the_least_distinctive_match_is_left_out(worst: tuple[str, str], expected: list[str]) -> None:
     """By hand: of a1-b1, a1-c0, b1-c2 the one with the highest ratio goes, whatever the order of the pairs."""
     ratios = {pair: np.full(len(rows), 0.5 + 0.2 * (pair == worst)) for pair, rows in CONTRADICTION.items()}
-    found = build_tracks(match_graph(COUNTS, CONTRADICTION, ratios=ratios))
-    assert expected in listed(found) and len(found) == (3 if worst == ("a", "b") else 2)
-    assert found.left_out == 1
+    tracks = build_tracks(match_graph(COUNTS, CONTRADICTION, ratios=ratios))
+    assert expected in listed(tracks) and len(tracks) == (3 if worst == ("a", "b") else 2)
+    assert tracks.left_out == 1
 
 
 def test_ambiguous_matches_start_no_track() -> None:
@@ -59,8 +59,8 @@ def test_ambiguous_matches_start_no_track() -> None:
 
 
 def test_no_match_is_no_track() -> None:
-    found = build_tracks(match_graph(COUNTS, {}))
-    assert len(found) == 0 and listed(found) == [] and found.table([0, 1]).shape == (0, 2)
+    tracks = build_tracks(match_graph(COUNTS, {}))
+    assert len(tracks) == 0 and listed(tracks) == [] and tracks.table([0, 1]).shape == (0, 2)
 
 
 def test_planted_tracks_come_back() -> None:
@@ -74,10 +74,10 @@ def test_planted_tracks_come_back() -> None:
     matches = {
         (a, b): pairs(*[(where[a][p], where[b][p]) for p in where[a] if p in where[b]]) for a, b in combinations(names, 2)
     }
-    found = build_tracks(match_graph({n: len(where[n]) for n in names}, matches))
+    tracks = build_tracks(match_graph({n: len(where[n]) for n in names}, matches))
     expected = {tuple(where[n].get(p, -1) for n in names) for p in range(60) if sum(p in where[n] for n in names) >= 2}
-    assert {tuple(row) for row in found.table(range(6)).tolist()} == expected
-    assert len(found) == len(expected) and found.left_out == 0
+    assert {tuple(row) for row in tracks.table(range(6)).tolist()} == expected
+    assert len(tracks) == len(expected) and tracks.left_out == 0
 
 
 def test_impossible_matches_are_refused() -> None:
@@ -102,7 +102,7 @@ def random_tracks(name: str) -> tuple[Tracks, np.ndarray, np.ndarray]:
 def test_quads_are_counted_and_ordered() -> None:
     """Enumeration of all C(7, 4) quads."""
     tracks, seen, vertical = random_tracks("quads")
-    found = candidate_quads(tracks, vertical[seen], with_gravity=[True] * 7, limit=5, min_tracks=3)
+    quads = candidate_quads(tracks, vertical[seen], with_gravity=[True] * 7, limit=5, min_tracks=3)
     counts = {}
     for quad in combinations(range(7), 4):
         complete = seen[:, quad].all(axis=1)
@@ -111,9 +111,9 @@ def test_quads_are_counted_and_ordered() -> None:
             int((complete & (vertical[:, quad].sum(axis=1) >= 3)).sum()),
             int((complete & ((~vertical[:, quad]).sum(axis=1) >= 2)).sum()),
         )
-    assert [(q.shared_tracks, q.aligned_tracks, q.random_tracks) for q in found] == [counts[q.images] for q in found]
-    assert [q.shared_tracks for q in found] == sorted((c[0] for c in counts.values()), reverse=True)[:5]
-    images = found[0].images
+    assert [(q.shared_tracks, q.aligned_tracks, q.random_tracks) for q in quads] == [counts[q.images] for q in quads]
+    assert [q.shared_tracks for q in quads] == sorted((c[0] for c in counts.values()), reverse=True)[:5]
+    images = quads[0].images
     expected = np.where(seen[:, images], np.arange(400)[:, None], -1)
     np.testing.assert_array_equal(tracks.table(images), expected)
 
@@ -135,8 +135,8 @@ def test_later_quads_are_of_other_images() -> None:
 def test_images_without_gravity_do_not_seed() -> None:
     tracks, seen, vertical = random_tracks("gravity")
     aligned = vertical[seen]
-    found = candidate_quads(tracks, aligned, with_gravity=[True] * 4 + [False] * 3, min_tracks=3)
-    assert [q.images for q in found] == [(0, 1, 2, 3)]
+    quads = candidate_quads(tracks, aligned, with_gravity=[True] * 4 + [False] * 3, min_tracks=3)
+    assert [q.images for q in quads] == [(0, 1, 2, 3)]
     assert candidate_quads(tracks, aligned, with_gravity=[True] * 3 + [False] * 4, min_tracks=3) == []
     with pytest.raises(RangeError, match="limit"):
         candidate_quads(tracks, aligned, with_gravity=[True] * 7, limit=0)
