@@ -199,7 +199,7 @@ def _sampled(views: list[_View], points: np.ndarray, random: np.random.Generator
         residual[seen, k] = view.keypoints[row_of[seen, k]] - view.project(points[seen])[0]
     rays = np.stack([points - view.pose.center for view in views], axis=1)
     rays /= np.linalg.norm(rays, axis=2, keepdims=True)
-    columns: dict[str, list] = {name: [] for name in ("angle_deg", "octaves", "found", "by_chance", "differences", "other")}
+    columns: dict[str, list] = {name: [] for name in ("angle_deg", "octaves", "is_repeated", "by_chance", "differences", "other")}
     for point in np.flatnonzero((row_of >= 0).sum(axis=1) >= 2):
         own = [(i, k) for i in np.flatnonzero(row_of[point] >= 0) for k in np.flatnonzero(in_view[point]) if i != k]
         for at in random.permutation(len(own))[:_PAIRS_PER_TRACK]:
@@ -209,7 +209,7 @@ def _sampled(views: list[_View], points: np.ndarray, random: np.random.Generator
                 continue
             columns["angle_deg"].append(angle)
             columns["octaves"].append(np.log2(sized[point, k] / sized[point, i]))
-            columns["found"].append(row_of[point, k] >= 0)
+            columns["is_repeated"].append(row_of[point, k] >= 0)
             columns["by_chance"].append(beside[point, k])
             if row_of[point, k] >= 0:
                 right, other = _told_apart(views[i].descriptors[row_of[point, i]], views[k], int(row_of[point, k]))

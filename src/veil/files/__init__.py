@@ -4,6 +4,6 @@
 - `maps/`: maps, their indexes, exports, and unfinished runs. `service/`: the store of a server.
 - Features: `features` in hloc's layout, `colmap_databases`.
 - Books and networks: `codebooks`, `weights` of extractors and matchers, `state_dicts` of any network, `attack_networks`.
-- `tiles`: private tiles of public maps. Records and pages of audits: `measured_forms`, `audit_pages`.
+- `tiles`: private tiles of public maps. Pages of audits: `audit_pages`. What forms were measured at: `measured_forms`.
 - Below all of them: `atomic` writing, `containers` whose declared sizes are checked, transactions of `sqlite`.
 """

@@ -150,7 +150,7 @@ def privatize(
     (release.md#memoized-draws, release.md#order).
 
     - `profile`: how descriptors are lifted.
-    - `codebook`: its PCA compresses descriptors, where the profile says so.
+    - `compression`: the PCA that compresses descriptors, where the profile says so.
     - `decoys`: the codebook that decoys are drawn from.
     - `randomness`: what everything is drawn from, usually `veil.randomness.memoized` of the client's secret.
     - `rule`: which decoys each feature gets; by default uniform draws.

@@ -1,4 +1,4 @@
-"""Records of the service in SQL: one small interface, and SQLite behind it; `postgres_database` is the other."""
+"""Records of the service in SQL: one small interface, and SQLite behind it; `postgres` is the other."""
 
 from __future__ import annotations
 
