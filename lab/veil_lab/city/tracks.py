@@ -199,7 +199,9 @@ def _sampled(views: list[_View], points: np.ndarray, random: np.random.Generator
         residual[seen, k] = view.keypoints[row_of[seen, k]] - view.project(points[seen])[0]
     rays = np.stack([points - view.pose.center for view in views], axis=1)
     rays /= np.linalg.norm(rays, axis=2, keepdims=True)
-    columns: dict[str, list] = {name: [] for name in ("angle_deg", "octaves", "is_repeated", "by_chance", "differences", "other")}
+    columns: dict[str, list] = {
+        name: [] for name in ("angle_deg", "octaves", "is_repeated", "by_chance", "differences", "other")
+    }
     for point in np.flatnonzero((row_of >= 0).sum(axis=1) >= 2):
         own = [(i, k) for i in np.flatnonzero(row_of[point] >= 0) for k in np.flatnonzero(in_view[point]) if i != k]
         for at in random.permutation(len(own))[:_PAIRS_PER_TRACK]:

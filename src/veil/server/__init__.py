@@ -8,7 +8,8 @@
 - `runner`: jobs and deletions in the background. `service`: the work. `deletion`: of contributions, maps and leftovers.
 - `backups` are written, and follow deletions; `restoring` makes a folder of one.
 - `storage` opens what `settings` name. `access/`: tokens, addresses and shares.
-- `jobs/`: the queue, processes and their tasks. `maps/`: records of maps and contributions. `store/`: the database, and the use of blobs.
+- `jobs/`: the queue, processes and their tasks. `maps/`: records of maps and contributions. `store/`: the database,
+  and the use of blobs.
 - `answers/`: the JSON that is read and answered, from which `schemas/` come; `schema_check` compares values
   with them. `static/` is the page for browsers.
 """

@@ -66,8 +66,8 @@ def localize_words(
     The map images that the query looks like are retrieved (words.md#retrieval). Points that they see and that share a word with
     a feature are the feature's candidates (words.md#vocabulary-matching), a pose is searched among them
     (words.md#search-among-groups), and the number of chance poses as good is bounded (docs/theory/words.md, Eq. 19-20;
-    Pittaluga and Zhuang 2023, Sec. 6.2). Where keypoints come with gravity and a known focal length and the map has gravity, poses are upright, and all
-    keypoints test them (docs/theory/words_upright.md).
+    Pittaluga and Zhuang 2023, Sec. 6.2). Where keypoints come with gravity and a known focal length
+    and the map has gravity, poses are upright, and all keypoints test them (docs/theory/words_upright.md).
 
     - `camera`: intrinsics and size of the query's image, in pixels. A guessed focal length is searched for.
     - `observations`: what was sent of the query's N keypoints. Either their positions, float32 (N, 2), in pixels from the
