@@ -28,10 +28,10 @@ from veil_lab.city.tracks import PosedImage, TrackPairs, joined, track_pairs
 from veil_lab.city.views import ViewStatistics, statistics_of
 from veil_lab.files.scenes import read_scene
 
-FORMAT = 3
+FORMAT = 4
 SCENES = ("strecha/fountain-P11", "strecha/Herz-Jesus-P8", "strecha/entry-P10", "strecha/castle-P19", "fox")
 PHOTOGRAPHS = "photos/bsds500"
-DEFAULT = user_cache_path("veil") / "city-material.npz"
+DEFAULT = user_cache_path("veil") / f"city-material-{FORMAT}.npz"
 FEATURES, KEPT_APART = 3000, 4
 # Share of features that are of no landmark. With it, as large a share of the 1,000 largest features of a simulated image as of
 # a real one belongs to no track (`city.py --compare` prints both).
