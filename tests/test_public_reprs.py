@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import veil
-from veil.one_line import WIDTH, brief, line, one_line
+from veil.mechanisms.profile import Profile
+from veil.one_line import WIDTH, brief, in_full, line, one_line
 
 RECORDS = [
     name
@@ -101,3 +102,24 @@ def test_a_line_that_holds_everything_is_too_long() -> None:
 
     values = np.zeros((1000, 128))
     assert "\n" in repr(Plain(values)) and repr(Short(values)) == "Short(values=float64 (1000, 128))"
+
+
+def test_the_text_in_full_is_that_of_a_plain_dataclass() -> None:
+    """Oracle: the `repr` that dataclasses make, of records of one shape, one with a line of its own and one without."""
+
+    def record(**more: Any) -> Any:
+        inner = dataclasses.make_dataclass("Inner", [("text", str), ("ratio", float)], frozen=True, namespace=more)
+        names = [("inner", inner), ("sizes", tuple[int, ...]), ("one", tuple[float]), ("none", None), ("flag", bool)]
+        outer = dataclasses.make_dataclass("Outer", names, frozen=True, namespace=more)
+        return outer(inner("x" * 200, 0.1 + 0.2), (1, 2), (0.5,), None, True)
+
+    assert in_full(record(__repr__=one_line)) == in_full(record()) == repr(record())
+    for strange in (np.zeros(3), {"a": 1}, [1], object()):
+        with pytest.raises(TypeError, match="no text that tells it"):
+            in_full(strange)
+
+
+def test_a_line_for_people_is_no_key() -> None:
+    """Broken twin: two profiles whose lines are one, and whose maps are not."""
+    usual, other = Profile.hardened(quantized=True), dataclasses.replace(Profile.hardened(quantized=True), dither_steps=2.0)
+    assert usual != other and repr(usual) == repr(other) and in_full(usual) != in_full(other)

@@ -1,4 +1,4 @@
-"""The `repr` of public records: one line that names the record and its fields, in which arrays are told by dtype and shape."""
+"""Texts of records: one line for people, in which arrays are told by dtype and shape, and all fields in full for digests."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ def line(record: Any, shown: Iterable[tuple[str, Any]]) -> str:
             break
         items += item
     return f"{name}({items})"
+
+
+def in_full(record: Any) -> str:
+    """The text of a record with all fields, which tells any two records apart: for keys, digests and names of draws.
+
+    It is what the `repr` of a plain dataclass is, whatever line the record shows to people. Values are numbers, texts, None,
+    tuples of these, and records.
+    """
+    if is_dataclass(record) and not isinstance(record, type):
+        values = [f"{item.name}={in_full(getattr(record, item.name))}" for item in fields(record)]
+        return f"{type(record).__qualname__}({', '.join(values)})"
+    if isinstance(record, tuple):
+        return f"({', '.join(map(in_full, record))}{',' * (len(record) == 1)})"
+    if record is None or isinstance(record, bool | int | float | str):
+        return repr(record)
+    raise TypeError(f"a {type(record).__name__} has no text that tells it from others")
 
 
 def brief(value: Any) -> str:

@@ -18,6 +18,7 @@ from veil.features import Features
 from veil.geometry.camera import Camera
 from veil.geometry.gravity import Gravity
 from veil.geometry.rigid import Rigid
+from veil.one_line import in_full
 from veil_lab.city.draws import mixed
 from veil_lab.city.looks import MIRRORED, Looks, TileKeypoints, tile_keypoints
 from veil_lab.city.plan import TEMPLATES, TILE_HEIGHT_M, TILE_WIDTH_M, Facade, block_facades, blocks_near, cell_of, hidden_by
@@ -137,7 +138,7 @@ class City:
             descriptors=np.concatenate([descriptors, clutter[1]])[order],
             space=sift_space(self.looks.normalization),
             camera=camera,
-            image_digest=hashlib.blake2b(f"city {o} {number}".encode(), digest_size=32).digest(),
+            image_digest=hashlib.blake2b(f"city {in_full(o)} {number}".encode(), digest_size=32).digest(),
             scales=np.concatenate([scales, clutter[2]])[order].astype(np.float32),
             orientations=((angles[order] + math.pi) % (2 * math.pi) - math.pi).astype(np.float32),
         )

@@ -21,7 +21,7 @@ from veil.features import Features
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.public import publish
 from veil.mechanisms.words import randomized, to_words
-from veil.one_line import one_line
+from veil.one_line import in_full, one_line
 from veil.randomness import Randomness, seeded
 
 # Release mechanism in the game: called with an input (0 or 1) and a number of draws, it returns the word ids of as many
@@ -164,7 +164,9 @@ def measured(mechanism: SubsetMechanism, *, draws: int = AUDIT_DRAWS, confidence
     of words are alike, so that two of them are enough.
     """
     words = (0, 1)
-    return play(release_of_words(mechanism, words, seeded(f"audit {mechanism}")), words, draws=draws, confidence=confidence)
+    return play(
+        release_of_words(mechanism, words, seeded(f"audit {in_full(mechanism)}")), words, draws=draws, confidence=confidence
+    )
 
 
 def release_of_descriptors(

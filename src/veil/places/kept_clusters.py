@@ -10,7 +10,7 @@ import numpy as np
 
 from veil.files.maps.checkpoints import CLUSTERS
 from veil.files.maps.cluster_results import ClusterResults, KeptAs
-from veil.geometry.camera import Camera
+from veil.one_line import in_full
 from veil.places.maps.clusters.joined_maps import RunAll, one_after_another
 from veil.places.maps.clusters.of_lines import LineClusterTask
 from veil.places.maps.clusters.of_positions import ClusterTask
@@ -70,7 +70,7 @@ def cluster_key(task: ClusterTask) -> str:
     """SHA-256 (hex) of all that the map of a cluster depends on: images, matches, options, and veil's version."""
     hasher = _Hasher(f"cluster 1 {__version__} {task.options!r}")
     for name, image in task.images.items():
-        hasher.add(f"{name!r} {_text(image.camera)} {form_digest(image.form)}", image.keypoints)
+        hasher.add(f"{name!r} {in_full(image.camera)} {form_digest(image.form)}", image.keypoints)
     for pair, matches in task.matches.items():
         hasher.add(repr(pair), matches.indices, matches.distances, matches.ratios)
     return hasher.hex()
@@ -82,7 +82,7 @@ def line_cluster_key(task: LineClusterTask) -> str:
     for name, view in task.images.items():
         lines = view.lines
         down = np.zeros(0) if lines.gravity is None else lines.gravity
-        hasher.add(f"{name!r} {_text(view.camera)}", lines.coefficients, lines.aligned, down)
+        hasher.add(f"{name!r} {in_full(view.camera)}", lines.coefficients, lines.aligned, down)
     graph = task.graph
     hasher.add(repr(graph.names), graph.starts, graph.first, graph.second, graph.ratios, graph.strong)
     return hasher.hex()
@@ -101,8 +101,3 @@ class _Hasher:
 
     def hex(self) -> str:
         return self._hasher.hexdigest()
-
-
-def _text(camera: Camera) -> str:
-    """A camera as keys of kept results have it."""
-    return f"Camera({', '.join(f'{name}={value!r}' for name, value in vars(camera).items())})"

@@ -19,6 +19,7 @@ from veil.ldp.composition import composed_epsilon
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
 from veil.mechanisms.public import publish
+from veil.one_line import in_full
 from veil.places.maps import MapImage, NoMap, build_map
 from veil.places.poses.answer import Localization, NoPose
 from veil.scene import Scene
@@ -112,7 +113,7 @@ def run_variants(
     """
     scenes: dict[str, Scene | NoMap] = {}
     for variant in variants:
-        key = repr(variant.profile) if variant.distance == "s2s" else "public"
+        key = in_full(variant.profile) if variant.distance == "s2s" else "public"
         if key not in scenes:
             progress(f"mapping: {'raw features' if key == 'public' else variant.label}")
             scenes[key] = scene = _map(setup, variant if variant.distance == "s2s" else None, len(scenes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from itertools import combinations
 from pathlib import Path
@@ -10,8 +11,11 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
+from veil.forms import Points
 from veil.matching import Matches
+from veil.places.pairs.images import form_digest
 from veil.places.pairs.store import MAGIC, PLAN, SUFFIX, DigestPair, MatchStore, block_name, decode_block, encode_block, turned
+from veil.space import Space
 from worlds import generator
 
 KIND = "tests 1"
@@ -131,3 +135,14 @@ def test_the_plan_of_an_unfinished_run_is_kept_until_it_ends(tmp_path: Path) -> 
     assert store.plan() == []
     store.finish()
     assert not (tmp_path / PLAN).exists()
+
+
+def test_a_digest_tells_spaces_apart_that_have_one_line() -> None:
+    """Golden value: SHA-256 of the text that the definition gives, with every field of the space, and of the numbers."""
+    space = Space(descriptor="sift", normalization="L2", dim=2, dither_steps=4.0, codebook="ab" * 32)
+    vectors = np.eye(2, dtype=np.float32)
+    text = f"points [Space(descriptor='sift', normalization='L2', dim=2, codebook='{'ab' * 32}', dither_steps=4.0)]"
+    expected = hashlib.sha256(text.encode() + b"<f4(2, 2)" + vectors.tobytes()).hexdigest()
+    assert form_digest(Points(vectors=vectors, space=space)) == expected
+    other = dataclasses.replace(space, codebook="cd" * 32)
+    assert repr(other) == repr(space) and form_digest(Points(vectors=vectors, space=other)) != expected

@@ -13,7 +13,7 @@ from veil.forms import Form, Lines, Points, Subsets
 from veil.geometry.camera import Camera
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import PlacedPoints, placed, require_raw
-from veil.one_line import one_line
+from veil.one_line import in_full, one_line
 from veil.places.maps.images import MapImage, OnDemand
 
 # A function of a module, which other processes can import: the path of a file and names of images in it give names and
@@ -113,10 +113,10 @@ def form_digest(form: Form) -> str:
     if isinstance(form, Points):
         kind, arrays = "points", [form.vectors]
     elif isinstance(form, Subsets):
-        kind, arrays = f"words {form.mechanism!r} {form.dictionary}", [form.ids]
+        kind, arrays = f"words {in_full(form.mechanism)} {form.dictionary}", [form.ids]
     else:
         kind, arrays = f"subspaces {form.profile}", [form.origin, form.basis]
-    hasher = hashlib.sha256(f"{kind} [{form.space!r}]".encode())
+    hasher = hashlib.sha256(f"{kind} [{in_full(form.space)}]".encode())
     for array in arrays:
         hasher.update(f"{array.dtype.str}{array.shape}".encode())
         hasher.update(np.ascontiguousarray(array).tobytes())
