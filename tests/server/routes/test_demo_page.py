@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from veil.demo import demo_features, write_demo_map
+from veil.demo import demo_features, rehearse_words, write_demo_map
 from veil.device.doors import localize
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.files.codebooks import bundled_codebook, read_codebook
@@ -44,7 +44,11 @@ class Listening(Service):
 
 @pytest.fixture(scope="module")
 def door_map(tmp_path_factory: pytest.TempPathFactory) -> Map:
-    return write_demo_map(demo_features(max_features=800), tmp_path_factory.mktemp("map") / "map")
+    """The demo's map; what queries in words compile is compiled before a server has to answer one within its deadline."""
+    features = demo_features(max_features=800)
+    where = write_demo_map(features, tmp_path_factory.mktemp("map") / "map")
+    rehearse_words(next(iter(features.values())), where)
+    return where
 
 
 @pytest.fixture(scope="module")
