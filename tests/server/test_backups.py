@@ -322,9 +322,10 @@ def test_a_running_server_deletes_from_its_backups(tmp_path: Path) -> None:
     path = write_backup(service, tmp_path / "one.backup").path
     assert PLANTED in path.read_bytes()
     with running(service) as server:
-        assert server.ask("DELETE", f"/v1/contributions/{item.id}").status == 200
-        for _ in range(200):
-            if not known_backups(service)[0].behind:
+        # At once, or by a job where the server has just begun to enter it into its map.
+        assert server.ask("DELETE", f"/v1/contributions/{item.id}").status in (200, 202)
+        for _ in range(400):
+            if PLANTED not in path.read_bytes() and not known_backups(service)[0].behind:
                 break
             time.sleep(0.05)
     assert PLANTED not in path.read_bytes()
