@@ -23,7 +23,7 @@ options = veil.SiftOptions(max_features=1000)
 with veil.lund_door() as place:
     photographs = {name: veil.read_picture(place.folder / name, camera=place.camera) for name in sorted(place.poses)}
 features = {name: veil.extract(photograph, options=options) for name, photograph in photographs.items()}
-built = veil.map_images({name: found for name, found in features.items() if name not in place.held_out})
+built = veil.map_images({name: item for name, item in features.items() if name not in place.held_out})
 print(len(built.map.scene.images), "photographs,", len(built.map.scene.points), "points")
 
 # %%

@@ -24,7 +24,7 @@ with veil.lund_door() as place:
     photographs = {name: veil.read_picture(place.folder / name, camera=place.camera) for name in sorted(place.poses)}
 features = {name: veil.extract(photograph, options=options) for name, photograph in photographs.items()}
 work = Path(tempfile.mkdtemp(prefix="veil-example-"))
-built = veil.map_images({name: found for name, found in features.items() if name not in place.held_out})
+built = veil.map_images({name: item for name, item in features.items() if name not in place.held_out})
 built.map.write(work / "map")
 made = veil.cut_map(work / "map", work / "tiles")
 print(made.tiles, "tiles of", made.record_bytes, "bytes")
