@@ -114,10 +114,7 @@ class SparseMap:
 
 @runtime_checkable
 class Inverts(Protocol):
-    """Interface of inversion networks, of `veil.inversion.network.Inverter` and `veil.inversion.forward.PlainInverter`.
-
-    Not public: its members.
-    """
+    """Interface of inversion networks, of `veil.inversion.network.Inverter` and `veil.inversion.forward.PlainInverter`."""
 
     @property
     def kind(self) -> Kind: ...

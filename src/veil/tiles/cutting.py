@@ -198,10 +198,7 @@ class CutReport:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CutMap:
-    """A map's tiles: the `manifest`, `records` (each a tile with its proof), and a `report` of what was left out.
-
-    Not public: `manifest`.
-    """
+    """A map's tiles: the `manifest`, `records` (each a tile with its proof), and a `report` of what was left out."""
 
     manifest: Manifest
     records: UInt8[np.ndarray, "tiles size"]

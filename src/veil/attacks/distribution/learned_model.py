@@ -36,8 +36,6 @@ class LearnedModel:
     """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
     Raises InputError if the networks are of different spaces.
-
-    Not public: its members.
     """
 
     density: DensityNetwork

@@ -36,8 +36,6 @@ class MatchingWork:
     - `codebook`: the public one whose words retrieval uses; None: the bundled one.
     - `matched`, `counts`: the pairs that were matched are added to it, and their numbers of matches.
     - `tell`: called with a sentence on the pairs that are going to be matched.
-
-    Not public: `store`, `files`, `engine_from`, `network`, `matched`, `counts`.
     """
 
     store: MatchStore | None = None
