@@ -77,6 +77,13 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, p
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """A worker that has nothing left takes tests of another one, unless `--dist` says otherwise."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--keys", type=int, default=0, metavar="N", help="draw other keys than with any other N (default 0)")
 

@@ -1,9 +1,9 @@
-"""Releases that cannot change by accident: whole messages of every kind for one secret, as veil 0.1 made them.
+"""Releases that cannot change by accident: whole messages of seven settings for one secret, as veil 0.1 made them.
 
-Oracle: the files in `golden/`, written by `python tests/mechanisms/test_golden.py` and never again unless a release is meant to
-change. Inputs come from SHAKE-256, so that no random generator's version enters. Pinned byte for byte are words, lines,
-positions, their order and every field. A subspace's numbers pass through LAPACK, and may differ by one step of the precision
-in which they are sent; with the kernels of OpenBLAS tried here (`.ci/haswell`) they do not differ at all.
+Oracle: the files in `golden/`, written by `python tests/mechanisms/test_golden.py` (those of faces by their own test) and never
+again unless a release is meant to change. Inputs come from SHAKE-256, so that no random generator's version enters. Pinned
+byte for byte are words, lines, positions, their order and every field. A subspace's numbers pass through LAPACK, and may
+differ by one step of the precision in which they are sent. With the kernels of OpenBLAS that `.ci/haswell` tries they do not.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Shared:
 class Engine(Protocol):
     """Where tasks run. Close it, or use it in a `with`: nothing that it started is left running then.
 
-    A task is a function of a module (not a lambda or an inner function) of one small item: paths, hashes, small arrays. It
+    A task is a function of a module (not a lambda or an inner function) of one small item: paths, hashes, numbers. It
     takes seconds to minutes, and may be called twice for one item, as when its worker was killed: what it writes, it writes as
     files, whole or not at all.
     """

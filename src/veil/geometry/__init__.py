@@ -5,5 +5,6 @@
 - Earth: `earth`, `georeference`.
 - Points and lines: `triangulation` (slowly in `triangulation_reference`), `anchors`, `free_calibration`.
 
-`solvers/` has one minimal solver a file, `robust/` the searches among wrong matches, `bundle/` adjustment from lines.
+`solvers/` has one solver a file, minimal or of least squares. `robust/` has the searches among wrong matches, `bundle/`
+adjustment from lines.
 """

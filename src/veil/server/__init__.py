@@ -6,7 +6,7 @@
 - `app`: the application, with the routes of maps, contributions, queries and tokens. `routes/`: those of other subjects.
 - `http/`: connections, bodies, who asks, errors and the contract.
 - `runner`: jobs and deletions in the background. `service`: the work. `deletion`: of contributions, maps and leftovers.
-- `backups` are written, and follow deletions; `restoring` makes a folder of one.
+- `backups` are written, and follow deletions; `restoring` makes a store of one.
 - `storage` opens what `settings` name. `access/`: tokens, addresses and shares.
 - `jobs/`: the queue, processes and their tasks. `maps/`: records of maps and contributions. `store/`: the database,
   and the use of blobs.

@@ -1,4 +1,4 @@
-"""A server's folder from a backup of it, also with the deletions of a later state."""
+"""A server's store from a backup of it: a folder, PostgreSQL or a bucket; also with the deletions of a later state."""
 
 from __future__ import annotations
 

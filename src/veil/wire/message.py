@@ -51,7 +51,7 @@ class LineUpload:
     """One image as the server sees it, with a line through each keypoint in place of its position.
 
     - `camera`: intrinsics and size of the image.
-    - `lines`: N lines in the undistorted normalized image plane, in an order that tells nothing.
+    - `lines`: N lines in the undistorted normalized image plane, in an order that tells nothing, and gravity if it is sent.
     - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
 
     Raises InputError for another number of lines, lines that do not cross the image, and impossible intrinsics (as RangeError).

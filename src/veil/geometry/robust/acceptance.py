@@ -14,7 +14,8 @@ class Acceptance:
     `max_error_px` is the inlier threshold of points, `line_error_px` that of lines: a distance to a line underestimates that to
     the hidden keypoint (docs/theory/localization.md). A pose needs `min_inliers` keypoints on different points *and* a number
     of false alarms (NFA) of at most 10^`max_log10_nfa`, and its inliers must leave its turn uncertain by no more than
-    `max_turn_deg` degrees, one standard deviation.
+    `max_turn_deg` degrees, one standard deviation. Keypoints need six orders of magnitude more evidence (`PLACE_MARGIN` in
+    `places/poses/evidence.py`).
     """
 
     max_error_px: float = 8.0

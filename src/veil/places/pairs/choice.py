@@ -1,5 +1,7 @@
 """The choice of pairs of images that are matched: one decision, which maps of points, maps of lines and growth ask alike.
 
+The demo and the trials of held-out photographs match all pairs of a few images, and do not ask it.
+
 Some choices depend on matches: tracks begin with a few pairs of each image, and those of them that match name others. So pairs
 are chosen in rounds (`rounds`), each of which reads the matches of those before.
 """

@@ -1,5 +1,7 @@
 """Localization of queries in words: candidates by the mechanism's law, a pose by grouped RANSAC, weighed against chance.
 
+Where gravity and the focal length are known, the search is that of `upright`.
+
 Positions are keypoints, or the lines that hide them. A pose is compared with places of the map that look the same.
 
 Sources: Pittaluga and Zhuang 2023, Sec. 6.2; words.md#vocabulary-matching, words.md#search-among-groups,

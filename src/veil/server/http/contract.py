@@ -1,7 +1,8 @@
 """The contract of the service: its OpenAPI document, from its routes, its kinds of problems, and its JSON schemas.
 
 A route says what it answers and reads (`says`). Who may ask comes from its dependencies, and from both which problems it can
-have. Schemas are those of `veil/server/schemas/`, which requests are compared with, too (`veil.server.schema_check`).
+have. Schemas are those of `veil/server/schemas/`, with which the JSON of requests
+for places is compared, too (`veil.server.schema_check`).
 """
 
 from __future__ import annotations

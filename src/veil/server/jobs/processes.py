@@ -25,7 +25,7 @@ COMPANY_S = 10.0
 
 
 class Busy(VeilError):
-    """All processes are working, and too many tasks wait already."""
+    """The server is full: too many tasks wait, no turn came in time, or a map changes too often to answer from it."""
 
 
 class Worker:
