@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import hashlib
+import itertools
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -16,10 +18,12 @@ import pytest
 
 from checked_annotations import without_checks  # before any of veil
 from veil import randomness
+from veil.codebooks.codebook import Codebook
 from veil.extraction import sift
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
+from veil.files import codebooks
 from veil.files.photographs.examples import lund_door, other_place
 from veil.files.photographs.pictures import read_picture
 from veil.threads import settle
@@ -52,6 +56,9 @@ FIRST = (
     "tests/attacks/distribution/test_shipped_networks.py",
     "lab/tests/studies/localization/",
 )
+
+# Numbers of the folders of tests that have a secret and a ledger and no `tmp_path`.
+_homes = itertools.count()
 
 # The number of this worker among those of xdist; None where it runs all tests by itself.
 WORKER = int(os.environ["PYTEST_XDIST_WORKER"][2:]) if "PYTEST_XDIST_WORKER" in os.environ else None
@@ -162,10 +169,47 @@ def _one_extraction_each() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _one_reading_each() -> Iterator[None]:
+    """A bundled codebook is read once in a process, but for the tests of files; nobody can write to its arrays.
+
+    To inflate and to hash it takes 20 ms, and hundreds of tests ask for it.
+    """
+    books: dict[str, Codebook] = {}
+    read = codebooks._bundled
+
+    def bundled(name: str) -> Codebook:
+        if os.environ.get("PYTEST_CURRENT_TEST", "").startswith("tests/files/"):
+            return read(name)
+        if name not in books:
+            books[name] = book = read(name)
+            for array in (book.stored, *(() if book.pca is None else (book.pca.mean, book.pca.axes))):
+                array.flags.writeable = False
+        return books[name]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(codebooks, "_bundled", bundled)
+        yield
+
+
+@pytest.fixture(scope="session")
+def _folder_of_homes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("homes")
+
+
 @pytest.fixture(autouse=True)
-def _private_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test has a secret and a ledger of its own."""
-    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "veil-home"))
+def _private_home(request: pytest.FixtureRequest, _folder_of_homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a secret and a ledger of its own, in its `tmp_path` if it asks for one.
+
+    Else the folder is there once something is written: to make one for each of thousands of tests takes a millisecond each. It
+    has the name that pytest would give it, by which keys are drawn.
+    """
+    if "tmp_path" in request.fixturenames:
+        folder: Path = request.getfixturevalue("tmp_path")
+    else:
+        name = re.sub(r"\W", "_", request.node.name)[:30]
+        folder = _folder_of_homes / f"{name}{next(_homes)}"
+    monkeypatch.setenv("VEIL_HOME", str(folder / "veil-home"))
 
 
 @pytest.fixture(autouse=True, scope="session")

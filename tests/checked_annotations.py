@@ -4,16 +4,17 @@ The suite runs with jaxtyping's import hook, which decorates every function with
 arguments before a call and once more with the result, and binds the arguments of each call to their names. Here beartype's
 decorator checks arguments and result once, in a context of jaxtyping where sizes are named; a function whose annotations hold
 no array needs none. It is applied at the first call, when the names of classes that a module defines further below are known;
-names that are imported for type checkers alone stand for any type. Importing this module puts it in the place of the other
-one; it must come before any of veil.
+names that are imported for type checkers alone stand for any type. The same holds of the `__init__` of a dataclass. Importing
+this module puts it in the place of the other one; it must come before any of veil.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from types import FunctionType, SimpleNamespace
 from typing import Any, get_args, get_type_hints
 
@@ -23,12 +24,19 @@ from jaxtyping import AbstractArray
 
 _jaxtyped = jaxtyping.jaxtyped
 _beartype = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
+# Name of the default in which a wrapper of beartype has the function that it checks.
+_WRAPPED = "__beartype_func"
+# Of functions inside of others: the first wrapper, the hints, and whether they hold arrays.
+_inner: dict[tuple[Any, ...], tuple[Any, dict[str, Any], bool]] = {}
 
 
 def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
     """The decorator in place of `jaxtyping.jaxtyped`, with the same checks."""
     if function is None:
         return functools.partial(jaxtyped, typechecker=typechecker)
+    if inspect.isclass(function) and typechecker is not None and _has_a_plain_init(function):
+        function.__init__ = jaxtyped(vars(function)["__init__"], typechecker=typechecker)  # type: ignore[method-assign]
+        return function
     if not isinstance(function, FunctionType) or typechecker is None or _needs_the_original(function):
         return _jaxtyped(function, typechecker=typechecker)
     checked, holds_arrays = None, False
@@ -39,9 +47,7 @@ def jaxtyped(function: Any = None, *, typechecker: Any = None) -> Any:
         if jaxtyping.config.jaxtyping_disable:
             return function(*arguments, **named)
         if checked is None:
-            hints = _known_hints(function)
-            holds_arrays = any(map(_array_in, hints.values()))
-            checked = _beartype(_with_hints(function, hints))
+            checked, holds_arrays = _checked(function)
         if not holds_arrays:
             return checked(*arguments, **named)
         with _jaxtyped("context"):  # in which a size that is named twice is one size
@@ -58,6 +64,31 @@ def without_checks() -> Iterator[None]:
         yield
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def _checked(function: FunctionType) -> tuple[FunctionType, bool]:
+    """The function with its checks, and whether its annotations hold arrays.
+
+    A function inside of another one is made anew in each call of that one. Its checks are compiled once: beartype's wrapper has
+    the function that it checks as a default, and a copy of the wrapper gets the new function there.
+    """
+    key = function.__code__, function.__module__, *function.__annotations__.items()
+    if key in _inner:
+        first, hints, holds_arrays = _inner[key]
+        copy = FunctionType(first.__code__, first.__globals__, first.__name__, first.__defaults__, first.__closure__)
+        copy.__kwdefaults__ = first.__kwdefaults__ | {_WRAPPED: _with_hints(function, hints)}
+        return copy, holds_arrays
+    hints = _known_hints(function)
+    checked, holds_arrays = _beartype(_with_hints(function, hints)), any(map(_array_in, hints.values()))
+    if "<locals>" in function.__qualname__ and _WRAPPED in (checked.__kwdefaults__ or {}):
+        _inner[key] = checked, hints, holds_arrays
+    return checked, holds_arrays
+
+
+def _has_a_plain_init(cls: type) -> bool:
+    """Whether the class is a dataclass with an `__init__` of its own that has no checks yet."""
+    own = vars(cls).get("__init__")
+    return is_dataclass(cls) and isinstance(own, FunctionType) and not hasattr(own, "__wrapped__")
 
 
 def _needs_the_original(function: FunctionType) -> bool:
@@ -78,7 +109,7 @@ def _known_hints(function: FunctionType) -> dict[str, Any]:
     return hints
 
 
-def _with_hints(function: FunctionType, hints: dict[str, Any]) -> Callable[..., Any]:
+def _with_hints(function: FunctionType, hints: dict[str, Any]) -> FunctionType:
     """The same function with other annotations."""
     code = function.__code__, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     copy = FunctionType(*code)

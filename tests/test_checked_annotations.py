@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jaxtyping
@@ -93,6 +93,50 @@ def test_a_size_is_free_in_the_next_call_and_in_calls_within() -> None:
         return int(checked(one[:1]) + checked(one))
 
     assert [jaxtyped(outer, typechecker=beartype)(np.zeros(size)) for size in (3, 5)] == [4, 6]
+
+
+def test_a_function_that_is_made_anew_keeps_its_own_values_and_is_checked() -> None:
+    """Oracle: sums by hand. Broken twins: a second function has the first one's values, or its arguments go unchecked."""
+
+    def made(count: int, step: int) -> Decorator:
+        def inner(rows: Float64[np.ndarray, "rows"], factor: int = step, *, more: int = 10 * step) -> int:
+            return factor * len(rows) + more + count
+
+        return jaxtyped(inner, typechecker=beartype)
+
+    for count, step in ((100, 1), (200, 2), (300, 3)):
+        inner = made(count, step)
+        assert inner(np.zeros(4)) == 14 * step + count and inner(np.zeros(4), 0, more=7) == count + 7
+        for wrong, named in (((np.zeros((2, 2)),), {}), ((np.zeros(2), "1"), {}), ((np.zeros(2),), {"more": 0.5})):
+            with pytest.raises(jaxtyping.TypeCheckError):
+                inner(*wrong, **named)
+        with pytest.raises(jaxtyping.TypeCheckError):
+            made(0.5, step)(np.zeros(4))  # type: ignore[arg-type]  # its result
+
+
+@pytest.mark.parametrize("decorator", CHECKERS)
+def test_fields_are_checked_when_a_dataclass_is_made(decorator: Decorator) -> None:
+    """Oracle: jaxtyping's decorator, which takes the same fields; each refused call breaks one annotation."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Rows:
+        rows: Float64[np.ndarray, "rows 2"]
+        numbers: Int64[np.ndarray, "rows"]
+        names: list[str] = field(default_factory=list)
+        item: Later | None = None
+
+    made = decorator(Rows, typechecker=beartype)
+    right: dict[str, Any] = {"rows": np.zeros((3, 2)), "numbers": np.zeros(3, dtype=np.int64)}
+    assert made is Rows and made(**right).names == [] and made(**right, names=["a"], item=Later(1)).names == ["a"]
+    for wrong in (
+        {"rows": np.zeros((2, 2))},
+        {"rows": np.zeros((3, 3))},
+        {"numbers": np.zeros(3)},
+        {"names": [1]},
+        {"item": 1},
+    ):
+        with pytest.raises(jaxtyping.TypeCheckError):
+            made(**(right | wrong))
 
 
 def test_checks_can_be_turned_off(unchecked: None) -> None:

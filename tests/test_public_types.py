@@ -163,11 +163,17 @@ def _fields(cls: type) -> set[str]:
     return set(getattr(cls, "__dataclass_fields__", {}))
 
 
+@cache
+def _places() -> dict[str, list[str]]:
+    """The files that define a class, by its name."""
+    places = defaultdict(list)
+    for path in SOURCE.rglob("*.py"):
+        if not {"studies", "faces"} & set(path.parts):
+            for name in dict.fromkeys(re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE)):
+                places[name].append(path.relative_to(SOURCE).as_posix())
+    return places
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if inspect.isclass(getattr(veil, name))])
 def test_no_other_class_has_the_name_of_a_public_one(name: str) -> None:
-    places = [
-        path.relative_to(SOURCE).as_posix()
-        for path in SOURCE.rglob("*.py")
-        if not {"studies", "faces"} & set(path.parts) and re.search(rf"^class {name}\b", path.read_text(), re.MULTILINE)
-    ]
-    assert len(places) == 1, places
+    assert len(_places()[name]) == 1, _places()[name]

@@ -30,7 +30,7 @@ TRUTH = PLACE.poses["02"]
 def brief() -> object:
     """Fewer samples than an attacker would draw: the world is small."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("veil.attacks.on_positions.SAMPLES", 4_000_000)
+        patch.setattr("veil.attacks.on_positions.SAMPLES", 1_000_000)
         yield
 
 

@@ -69,7 +69,7 @@ def test_the_audit_runs_every_attack_or_says_why_not(door: dict[str, Features], 
     features = taken(next(iter(door.values())), np.arange(30))
     message, _ = released(features, Profile.paper(4) if kind == "subspaces" else None, lines=lines)
     truth = find_truth(message, {"a": features}, KNOWLEDGE.codebook)
-    effort = Effort(features=10, structural=5)
+    effort = Effort(features=5, structural=3)
     told = findings(examine({"a": message}, {"a": truth}, KNOWLEDGE, effort=effort), KNOWLEDGE.codebook)
     elsewhere = not_looked_at([message])
     assert len(told) + len(elsewhere) == len(ATTACKS)

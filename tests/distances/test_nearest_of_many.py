@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,13 @@ def a_set(name: str, count: int, m: int) -> FeatureSet:
     inside = unit(sift_like(random, count) * 0.1 + random.normal(size=(count, 128)) * np.exp(-np.arange(128) / 12))
     origin, basis = (inside, None) if m == 0 else affine_set(random, inside, m)
     return origin.astype(np.float32), None if basis is None else basis.astype(np.float32)
+
+
+@cache
+def searched(m: int, n: int) -> tuple[FeatureSet, FeatureSet, np.ndarray]:
+    """Queries of m dimensions, a database of n, and all their float64 distances."""
+    queries, database = a_set("queries", 17, m), a_set("database", 211, n)
+    return queries, database, truth(queries, database)
 
 
 def truth(queries: FeatureSet, database: FeatureSet) -> np.ndarray:
@@ -65,8 +74,7 @@ def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 )
 def test_it_is_sorting(m: int, n: int, count: int, threads: int, backend: distances.Backend) -> None:
     """Oracle: all float64 distances, sorted; queries of m dimensions, database of n."""
-    queries, database = a_set("queries", 17, m), a_set("database", 211, n)
-    expected = truth(queries, database)
+    queries, database, expected = searched(m, n)
     done: list[tuple[int, int]] = []
     neighbors = distances.nearest(
         queries, database, count, backend=backend, threads=threads, progress=lambda *step: done.append(step)

@@ -139,16 +139,13 @@ def test_the_secret_is_made_once_and_kept_close(tmp_path: Path) -> None:
         load_secret(tmp_path / "home")
 
 
-def _load(folder: str, queue) -> None:
-    queue.put(load_secret(Path(folder)).key)
-
-
-def _record(folder: str, parameters: str, queue) -> None:
+def _load_and_record(folder: str, parameters: str, queue) -> None:
+    key = load_secret(Path(folder)).key
     try:
         Ledger(Path(folder)).record(entry(parameters=parameters, message_digest=parameters))
-        queue.put(parameters)
+        queue.put((key, parameters))
     except ReleaseRefused:
-        queue.put(None)
+        queue.put((key, None))
 
 
 def entry(**change: object) -> Entry:
@@ -171,9 +168,9 @@ def together(work, *arguments: tuple) -> list:
 
 @pytest.mark.slow
 def test_processes_share_one_secret_and_one_ledger(tmp_path: Path) -> None:
-    keys = together(_load, *[(str(tmp_path),)] * 3)
-    assert len(set(keys)) == 1
-    winners = [name for name in together(_record, *[(str(tmp_path), name) for name in "abc"]) if name]
+    results = together(_load_and_record, *[(str(tmp_path), name) for name in "abc"])
+    assert len({key for key, _ in results}) == 1
+    winners = [name for _, name in results if name]
     assert len(winners) == 1
     assert [e.parameters for e in Ledger(tmp_path).entries()] == winners
 

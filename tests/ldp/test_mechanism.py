@@ -24,7 +24,7 @@ SMALL = [
     for m in range(1, min(words, 5))
     for epsilon in EPSILONS
 ]
-DRAWS = 1_000_000
+DRAWS = 600_000
 
 
 def subsets(mechanism: SubsetMechanism) -> list[tuple[int, ...]]:
@@ -93,9 +93,10 @@ def fits(rows: np.ndarray, mechanism: SubsetMechanism, true_word: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_million_draws_fit_the_law() -> None:
+def test_many_draws_fit_the_law() -> None:
+    """Statistics: 600,000 draws fit the law, and would miss an epsilon that is 3 % larger in less than one of 1,000 samples."""
     mechanism = SubsetMechanism(dictionary_size=7, epsilon=1.0, m=3)
-    rows = drawn(mechanism, 4, DRAWS, "million")
+    rows = drawn(mechanism, 4, DRAWS, "many")
     assert (np.diff(rows, axis=1) > 0).all()
     assert fits(rows, mechanism, 4)
     # The broken twin: the law of a slightly larger epsilon is told apart.

@@ -28,7 +28,7 @@ from worlds.rules import Rule
 
 BOOK = codebook(generator("book"), 512, 4)
 POOL = codebook(generator("pool"), 400, 4, kind="descriptors")
-IMAGE = features(generator("image"), 60)
+IMAGE = features(generator("image"), 30)
 STUDY = randomness.seeded("lift")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from veil.server.maps.policy import MapPolicy
 from veil.server.runner import Runner
 from veil.server.service import NotFound, Service
 from veil.server.settings import ServerSettings
-from worlds.servers import NOTES, everything, messages_of, work
+from worlds.servers import NOTES, everything, messages_of, with_pool, working
 from worlds.traces import traces_of
 
 
@@ -31,9 +31,15 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=1))
+    service = with_pool(Service(tmp_path_factory.mktemp("server") / "store", ServerSettings(workers=1, map_workers=1)))
     yield service
     service.close()
+
+
+@pytest.fixture(scope="module")
+def work(service: Service) -> Iterator[Callable[[], list[str]]]:
+    with working(service) as work:
+        yield work
 
 
 def owner(service: Service, name: str = "owner") -> Token:
@@ -42,7 +48,9 @@ def owner(service: Service, name: str = "owner") -> Token:
 
 @pytest.mark.slow
 @pytest.mark.planted
-def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messages: dict[str, bytes]) -> None:
+def test_a_contribution_goes_in_and_out_without_a_trace(
+    service: Service, work: Callable[[], list[str]], messages: dict[str, bytes]
+) -> None:
     """Planted bytes: the message, its digest, its name, each row of its arrays. The store holds all before and none after."""
     mine, other = owner(service), owner(service, "other")
     record = service.records.make("door", MapPolicy())
@@ -50,7 +58,7 @@ def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messag
     for name, message in messages.items():
         ids[name], job = service.contribute(mine, record.id, message)[0].id, service.contribute(mine, record.id, message)[1]
         assert job is None, "the same message again is the same contribution"
-    assert work(service) == ["update done"]
+    assert work() == ["update done"]
     mapped = service.map(mine, record.id)
     assert mapped.version == 1 and mapped.facts["models"][0]["images"] >= 4
     states = {item.id: item.state for item in service.records.contributions(record.id)}
@@ -69,7 +77,7 @@ def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messag
         service.delete(other, ids[gone])
     receipt, job = service.delete(mine, ids[gone])
     assert receipt is None and job is not None
-    assert work(service) == ["remove done"]
+    assert work() == ["remove done"]
     service.database.clear_log()
     # The receipt keeps the contribution's name and the digest of its message: it is about them.
     assert traces.counts(everything(service.folder)) == {"name": 1}
@@ -90,7 +98,7 @@ def test_a_contribution_goes_in_and_out_without_a_trace(service: Service, messag
         )
     again = service.contribute(mine, record.id, messages[gone])[0]
     assert again.id != ids[gone] and again.state == "pending"
-    assert work(service) == ["update done"]
+    assert work() == ["update done"]
     assert len(service.delete_map(mine, record.id)) == len(messages)
     left = {str(path.relative_to(service.folder)) for path in service.folder.rglob("*") if path.is_file()}
     assert left <= {"veil.sqlite", "veil.sqlite-shm", "veil.sqlite-wal"} | NOTES
@@ -146,7 +154,9 @@ def test_a_map_that_a_token_may_not_use_does_not_exist_for_it(service: Service, 
 
 
 @pytest.mark.slow
-def test_an_empty_map_and_damaged_messages_have_clear_answers(service: Service, messages: dict[str, bytes]) -> None:
+def test_an_empty_map_and_damaged_messages_have_clear_answers(
+    service: Service, work: Callable[[], list[str]], messages: dict[str, bytes]
+) -> None:
     mine = owner(service)
     record = service.records.make("empty", MapPolicy())
     message = next(iter(messages.values()))
@@ -156,7 +166,7 @@ def test_an_empty_map_and_damaged_messages_have_clear_answers(service: Service, 
         with pytest.raises(Exception, match=told):
             service.contribute(mine, record.id, wrong)
     service.contribute(mine, record.id, message)
-    assert work(service) == ["update done"]
+    assert work() == ["update done"]
     item = service.records.contributions(record.id)[0]
     assert item.state == "pending" and not service.map(mine, record.id).files
     assert "two images" in service.jobs.of_map(record.id)[0].result["reason"]
@@ -166,7 +176,9 @@ def test_an_empty_map_and_damaged_messages_have_clear_answers(service: Service, 
 
 
 @pytest.mark.slow
-def test_a_job_that_a_server_leaves_is_done_by_the_next(service: Service, messages: dict[str, bytes]) -> None:
+def test_a_job_that_a_server_leaves_is_done_by_the_next(
+    service: Service, work: Callable[[], list[str]], messages: dict[str, bytes]
+) -> None:
     """The server ends while it works: the job waits again, and no attempt is counted."""
     mine = owner(service)
     record = service.records.make("left", MapPolicy())
@@ -184,12 +196,12 @@ def test_a_job_that_a_server_leaves_is_done_by_the_next(service: Service, messag
     runner.stop()
     present = service.jobs.get(job.id)
     assert present is not None and present.state == "running" and present.attempts == 0 and present.worker == ""
-    assert work(service) == ["update done"]
+    assert work() == ["update done"]
     # Too few images are left for a map: what is left waits, and is tried again when more comes.
     items = [item for item in service.records.contributions(record.id) if item.state == "mapped"]
     for item in items[1:]:
         service.delete(mine, item.id)
-    assert set(work(service)) == {"remove done", "update done"}
+    assert set(work()) == {"remove done", "update done"}
     assert not service.map(mine, record.id).files
     assert [item.state for item in service.records.contributions(record.id) if item.id == items[0].id] == ["pending"]
     service.delete_map(mine, record.id)

@@ -72,7 +72,7 @@ FORMS: dict[str, Protection] = {
         descriptors=HideInSubspaces(profile=Profile.paper(2, "random")), lines=HideInLines(gravity=DOWN)
     ),
     "words": Protection(descriptors=WORDS),
-    "words, gravity": Protection(descriptors=HideInWords(epsilon=EPSILON, features_sent=150), gravity=DOWN),
+    "words, gravity": Protection(descriptors=HideInWords(epsilon=EPSILON, features_sent=90), gravity=DOWN),
     "words, lines": Protection(descriptors=WORDS, lines=HideInLines()),
     "words, lines, gravity": Protection(descriptors=WORDS, lines=HideInLines(gravity=DOWN)),
 }

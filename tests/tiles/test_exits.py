@@ -115,7 +115,7 @@ def test_answers_of_another_number_or_length_are_refused() -> None:
 
 
 @pytest.mark.slow
-def test_every_tile_of_a_thousand_arrives() -> None:
+def test_every_tile_of_a_thousand_arrives(unchecked: None) -> None:
     """A long street in more than 1,000 tiles, all of them fetched 32 at a time from two servers and from one, and proved."""
     long = cut(street("long", cameras=2048, density=3).scene, CutOptions(tile_bytes=500, axes=16, words=8, overlap=0.0))
     count, size = long.records.shape

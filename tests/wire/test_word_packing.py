@@ -48,7 +48,7 @@ def problems(draw: st.DrawFn) -> tuple[int, list[list[int]]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(problems())
 def test_the_slow_twin_writes_the_same_bytes_and_they_are_read_back(problem: tuple[int, list[list[int]]]) -> None:
     words, rows = problem
@@ -72,7 +72,7 @@ def test_blocks_join_without_a_seam(count: int, m: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 2, 3, 4, 5, 8, 13, 16, 24, 32, 48, 64])
-@pytest.mark.parametrize("words", [100, 128, 150, 200, 255, 500, 1000, 4096, 65536, 256_000, 1_000_000])
+@pytest.mark.parametrize("words", [100, 150, 255, 1000, 65536, 1_000_000])
 def test_random_subsets_take_little_more_than_their_entropy(words: int, m: int) -> None:
     """Packed ids take at most 1.2 times log2 C(K, m) bits a feature, and not less than that: then something would be lost."""
     count = max(400, 4000 // m)
@@ -120,7 +120,7 @@ def test_the_width_is_the_best_one(words: int, m: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("words", "m", "count"), [(5, 2, 1), (5, 2, 3), (9, 3, 1), (30, 1, 2), (4, 3, 2)])
+@pytest.mark.parametrize(("words", "m", "count"), [(5, 2, 1), (5, 2, 3), (30, 1, 2), (4, 3, 2)])
 def test_each_string_of_bytes_is_refused_or_the_only_one_of_its_ids(words: int, m: int, count: int) -> None:
     """Enumeration of all strings of bytes: as many are read as there are sets of ids, and each is packed to the same bytes."""
     read = 0

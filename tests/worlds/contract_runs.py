@@ -22,6 +22,9 @@ from worlds.served_streets import EXITS, serve_street
 from worlds.servers import Running, running
 
 HOOKS = Path(__file__).parent / "contract_hooks.py"
+# Tables of Unicode, which every run would otherwise compute.
+KEPT = Path(__file__).parents[2] / ".hypothesis"
+SETTINGS = ServerSettings(workers=1, map_workers=1, demo_page=True)
 PLENTY = Quota(requests_per_minute=1 << 40, bytes_per_day=1 << 50)
 # Every check is on. To what schemathesis takes for a refusal or for success by itself are added: 413 for a body that is invalid
 # and too long; and 422 for valid requests on routes whose answer depends on more than the request: what a map accepts is the
@@ -37,6 +40,11 @@ BY_STATE = """
 [[operations]]
 include-path = "%s"
 checks.positive_data_acceptance.expected-statuses = ["2xx", "3xx", "401", "403", "404", "409", "422", "429", "5xx"]
+"""
+WITHOUT_COVERAGE = """
+[[operations]]
+include-path = "%s"
+phases.coverage.enabled = false
 """
 STATEFUL_ROUTES = (
     "/v1/maps/{map_id}/localize",
@@ -59,15 +67,20 @@ class Outcome:
 @contextmanager
 def serving(folder: Path, messages: Sequence[bytes]) -> Iterator[tuple[Running, str]]:
     """A server that does no further work on maps, and the id of one of these messages, which is on Earth."""
-    settings = ServerSettings(workers=1, map_workers=1, demo_page=True)
-    with running(Service(folder, settings)) as server:
+    made = mapped(folder, messages)
+    with running(Service(folder, SETTINGS), jobs=False) as server:
+        yield server, made
+
+
+def mapped(folder: Path, messages: Sequence[bytes]) -> str:
+    """Make a server's folder with a map of messages on Earth; returns the map's id."""
+    with running(Service(folder, SETTINGS)) as server:
         made = server.ask("POST", "/v1/maps", value={"name": "door"}).value["map"]
         for message in messages:
             job = server.ask("POST", f"/v1/maps/{made}/contributions", body=message).value["job"]
         assert server.done(job)["state"] == "done"
         assert server.ask("PUT", f"/v1/maps/{made}/place", value=PLACE).status == 200
-    with running(Service(folder, settings), jobs=False) as server:
-        yield server, made
+    return str(made)
 
 
 def prey(server: Running, messages: Sequence[bytes], map_id: str) -> dict[str, Any]:
@@ -87,15 +100,24 @@ def prey(server: Running, messages: Sequence[bytes], map_id: str) -> dict[str, A
 
 
 def run(
-    server: Running, told: dict[str, Any], folder: Path, *, examples: int, seed: int, document: dict[str, Any] | None = None
+    server: Running,
+    told: dict[str, Any],
+    folder: Path,
+    *,
+    examples: int,
+    seed: int,
+    document: dict[str, Any] | None = None,
+    covered: Sequence[str] = (),
 ) -> Outcome:
     """Run all phases and all checks on a server, as an administrator of a token of its own.
 
-    `document` None is what the server sends.
+    `document` None is what the server sends. `covered`: paths without the phase of coverage, as another one takes their body.
     """
     folder.mkdir(parents=True, exist_ok=True)
     config, report, facts, where = (folder / name for name in ("schemathesis.toml", "report.json", "prey.json", "openapi.json"))
-    config.write_text(CONFIG + "".join(BY_STATE % path for path in STATEFUL_ROUTES if document is None))
+    parts = [BY_STATE % path for path in STATEFUL_ROUTES if document is None]
+    parts += [WITHOUT_COVERAGE % path for path in covered]
+    config.write_text(CONFIG + "".join(parts))
     facts.write_text(json.dumps(told))
     where.write_text(json.dumps(server.promises.document if document is None else document))
     _, secret = server.service.tokens.make("schemathesis", ["admin"], quota=PLENTY)
@@ -104,6 +126,7 @@ def run(
     command += ["--seed", str(seed), "--max-examples", str(examples), "--continue-on-failure", "--generation-database", "none"]
     command += ["--report", "json", "--report-json-path", str(report), "--no-color"]
     own = {"SCHEMATHESIS_HOOKS": str(HOOKS), "VEIL_CONTRACT_PREY": str(facts), "CONTRACT_TOKEN": secret}
+    own["HYPOTHESIS_STORAGE_DIRECTORY"] = str(KEPT)
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env={**os.environ, **own})
     assert report.is_file(), done.stdout + done.stderr
     results = json.loads(report.read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class City:
     lesser: int = 0
     alike_lesser: int = COUNT // 3
 
-    @property
+    @cached_property
     def scene(self) -> Scene:
         """The map: few or many images of the query's place that see a share of its points, and images of the copy."""
         images = {}
@@ -76,5 +77,11 @@ class City:
         if place:
             alike = {1: self.alike, 2: self.alike_third, 3: 0}.get(place, self.alike_lesser)
             around = LEFT_TO_RIGHT[alike:]
-            descriptors[around] = unit(sift_like(generator(f"around the copy {place}"), COUNT))[around]
+            descriptors[around] = other_looks(place)[around]
         return descriptors
+
+
+@cache
+def other_looks(place: int) -> np.ndarray:
+    """Descriptors, float (COUNT, 128), of points of a place that look like none of the first one."""
+    return unit(sift_like(generator(f"around the copy {place}"), COUNT))

@@ -37,6 +37,8 @@ from veil.files.photographs.examples import HELD_OUT, lund_door, other_place
 
 KEPT = Path(__file__).parents[1] / "golden" / "corpus.json"
 PARTS = ("messages", "maps", "queries", "audit")
+# Photographs of the queries: held out of the maps, of another place, and eight that are mapped.
+ASKED = (*HELD_OUT, "elsewhere", *(f"DSC_{number:04d}.jpg" for number in (1, 2, 4, 5, 7, 8, 9, 11)))
 SECRET = b"golden corpus".ljust(32, b".")
 # Packages whose version enters the numbers.
 NUMERICAL = ("numpy", "scipy", "numba", "opencv-python-headless", "faiss-cpu", "poselib", "pycolmap")
@@ -70,22 +72,26 @@ def numbers(values: Any) -> list[str]:
 
 
 class Corpus:
-    """The corpus of one run, in a folder that is thrown away; each method gives records by name."""
+    """The corpus of one run, in a folder that is thrown away; each method gives records by name.
 
-    def __init__(self, folder: Path, unasked: Collection[str]) -> None:
+    Its audit runs every attack but `unasked`, its queries are those of the photographs `asked`.
+    """
+
+    def __init__(self, folder: Path, unasked: Collection[str], asked: Collection[str]) -> None:
         home = folder / "home"
         home.mkdir(mode=0o700)
         (home / "secret").touch(mode=0o600)
         (home / "secret").write_bytes(SECRET)
-        self.folder, self.unasked = folder, unasked
+        self.folder, self.unasked, self.asked = folder, unasked, asked
         self.device = veil.Device(home)
 
     @cache  # noqa: B019 - a corpus lives as long as the run
     def features(self) -> dict[str, Any]:
-        """Raw features of twelve photographs of a door and one of another place, by name."""
+        """Raw features of the photographs of a door that are mapped or asked, and of one of another place, by name."""
         options = veil.SiftOptions(max_features=700)
         with lund_door() as place:
-            paths = {name: place.folder / name for name in sorted(place.poses)}
+            names = [name for name in sorted(place.poses) if name not in HELD_OUT[1:] or name in self.asked]
+            paths = {name: place.folder / name for name in names}
             taken = {name: veil.read_picture(path, camera=place.camera) for name, path in paths.items()}
             features = {name: veil.extract(picture, options=options) for name, picture in taken.items()}
         with other_place() as path:
@@ -158,7 +164,7 @@ class Corpus:
         return made
 
     def queries(self) -> dict[str, Any]:
-        """Sixty answers: twelve photographs in five forms, on the maps that serve them."""
+        """Answers to each photograph that is asked, in five forms, on the maps that serve them."""
         kinds = {
             "raw": "raw",
             "subspaces": "subspaces",
@@ -166,8 +172,9 @@ class Corpus:
             "paper": "raw",
             "subspaces and lines": "subspaces and lines",
         }
-        asked = [*HELD_OUT, "elsewhere", *list(self.images("raw"))[:8]]
-        return {f"{name}: {kind} on {where}": self.answer(name, kind, where) for kind, where in kinds.items() for name in asked}
+        return {
+            f"{name}: {kind} on {where}": self.answer(name, kind, where) for kind, where in kinds.items() for name in self.asked
+        }
 
     def answer(self, name: str, kind: str, where: str) -> dict[str, Any]:
         query = self.features()[name] if kind == "raw" else veil.decode(self.message(name, kind))
@@ -205,13 +212,13 @@ def timeless(record: Any) -> Any:
     return record.hex() if isinstance(record, float) else record
 
 
-def made(*, unasked: Collection[str] = ()) -> dict[str, Any]:
-    """The corpus; its audit runs every attack but `unasked`."""
+def made(*, unasked: Collection[str] = (), asked: Collection[str] = ASKED) -> dict[str, Any]:
+    """The corpus; its audit runs every attack but `unasked`, and its queries are those of the photographs `asked`."""
     from veil.threads import settle
 
     settle()
     with tempfile.TemporaryDirectory() as folder:
-        corpus = Corpus(Path(folder), unasked)
+        corpus = Corpus(Path(folder), unasked, asked)
         return {"machine": machine()} | {part: getattr(corpus, part)() for part in PARTS}
 
 

@@ -33,7 +33,7 @@ class Issuer(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.keys: dict[str, Any] = {
-            "rsa": rsa.generate_private_key(65537, 2048),
+            "rsa": rsa_key(2),
             "ec": ec.generate_private_key(ec.SECP256R1()),
         }
         self.answers: dict[str, bytes] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import base64
 import http.client
 import io
@@ -10,9 +11,10 @@ import sqlite3
 import threading
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,10 @@ from veil.device.protection import HideInWords, Protection
 from veil.features import Features
 from veil.server.app import create_app
 from veil.server.http.connections import connection_options
+from veil.server.jobs.processes import WorkerPool
 from veil.server.runner import Runner
 from veil.server.service import Service
+from veil.server.settings import ServerSettings
 from veil.wire import decode
 from worlds.promises import Promises
 from worlds.releases import taken
@@ -105,11 +109,39 @@ class Running:
         raise AssertionError(f"job {job} does not end: {state}")
 
 
+class KeptPool(WorkerPool):
+    """Processes for one service after another: a service that is closed does not end them."""
+
+    def close(self) -> None:
+        """Leave the processes to the next service."""
+
+    @classmethod
+    @cache
+    def of_all(cls) -> KeptPool:
+        """The one process for all services of one worker, which ends with the tests."""
+        pool = cls(1, waiting=ServerSettings().waiting)
+        atexit.register(super(KeptPool, pool).close)
+        return pool
+
+
+def with_pool(service: Service) -> Service:
+    """A service whose messages are looked at by a process that starts with the first one, and not with a server.
+
+    Services of one worker share it: each process takes a second until it has loaded what a query needs.
+    """
+    settings = service.settings
+    if (settings.workers, settings.waiting) == (1, ServerSettings().waiting):
+        service.pool = KeptPool.of_all()
+    elif service.pool is None:
+        service.pool = WorkerPool(settings.workers, waiting=settings.waiting, patience_s=settings.deadline_s)
+    return service
+
+
 @contextmanager
 def running(service: Service, *, jobs: bool = True) -> Iterator[Running]:
-    """A server of a service; `jobs` False does no work on maps."""
+    """A server of a service; `jobs` False does no work on maps. Its messages are looked at as `with_pool` says."""
     _, secret = service.tokens.make("tests", ["admin"])
-    app = create_app(service, Runner(service) if jobs else None)
+    app = create_app(with_pool(service), Runner(service) if jobs else None)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, **connection_options(service.settings)))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -162,16 +194,29 @@ def geopose_request(message: bytes, *, said: tuple[str, ...] = (), **readings: A
     }
 
 
+@contextmanager
+def working(service: Service) -> Iterator[Callable[[], list[str]]]:
+    """A function that does all jobs that wait, by one process for all its calls, and returns their states."""
+    runner = Runner(service)
+
+    def work() -> list[str]:
+        states = []
+        while (job := runner.work_once()) is not None:
+            ended = service.jobs.get(job.id)
+            assert ended is not None
+            states.append(f"{ended.kind} {ended.state}")
+        return states
+
+    try:
+        yield work
+    finally:
+        runner._process.kill()
+
+
 def work(service: Service) -> list[str]:
     """Do all jobs that wait, in this thread; returns their states."""
-    runner = Runner(service)
-    states = []
-    while (job := runner.work_once()) is not None:
-        ended = service.jobs.get(job.id)
-        assert ended is not None
-        states.append(f"{ended.kind} {ended.state}")
-    runner._process.kill()
-    return states
+    with working(service) as done:
+        return done()
 
 
 def everything(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -29,7 +29,7 @@ from veil.space import Space
 from worlds.material import hardened_form, lifted, photograph, truth
 from worlds.rules import Rule
 
-IMAGE = photograph(1, 60)
+IMAGE = photograph(1, 40)
 SPACE = Space(descriptor="sift", normalization="L2", dim=128)
 WORDS = entries(bundled_codebook(), SPACE)
 
@@ -132,7 +132,7 @@ def by_hand(form: Subspaces, words: np.ndarray, neighbors: Nearby, decoys: np.nd
 @pytest.mark.parametrize("within", [True, False])
 def test_the_estimate_is_equation_1(within: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GATHERED", 5000)
-    monkeypatch.setattr(module, "FEATURES", 25)
+    monkeypatch.setattr(module, "FEATURES", 15)
     form, rows = planted(4)
     options = AwayOptions(neighbors=50, kept=4, within=within, unit_length=False)
     neighbors = nearby(form, WORDS, count=52)
@@ -141,7 +141,7 @@ def test_the_estimate_is_equation_1(within: bool, monkeypatch: pytest.MonkeyPatc
     done: list[tuple[int, int]] = []
     estimates, _ = database_attack(form, WORDS, away=options, progress=lambda *step: done.append(step))
     np.testing.assert_allclose(estimates.points, expected, atol=1e-5)
-    assert done == [(25, 60), (50, 60), (60, 60)]
+    assert done == [(15, 40), (30, 40), (40, 40)]
 
 
 @pytest.mark.slow
@@ -166,6 +166,7 @@ def error(form: Subspaces, estimates) -> np.ndarray:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_hybrid_lifting_from_a_public_codebook_is_broken() -> None:
     """The attack must win where W is known: near the descriptor for nearly all, with both strategies."""
     shares = []
@@ -195,6 +196,7 @@ def test_known_decoys_are_avoided_and_none_are_needed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_compressed_and_dithered_decoys_are_seen_through() -> None:
     form = hardened_form(IMAGE)
     pool = entries(bundled_decoys(), form.space, codebook=bundled_codebook())

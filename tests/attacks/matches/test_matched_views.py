@@ -97,7 +97,7 @@ def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
     recovered_shares = []
     for count in (1, 2, 5):
         right = total = 0
-        for place, name in enumerate(images):
+        for place, name in list(enumerate(images))[::2]:
             order = sorted(
                 (other for other in images if other != name), key=lambda other: abs(list(images).index(other) - place)
             )

@@ -66,13 +66,14 @@ def upper_limit(successes: int, trials: int, level: float = 0.95) -> float:
 @cache
 def attacked(m: int) -> tuple[Estimates, np.ndarray, np.ndarray]:
     """The paper's sub-hybrid lifting of a bundled photograph: estimates, descriptors, and their numbers of zeros."""
-    features = photograph(1, 120)
+    features = photograph(1, 70)
     form = paper_form(features, m)
     estimates = vertex_attack(form, seed=1, decoys=bundled_codebook().vectors)
     return estimates, truth(features, form), (features.descriptors == 0).sum(axis=1)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize(("m", "least"), [(2, 0.9), (4, 0.85), (8, 0.65)])
 def test_the_paper_profile_is_broken(m: int, least: float) -> None:
     """Planted truth: exact where there are clearly more zeros than m; never certified where it is wrong."""
@@ -119,6 +120,7 @@ NULLS = {
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("kind", NULLS)
 @pytest.mark.parametrize("half", [False, True])
 def test_nothing_is_certified_where_there_is_nothing(kind: str, half: bool) -> None:
@@ -138,10 +140,11 @@ def test_nothing_is_certified_where_there_is_nothing(kind: str, half: bool) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_a_certificate_needs_three_zeros_too_many() -> None:
     """Planted truth around the limit: m + 2 zeros may be reached, but are no proof; m + 3 are."""
     for excess in (2, 3):
-        points = sparse(f"excess {excess}", 40, 4 + excess)
+        points = sparse(f"excess {excess}", 20, 4 + excess)
         estimates = vertex_attack(through(f"excess {excess}", points, 4), seed=5, decoys=NO_DECOYS)
         assert (errors(estimates, points) < 1e-5).mean() >= 0.5
         assert estimates.certified.any() == (excess == 3)

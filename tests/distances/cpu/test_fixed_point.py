@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from veil.distances.pairs import exact
 from worlds import affine_set, generator, sift_like, unit
 
 LANES = [lanes for lanes in (8, 16) if lanes <= compiler.host_lanes() and compiler.has_vnni(lanes)]
-DIMS = [(0, 0), (0, 4), (1, 1), (2, 2), (4, 4), (2, 8), (8, 8), (16, 16), (17, 32)]
+DIMS = [(0, 0), (0, 4), (1, 1), (2, 2), (4, 4), (2, 8), (8, 8)]
+# Every vector width for the shapes that differ in their tiles and solves, this host's for the largest, which compile longest.
+CASES = [(m, n, lanes) for m, n in DIMS for lanes in LANES] + [(m, n, LANES[-1]) for m, n in [(16, 16), (17, 32)] if LANES]
 pytestmark = pytest.mark.skipif(not LANES, reason="this processor does not multiply 16-bit numbers in pairs (VNNI)")
 
 
@@ -48,12 +51,11 @@ def rows_of(kind: str, dim: int) -> np.ndarray:
     return rows * (1e-4 if kind == "tiny" else 1.0)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dim", [1, 2, 15, 16, 17, 127, 128, 512])
 @pytest.mark.parametrize("stored", [np.float32, np.float64])
 @pytest.mark.parametrize("kind", ["random", "signs", "one axis", "tiny"])
 def test_rows_are_rounded_and_entries_are_as_wrong_as_they_say(dim: int, stored: type, kind: str) -> None:
-    """Oracle: NumPy's rounding; products of whole numbers in 64 bits against float64. The bound holds and is not loose."""
+    """Oracle: NumPy's rounding; exact products of whole numbers against float64. The bound holds and is not loose."""
     rows: np.ndarray = rows_of(kind, dim).astype(stored)
     for lanes in LANES:
         padded: np.ndarray = np.full((len(rows), dim + 8), np.nan, dtype=stored)
@@ -65,26 +67,32 @@ def test_rows_are_rounded_and_entries_are_as_wrong_as_they_say(dim: int, stored:
         assert np.abs(halves[:, :dim] - exact_halves).max() < 0.51
         lost = np.linalg.norm(halves[:, :dim] / ONE - rows.astype(np.float64), axis=1)
         assert 0.9 * error - 1e-6 <= lost.max() <= error + 1e-7
-        whole = halves.astype(np.int64)
-        assert np.abs(whole @ whole.T).max() < 2**31
-        entries = whole @ whole.T / ONE**2 - rows.astype(np.float64) @ rows.astype(np.float64).T
+        whole = halves.astype(np.float64)
+        products = whole @ whole.T  # exact: sums of whole numbers, far below 2^53
+        assert np.abs(products).max() < 2**31
+        entries = products / ONE**2 - rows.astype(np.float64) @ rows.astype(np.float64).T
         assert np.abs(entries).max() <= 2 * error + 1e-7
 
 
+@cache
+def squared(m: int, n: int) -> np.ndarray:
+    """Squared float64 distances of the sets of 30 and 45 features, which no width changes."""
+    rows, columns = np.indices((30, 45)).reshape(2, -1)
+    return exact(a_set("left", 30, m), a_set("right", 45, n), rows, columns).reshape(30, 45) ** 2
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("lanes", LANES)
-@pytest.mark.parametrize(("m", "n"), DIMS)
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize(("m", "n", "lanes"), CASES)
 def test_squared_distances_are_within_the_slack(m: int, n: int, lanes: int) -> None:
     """Oracle: the residual form in float64. Pairs of little reach are within Eq. 13, and the bound is not loose."""
-    both = compared(a_set("left", 60, m), a_set("right", 75, n), lanes)
+    both = compared(a_set("left", 30, m), a_set("right", 45, n), lanes)
     a, b, work = both.first, both.second, engine(both)
     reach = work.reaches[0] * candidates.squared_scale(a, b)
-    rows, columns = np.indices((60, 75)).reshape(2, -1)
-    expected = exact(*both.sets, rows, columns).reshape(60, 75) ** 2
-    listed = work.dense(reach)
+    expected, listed = squared(m, n), work.dense(reach)
     error = np.abs(listed - (expected.T if both.swapped else expected))[listed != UNTRUSTED]
     bound = candidates.error_bound(a, b, reach, work)
-    assert len(error) > 4000 and 0.01 * bound < error.max() < 0.5 * bound
+    assert len(error) > 1200 and 0.01 * bound < error.max() < 0.5 * bound
 
 
 @pytest.mark.slow
@@ -92,12 +100,12 @@ def test_squared_distances_are_within_the_slack(m: int, n: int, lanes: int) -> N
 def test_near_parallel_directions_stay_within_the_slack_or_are_listed(angle: float) -> None:
     """Oracle: the residual form. Each right subspace has one direction at a small angle from a left one's."""
     random = generator(f"fixed {angle}")
-    left, right = a_set("left", 60, 4, kind=np.float64), a_set("right", 60, 4, kind=np.float64)
+    left, right = a_set("left", 30, 4, kind=np.float64), a_set("right", 30, 4, kind=np.float64)
     assert left[1] is not None and right[1] is not None
     turned = right[1].copy()
     turned[:, 0] = np.cos(angle) * left[1][:, 0] + np.sin(angle) * turned[:, 0]
     turned = np.swapaxes(np.linalg.qr(np.swapaxes(turned, 1, 2))[0], 1, 2)
-    order = random.permutation(60)
+    order = random.permutation(30)
     both = compared(left, (right[0][order], turned[order]), LANES[-1])
     a, b, work = both.first, both.second, engine(both)
     reach = work.reaches[0] * candidates.squared_scale(a, b)
@@ -107,7 +115,7 @@ def test_near_parallel_directions_stay_within_the_slack_or_are_listed(angle: flo
     assert error.max() < candidates.error_bound(a, b, reach, work)
     swept = work.best_two(reach)
     if angle < 0.05:
-        assert {(int(i), int(j)) for i, j in swept.doubtful} >= {(int(order[j]), j) for j in range(60)}
+        assert {(int(i), int(j)) for i, j in swept.doubtful} >= {(int(order[j]), j) for j in range(30)}
 
 
 def test_binary_descriptors_are_matched_exactly() -> None:
@@ -186,7 +194,7 @@ def test_a_list_that_overflows_is_left_early(monkeypatch: pytest.MonkeyPatch) ->
 def test_more_near_duplicates_than_sixteen_bits_tell_apart(m: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Oracle: exhaustive float64 search. Crowds of nearly equal features, as of a repeated texture."""
     random = generator(f"crowds {m}")
-    left, seeds = a_set("left", 60, m, kind=np.float64), a_set("seeds", 4, m, kind=np.float64)
+    left, seeds = a_set("left", 24, m, kind=np.float64), a_set("seeds", 4, m, kind=np.float64)
     crowd = np.repeat(np.arange(4), 90)
     origin = seeds[0][crowd] + 1e-4 * random.normal(size=(360, 128))
     right: FeatureSet = origin, None if seeds[1] is None else seeds[1][crowd]
@@ -201,8 +209,8 @@ def test_more_near_duplicates_than_sixteen_bits_tell_apart(m: int, monkeypatch: 
 
     monkeypatch.setattr(candidates.Compiled, "dense", watched)
     neighbors = distances.nearest_two(left, right, backend="cpu")
-    rows, columns = np.indices((60, 360)).reshape(2, -1)
-    expected = exact(left, right, rows, columns).reshape(60, 360)
+    rows, columns = np.indices((24, 360)).reshape(2, -1)
+    expected = exact(left, right, rows, columns).reshape(24, 360)
     np.testing.assert_array_equal(neighbors.right_of_left, np.argsort(expected, axis=1)[:, :2])
     np.testing.assert_array_equal(neighbors.left_of_right, np.argsort(expected.T, axis=1)[:, :2])
     assert set(scanned_in_fixed_point) == {True, False}, "fixed point looks first and leaves crowds to single precision"

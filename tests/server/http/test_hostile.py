@@ -69,7 +69,7 @@ def prey(
 
 
 @pytest.mark.slow
-def test_two_thousand_hostile_requests(server: Running, prey: tuple[Target, tuple[str, ...]]) -> None:
+def test_two_thousand_hostile_requests(server: Running, prey: tuple[Target, tuple[str, ...]], unchecked: None) -> None:
     """Every kind, every answer documented, every connection ended; what the victim has is as it was."""
     target, markers = prey
     before = server.service.records.contributions()

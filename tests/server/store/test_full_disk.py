@@ -21,14 +21,13 @@ from veil.files.maps.format import write_map
 from veil.files.service.reserve import disk_of
 from veil.server.access.tokens import Quota
 from veil.server.maps.policy import MapPolicy
-from veil.server.runner import Runner
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from veil.server.store import database
 from veil.server.store.database import SqliteDatabase
 from veil.server.store.room import Room
 from worlds.releases import planted_map
-from worlds.servers import Answer, Running, messages_of, running, work
+from worlds.servers import Answer, Running, messages_of, running, with_pool, working
 
 MEGABYTES = 12
 
@@ -54,7 +53,7 @@ def messages(door: dict[str, Features], tmp_path_factory: pytest.TempPathFactory
 
 def opened(disk: Path) -> Service:
     """A service whose room is held as a server holds it from its start."""
-    service = Service(disk / "store", ServerSettings(workers=1))
+    service = with_pool(Service(disk / "store", ServerSettings(workers=1)))
     service.keep_room()
     service.database.clear_log()
     return service
@@ -187,21 +186,20 @@ def test_a_removal_from_a_map_is_done_on_a_full_disk(disk: Path, messages: list[
     token, _ = service.tokens.make("a", ["admin"])
     record = service.records.make("door", MapPolicy())
     items = [service.contribute(token, record.id, message)[0] for message in messages[:3]]
-    assert work(service) == ["update done"]
-    service.version_folder(service.map_record(record.id))
-    fill(disk)
-    receipt, job = service.delete(token, items[0].id)
-    assert receipt is None and job is not None and not service.records.blobs.has(items[0].digest)
-    service.queue(record.id, "update", token.id)
-    runner = Runner(service)
-    while runner.work_once() is not None:
-        pass
-    runner._process.kill()
-    jobs = {item.kind: item.state for item in service.jobs.of_map(record.id) if item.ended is None or item.id == job.id}
-    assert jobs == {"remove": "done", "update": "queued"}
-    assert service.receipts.of_contribution(items[0].id, token.id) is not None
-    (disk / "fill").unlink()
-    assert work(service) == ["update done"]
+    with working(service) as work:
+        assert work() == ["update done"]
+        service.version_folder(service.map_record(record.id))
+        fill(disk)
+        receipt, job = service.delete(token, items[0].id)
+        assert receipt is None and job is not None and not service.records.blobs.has(items[0].digest)
+        service.queue(record.id, "update", token.id)
+        work()
+        jobs = {item.kind: item.state for item in service.jobs.of_map(record.id) if item.ended is None or item.id == job.id}
+        assert jobs == {"remove": "done", "update": "queued"}
+        assert service.receipts.of_contribution(items[0].id, token.id) is not None
+        (disk / "fill").unlink()
+    with working(service) as another:  # the first runner waits for room for a while
+        assert another() == ["update done"]
     service.close()
 
 

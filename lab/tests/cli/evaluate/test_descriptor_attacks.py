@@ -80,7 +80,7 @@ def test_attacks_on_two_descriptors_are_run_and_told(tmp_path: Path, capsys: pyt
         "--word-count",
         64,
         "--max-seconds",
-        1,
+        0.3,
         "--threads",
         1,
         "--json",

@@ -102,7 +102,7 @@ def test_photographs_that_books_are_made_of_are_not_evaluated(tmp_path: Path, ca
 def test_localization_of_two_descriptors(tmp_path: Path, capsys: pytest.CaptureFixture[str], without_xfeat: None) -> None:
     """Oracle: the bundled reference poses. Both descriptors localize every held-out photograph, raw and in subspaces."""
     run = ["evaluate", "localization", door_scene(tmp_path), "--descriptor", "sift", "hardtfeat", "xfeat"]
-    run += ["--max-features", 400, "--folds", 2]
+    run += ["--max-features", 250, "--folds", 2]
     run += ["--decoys-from", other_photograph(tmp_path), "--book-words", 64, "--forms", "raw", "subspaces"]
     assert main([str(item) for item in [*run, "--workers", 1, "--json", tmp_path / "l.json"]]) == 0
     record = json.loads((tmp_path / "l.json").read_text())

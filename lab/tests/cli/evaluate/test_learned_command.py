@@ -126,9 +126,9 @@ def test_the_study_prints_a_table(
             "--photographs",
             2,
             "--attacked-features",
-            8,
+            3,
             "--max-features",
-            400,
+            100,
             "--as-privatize",
             "--skip",
             5,
@@ -138,7 +138,7 @@ def test_the_study_prints_a_table(
         assert run("evaluate", "learned", example.folder, *chosen, "--attack-model", model, "--json", tmp_path / "l.json") == 0
         # Those that the networks were trained on are no test of them.
         assert (
-            run("evaluate", "learned", example.folder, "--photographs", 1, "--max-features", 400, "--attack-model", model) == 1
+            run("evaluate", "learned", example.folder, "--photographs", 1, "--max-features", 100, "--attack-model", model) == 1
         )
     assert [item[1:] for item in steps.told] == [(number, 4) for number in range(4)]
     told = capsys.readouterr()
@@ -147,7 +147,7 @@ def test_the_study_prints_a_table(
     validate("evaluate-learned", record)
     by_name = {row["attack"]: row for row in record["rows"]}
     assert (
-        by_name["modes"]["features"] == 16 and by_name["modes"]["shares"][0] <= by_name["nearest, projected"]["shares"][0] + 0.1
+        by_name["modes"]["features"] == 6 and by_name["modes"]["shares"][0] <= by_name["nearest, projected"]["shares"][0] + 0.1
     )
 
 

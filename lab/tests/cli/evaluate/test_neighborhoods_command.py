@@ -29,7 +29,7 @@ def test_a_network_is_trained_kept_and_used(tmp_path: Path, capsys: pytest.Captu
             folders[k % 2].mkdir(exist_ok=True)
             with Image.open(example.folder / name) as picture:
                 picture.resize((343, 512)).save(folders[k % 2] / name)
-    few = ("--max-features", 150, "--rules", "uniform", "parallel")
+    few = ("--max-features", 100, "--rules", "uniform", "parallel")
     trained, record, again = tmp_path / "net.npz", tmp_path / "a.json", tmp_path / "b.json"
     arguments = ("evaluate", "neighborhoods", folders[0])
     options = ("--attacker", folders[1], "--steps", 20, "--write-network", trained)

@@ -97,11 +97,13 @@ def test_forgeries_are_refused_and_their_true_counterparts_found(
     from functools import partial
 
     import veil_lab.cli.evaluate.poses.queries as module
+    import veil_lab.studies.localization.forged_queries as pictures
 
     asked = {"poster of the place 0.5", "square 60 px", "true"}
-    for name in ("forged_queries", "true_counterparts"):
-        every = getattr(module, name)
-        monkeypatch.setattr(module, name, lambda *given, of=every: [item for item in of(*given) if item.kind in asked])
+    for name in ("_forged_pictures", "_true_pictures"):
+        every = getattr(pictures, name)
+        monkeypatch.setattr(pictures, name, lambda *given, of=every: (item for item in of(*given) if item[0] in asked))
+    monkeypatch.setattr(pictures, "LAYOUTS", {kind: of for kind, of in pictures.LAYOUTS.items() if kind in asked})
     monkeypatch.setattr(module, "ForgedOptions", partial(module.ForgedOptions, iterations=2000, hold_out=4))
     scene = door_scene(tmp_path / "door", 3, 4, 5, 6)
     (tmp_path / "others").mkdir()

@@ -25,7 +25,7 @@ def test_retrieval_is_evaluated_on_photographs(tmp_path: Path, capsys: pytest.Ca
     with other_place() as path:
         shutil.copy(path, strangers)
     out = tmp_path / "recall.json"
-    command = ["evaluate", "retrieval", str(scene), "--strangers", str(strangers), "--max-features", "600", "--json", str(out)]
+    command = ["evaluate", "retrieval", str(scene), "--strangers", str(strangers), "--max-features", "300", "--json", str(out)]
     assert main(command) == 0
     record = json.loads(out.read_text())
     validate("evaluate-retrieval", record)

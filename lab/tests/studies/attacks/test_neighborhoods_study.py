@@ -30,7 +30,7 @@ def test_what_neighbors_tell_of_a_photograph() -> None:
     """
     with lund_door() as example:
         picture = read_picture(sorted(example.folder.glob("*.jpg"))[3])
-    item = extract_sift(picture, SiftOptions(max_features=400))
+    item = extract_sift(picture, SiftOptions(max_features=300))
     trials = neighborhood_trials("door", item, network=bundled_pair_network(), seed=0)
     rows = {(row.rule, row.attack): row for row in neighborhood_rows(trials)}
     assert {rule for rule, _ in rows} == set(RULES) and {attack for _, attack in rows} == set(ATTACKS)

@@ -99,6 +99,7 @@ def test_a_map_that_falls_apart_leaves_out_fewer(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_true_queries_are_told_from_false_ones(folds: list[Fold]) -> None:
     """Planted truth. The broken twin is a photograph of this very place among the others: it must be seen to be accepted."""
     foreign = others() | {"twin": folds[0].place.features["00"]}
@@ -125,6 +126,7 @@ def test_true_queries_are_told_from_false_ones(folds: list[Fold]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_processes_answer_as_this_one_does(folds: list[Fold]) -> None:
     """Second method: the same job in two processes."""
     query = next(true_queries(folds[0], PROTOCOL))
@@ -170,6 +172,7 @@ def test_a_load_is_what_it_says(folds: list[Fold]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_lines_bear_half_of_the_matches_wrong(folds: list[Fold]) -> None:
     """Planted pose: at 150 matches and half of them wrong, points and all kinds of lines stay within a fifth."""
     query = next(true_queries(folds[0], PROTOCOL))

@@ -98,10 +98,10 @@ def test_the_command_tries_plans_on_a_scene(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Oracle: a plan that sends 600 features at an epsilon of 300 of the image localizes the door; 20 features do not."""
-    fewer = WordOptions(upright=UprightOptions(samples=200_000))
+    fewer = WordOptions(upright=UprightOptions(samples=60_000, kept=40, refined=10, compared=2))
     monkeypatch.setattr(upright_localization, "WordOptions", lambda: fewer)
     scene, out = door_scene(tmp_path), tmp_path / "plan.json"
-    place = (scene, "--folds", 2, "--workers", 1, "--max-features", 1200, "--json", out)
+    place = (scene, "--folds", 2, "--workers", 1, "--max-features", 600, "--json", out)
     asked = ("--epsilon-image", 300, "--features", 20, 600, "--word-count", 512, 500_000, "--m", 2)
     assert main(["evaluate", "plans", *map(str, (*place, *asked))]) == 0
     said = capsys.readouterr().out
@@ -114,5 +114,6 @@ def test_the_command_tries_plans_on_a_scene(
     with pytest.raises(SystemExit) as stop:
         main(["evaluate", "plans", *map(str, (scene, "--epsilon-image", 300, "--folds", 1))])
     assert stop.value.code == 2
-    assert main(["evaluate", "plans", *map(str, (*place, "--epsilon-image", 300, "--word-count", 500_000, "--m", 2))]) == 1
+    few = (*place, "--max-features", 300, "--epsilon-image", 300, "--word-count", 500_000, "--m", 2)
+    assert main(["evaluate", "plans", *map(str, few)]) == 1
     assert "give smaller --word-count" in capsys.readouterr().err

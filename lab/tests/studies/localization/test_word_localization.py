@@ -136,11 +136,11 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
         "--default",
         "512,12,2",
         "--word-samples",
-        4000,
+        1000,
         "--folds",
         2,
     )
-    fast = ("--max-features", 600, "--retrieval-words", 512_000, "--false", 0, "--workers", 1, "--elsewhere", "bundled")
+    fast = ("--max-features", 400, "--retrieval-words", 512_000, "--false", 0, "--workers", 1, "--elsewhere", "bundled")
     files = ("--json", tmp_path / "w.json", "--figure", tmp_path / "w.png")
     assert main(["evaluate", "localization", *map(str, (scene, *small, *fast, *files))]) == 0
     written = json.loads((tmp_path / "w.json").read_text())
@@ -148,11 +148,11 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
     by = {(item["form"], item["epsilon"], item["matching"], item["iterations"]): item for item in written["rows"]}
     strict = "1%, 2deg"
     assert by["raw", None, "distance", None]["localized"][strict] == 1.0
-    assert by["words", 12.0, "vocabulary", 4000]["localized"][strict] >= 0.8
-    assert by["words", 0.0, "vocabulary", 4000]["accepted"] == 0.0
-    assert by["words+lines", 0.0, "vocabulary", 4000]["accepted"] == 0.0
-    assert by["words+lines", 12.0, "vocabulary", 4000]["localized"][strict] >= 0.5
-    assert by["words", 12.0, "vocabulary", 4000]["epsilon_image"] > 1000
+    assert by["words", 12.0, "vocabulary", 1000]["localized"][strict] >= 0.8
+    assert by["words", 0.0, "vocabulary", 1000]["accepted"] == 0.0
+    assert by["words+lines", 0.0, "vocabulary", 1000]["accepted"] == 0.0
+    assert by["words+lines", 12.0, "vocabulary", 1000]["localized"][strict] >= 0.5
+    assert by["words", 12.0, "vocabulary", 1000]["epsilon_image"] > 1000
     assert all(item["recall_at_10"] == 1.0 for item in written["retrieval"])  # there are fewer photographs than ten
     assert (tmp_path / "w.png").stat().st_size > 10_000
     printed = capsys.readouterr().out
@@ -167,7 +167,7 @@ def test_the_command_on_bundled_photographs(tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.slow
 def test_a_default_that_no_map_can_give_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scene = door_scene(tmp_path)
-    asked = ("--default", "1000000,12,2", "--max-features", 600, "--folds", 2, "--workers", 1, "--forms", "words")
+    asked = ("--default", "1000000,12,2", "--max-features", 300, "--folds", 2, "--workers", 1, "--forms", "words")
     assert main(["evaluate", "localization", *map(str, (scene, *asked))]) == 1
     assert "not for --default 1000000; ask for fewer, or for more --max-features" in capsys.readouterr().err
 

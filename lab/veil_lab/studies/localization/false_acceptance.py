@@ -123,13 +123,22 @@ def fold_maps(place: ReferencePlace, protocol: QueryProtocol, *, workdir: Path, 
     `progress` is called with the number of photographs held out so far and the number of all. Raises InputError for fewer
     than four photographs, or where leaving out a single one gives no map.
     """
+    folds: list[Fold] = []
+    for fold in each_fold(place, protocol, workdir=workdir):
+        folds.append(fold)
+        if progress is not None:
+            progress(sum(len(done.held_out) for done in folds), len(place.features))
+    return folds
+
+
+def each_fold(place: ReferencePlace, protocol: QueryProtocol, *, workdir: Path) -> Iterator[Fold]:
+    """The maps of `fold_maps`, each as it is asked for; for studies that need one of them."""
     names = sorted(place.features)
     if len(names) < 4:
         raise InputError(f"{place.name}: leaving photographs out needs four or more, got {len(names)}")
     forms = {name: publish(item) for name, item in place.features.items()}
     matches = match_pairs(forms, all_pairs(names), workers=protocol.workers)
     waiting = [tuple(names[k :: protocol.folds]) for k in range(min(protocol.folds, len(names)))]
-    folds: list[Fold] = []
     while waiting:
         held_out = waiting.pop(0)
         workdir_of_one = workdir / "-".join([place.name, *(str(names.index(name)) for name in held_out)])
@@ -139,10 +148,7 @@ def fold_maps(place: ReferencePlace, protocol: QueryProtocol, *, workdir: Path, 
                 raise InputError(f"{place.name}: no map without {held_out[0]}; give photographs with more overlap")
             waiting += [held_out[::2], held_out[1::2]]
             continue
-        folds.append(fold)
-        if progress is not None:
-            progress(sum(len(done.held_out) for done in folds), len(names))
-    return folds
+        yield fold
 
 
 def fold_without(

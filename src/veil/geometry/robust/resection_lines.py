@@ -46,14 +46,16 @@ class LineResection:
     def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "6"]:
         """Six distinct rows of one pool, at least two of them not aligned with gravity, two not through each public point."""
         pool = self._pools[random.integers(len(self._pools))]
-        first = np.empty(0, dtype=np.int64)
-        for others in self._others:
-            missing = MIN_OTHER_LINES - int(np.isin(first, others).sum())
+        first: list[int] = []  # a few rows at a time, in a search of thousands of samples: lists are faster than arrays
+        for pencil, others in zip(self.pencils, self._others, strict=True):
+            missing = MIN_OTHER_LINES - sum(not pencil[row] for row in first)
             if missing > 0:
-                among = np.setdiff1d(others[: max(np.searchsorted(others, pool), MIN_OTHER_LINES)], first)
-                first = np.concatenate([first, random.choice(among, missing, replace=False)])
-        rest = random.choice(pool, MINIMAL_LINES, replace=False)
-        return np.concatenate([first, rest[~np.isin(rest, first)][: MINIMAL_LINES - len(first)]])
+                among = others[: max(np.searchsorted(others, pool), MIN_OTHER_LINES)]
+                among = among[~np.isin(among, first)] if first else among
+                first += random.choice(among, missing, replace=False).tolist()
+        rest = random.choice(pool, MINIMAL_LINES, replace=False).tolist()
+        rest = [row for row in rest if row not in first]
+        return np.array([*first, *rest[: MINIMAL_LINES - len(first)]], dtype=np.int64)
 
     def clean_share(self, inliers: Bool[np.ndarray, "pairs"]) -> float:
         """Share of samples that hold inliers only, its mean over the pools (docs/theory/lines.md, Eq. 24)."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from veil.cli.common import (
-    Bar,
     Commands,
     StepBar,
     at_least,
@@ -29,7 +28,7 @@ from veil_lab.files.scenes import read_scene
 from veil_lab.report.measured_forms import SHARES, cost_table, recovery_table, summary_table
 from veil_lab.studies.attacks.form_releases import FORMS, FormOptions, FormPools
 from veil_lab.studies.attacks.forms import FormRow, form_study
-from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, fold_maps
+from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, each_fold
 
 EXAMPLES = """\
   veil evaluate forms strecha/fountain-P11 strecha/castle-P19 --record forms.json --markdown forms.txt
@@ -95,9 +94,8 @@ def _forms(arguments: EvaluateForms) -> int:
             )
         place = reference_place(scene, extracted_features(scene, max_features=arguments.max_features))
         protocol = QueryProtocol(folds=arguments.folds, workers=arguments.threads)
-        with tempfile.TemporaryDirectory(prefix="veil-forms-") as workdir, Bar(f"{scene.name}: mapping") as bar:
-            mapped = fold_maps(place, protocol, workdir=Path(workdir), progress=bar)
-        folds += mapped[:1]
+        with tempfile.TemporaryDirectory(prefix="veil-forms-") as workdir:
+            folds.append(next(each_fold(place, protocol, workdir=Path(workdir))))
         metric[scene.name] = scene.metric
     rows: list[FormRow] = []
     with StepBar("attacking every form") as bar:
