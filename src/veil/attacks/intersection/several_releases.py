@@ -9,14 +9,12 @@ import numpy as np
 from jaxtyping import Int64
 
 from veil.attacks.attack import Attempt
-from veil.attacks.claims import CannotRun, Estimates, undecided
+from veil.attacks.claims import Estimates, no_release, undecided
 from veil.attacks.intersection.repeat import RepeatOptions, pair_with_each, repeat_descriptors
 from veil.attacks.target import ReleasedImage, Target
-from veil.errors import Remedy
 from veil.forms import Subspaces
 
 REPEATS = "a second release of the same photograph"
-NONE_GIVEN = "no other release of this kind was given"
 # Two releases of one photograph share nearly all features; two views share less than half of them, and next to no position.
 SAME_PHOTOGRAPH, SAME_PLACE_PX = 0.5, 1e-3
 
@@ -37,7 +35,7 @@ def repeat_attack(target: Target) -> Attempt:
     """Estimates of the descriptors from further releases of this photograph. Raises CannotRun if there is none."""
     releases, options = repeats(target), _options(target)
     if not releases:
-        raise CannotRun(NONE_GIVEN, remedy=Remedy("give", "Attacker.others"))
+        raise no_release(len(target.knowledge.others), "of this photograph, in this space and dimension")
     with target.timer() as clock:
         estimates = _surest(target.attacked_subspaces, list(releases.values()), options)
     seconds = clock.seconds + sum(item.seconds for item in releases.values())

@@ -19,8 +19,8 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.attacks.attack import Attempt
-from veil.attacks.claims import CannotRun, Estimates, undecided
-from veil.attacks.intersection.several_releases import NONE_GIVEN, repeats
+from veil.attacks.claims import CannotRun, Estimates, no_release, undecided
+from veil.attacks.intersection.several_releases import repeats
 from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import ReleasedImage, Target
 from veil.errors import RangeError, Remedy
@@ -86,7 +86,7 @@ def matched_views(target: Target, options: MatchedViewOptions | None = None) -> 
         if place not in repeats(target)
     ]
     if not views:
-        raise CannotRun(NONE_GIVEN, remedy=Remedy("give", "Attacker.others"))
+        raise no_release(len(target.knowledge.others), "of another photograph, in this space and dimension")
     return _attempt("matched views", target, views, options or MatchedViewOptions())
 
 

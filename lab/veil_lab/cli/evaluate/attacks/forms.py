@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,6 +114,8 @@ def _forms(arguments: EvaluateForms) -> int:
     for table in tables:
         say_table(arguments, table)
         say(arguments, "")
+    for broken in dict.fromkeys(broken for row in rows for broken in row.broken):
+        print(f"a law of attacks is broken, so do not use these numbers: {broken}", file=sys.stderr)
     explain(arguments, SHARES)
     if arguments.markdown:
         write_text(arguments.markdown, "\n\n".join("\n".join(table.markdown()) for table in tables) + "\n")
