@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from veil.cli.common import (
     report,
     say,
     say_table,
+    tell,
     write_json,
 )
 from veil.cli.records import add_record_command, json_file, option
@@ -115,7 +115,7 @@ def _forms(arguments: EvaluateForms) -> int:
         say_table(arguments, table)
         say(arguments, "")
     for broken in dict.fromkeys(broken for row in rows for broken in row.broken):
-        print(f"a law of attacks is broken, so do not use these numbers: {broken}", file=sys.stderr)
+        tell(f"a law of attacks is broken, so do not use these numbers: {broken}")
     explain(arguments, SHARES)
     if arguments.markdown:
         write_text(arguments.markdown, "\n\n".join("\n".join(table.markdown()) for table in tables) + "\n")
