@@ -35,7 +35,7 @@ VIEWS = "releases of other photographs of the same place"
 PHOTOGRAPHS = "raw photographs of the same place"
 NO_PHOTOGRAPHS = "no photographs of the place were given"
 NOTE = "{} of {} views match; {} of {} features do: whoever matches a feature learns it, by design"
-UNVERIFIED = "{} of {} features have no match that positions verify, and take the nearest subspace of any view"
+UNVERIFIED = "{} of {} features have no match that positions verify, and take the nearest subspace of {} views"
 # Least number of matches of a fundamental matrix beyond its sample of seven.
 FEWEST = 15
 
@@ -127,9 +127,9 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
             rows = np.flatnonzero(~is_verified & np.isfinite(partners.away))
             _keep_nearer(best, away, target.form, view.form, rows, partners.nearest[rows], partners.away[rows])
     matched, asked = int(is_verified[target.rows].sum()), len(target.rows)
-    notes = [NOTE.format(used, len(done), matched, asked)]
+    notes = [] if target.image.keypoints is None else [NOTE.format(used, len(done), matched, asked)]
     if matched < asked:
-        notes.append(UNVERIFIED.format(asked - matched, asked))
+        notes.append(UNVERIFIED.format(asked - matched, asked, len(done)))
     if len(done) < len(views):
         notes.append(f"{len(views) - len(done)} further views were not matched for want of time")
     return Attempt(
