@@ -13,6 +13,7 @@ from veil.attacks.matches.matched_views import (
     NO_PHOTOGRAPHS,
     MatchedViewOptions,
     epipolar_inliers,
+    is_near_repeat,
     matched_photographs,
     matched_views,
 )
@@ -154,6 +155,32 @@ def test_uploads_that_share_decoys_are_left_out(monkeypatch: pytest.MonkeyPatch)
         decoy = ReleasedImage(form=shifted, camera=image.camera, keypoints=keypoints)
         attempt = matched_views(target(image, {"other": decoy}))
         assert (attempt.details["views"], attempt.details["matched"] > 0) == (views, views > 0)
+
+
+@pytest.mark.parametrize("m", [2, 4, 8])
+def test_meetings_of_decoys_are_told_from_those_of_descriptors(m: int) -> None:
+    """Planted: each of m decoys is met by itself, or one descriptor is, in most features. Too few meetings say nothing."""
+    random = np.random.default_rng(m)
+    for share in (0.2, 0.5):
+        assert not is_near_repeat(random.binomial(m, share / m, 1000), m)
+    assert is_near_repeat(random.binomial(1, 0.7, 1000), m)
+    assert not is_near_repeat(random.binomial(1, 0.02, 1000), m)
+    assert not is_near_repeat(np.zeros(0, dtype=np.int64), m)
+
+
+@pytest.mark.slow
+def test_two_frames_of_a_video_give_most_away_behind_lines(door: dict[str, Features]) -> None:
+    """Planted: a second frame whose descriptors differ by noise. Null: the same noise in another photograph."""
+    first, second, *_ = door.values()
+    random = np.random.default_rng(6)
+    (image, truth), shown = released(first, lines=True), {}
+    for name, features in (("frame", first), ("view", second)):
+        noise = random.integers(-1, 2, features.descriptors.shape)
+        noisy = np.clip(features.descriptors.astype(np.int64) + noise, 0, 255).astype(np.uint8)
+        digest = bytes([len(shown)]) * 32
+        other, _ = released(replace(features, descriptors=noisy, image_digest=digest), lines=True)
+        shown[name] = shares(matched_views(target(image, {"other": other})), truth, 0.1)[0]
+    assert shown["frame"] > 0.7 > 2 * shown["view"]
 
 
 @pytest.mark.slow

@@ -36,6 +36,8 @@ PHOTOGRAPHS = "raw photographs of the same place"
 NO_PHOTOGRAPHS = "no photographs of the place were given"
 NOTE = "{} of {} views match; {} of {} features do: whoever matches a feature learns it, by design"
 UNVERIFIED = "{} of {} features have no match that positions verify, and take the nearest subspace of {} views"
+# Least number of features that would meet several others if decoys were met, for their absence to say anything.
+FEWEST_EXPECTED = 9.0
 # Least number of matches of a fundamental matrix beyond its sample of seven.
 FEWEST = 15
 
@@ -154,7 +156,8 @@ class _Matcher:
         form, threads = self.target.form, self.target.effort.threads
         count = min(NEIGHBORS, max(1, len(view.form)))
         near = distances.nearest(as_set(form), as_set(view.form), count, threads=threads)
-        away = np.where(near.distance > decoy_distance(form, view.form), near.distance, np.inf)
+        meets = near.distance <= decoy_distance(form, view.form)
+        away = near.distance if is_near_repeat(meets.sum(axis=1), form.m) else np.where(meets, np.inf, near.distance)
         first, rows = away.argmin(axis=1), np.arange(len(form))
         return _Partners(verified=self._verified(view), nearest=near.index[rows, first], away=away[rows, first])
 
@@ -171,6 +174,22 @@ class _Matcher:
         agrees = epipolar_inliers(left, right, options=self.options, seed=self.target.effort.seed)
         meets = matches.distances <= self.target.meeting_distance
         return none if (meets & ~agrees).sum() > agrees.sum() else matches.take(agrees)
+
+
+def is_near_repeat(meetings: Int64[np.ndarray, "features"], m: int) -> bool:
+    """Whether subspaces meet those of another release in their descriptors, as in two frames of a video, and not in decoys.
+
+    `meetings` counts for each feature the subspaces that it meets. A feature has one descriptor and `m` decoys, each of which
+    is drawn alone: the share of features that meet none says how many would meet several.
+
+    Theory: release.md, Eq. 14.
+    """
+    if not len(meetings):
+        return False
+    none, several = float((meetings == 0).mean()), int((meetings > 1).sum())
+    missed = none ** (1 / m)
+    expected = len(meetings) * (1 - none - m * (1 - missed) * missed ** (m - 1))
+    return expected >= FEWEST_EXPECTED and several < expected / 2
 
 
 def epipolar_inliers(
