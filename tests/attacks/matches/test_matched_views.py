@@ -180,7 +180,7 @@ def test_two_frames_of_a_video_give_most_away_behind_lines(door: dict[str, Featu
         digest = bytes([len(shown)]) * 32
         other, _ = released(replace(features, descriptors=noisy, image_digest=digest), lines=True)
         shown[name] = shares(matched_views(target(image, {"other": other})), truth, 0.1)[0]
-    assert shown["frame"] > 0.7 > 2 * shown["view"]
+    assert shown["frame"] > 0.7 and shown["frame"] > shown["view"] + 0.3
 
 
 @pytest.mark.slow
