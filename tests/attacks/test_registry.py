@@ -70,7 +70,7 @@ def test_the_audit_runs_every_attack_or_says_why_not(door: dict[str, Features], 
     message, _ = released(features, Profile.paper(4) if kind == "subspaces" else None, lines=lines)
     truth = find_truth(message, {"a": features}, KNOWLEDGE.codebook)
     effort = Effort(features=5, structural=3)
-    told = findings(examine({"a": message}, {"a": truth}, KNOWLEDGE, effort=effort), KNOWLEDGE.codebook)
+    told = findings(examine({"a": message}, {"a": truth}, KNOWLEDGE, effort=effort))
     elsewhere = not_looked_at([message])
     assert len(told) + len(elsewhere) == len(ATTACKS)
     for finding in told:

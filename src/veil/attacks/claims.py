@@ -17,6 +17,8 @@ from veil.errors import InputError, Remedy, VeilError
 from veil.forms import Subspaces
 from veil.geometry.rigid import Rigid
 
+NONE_GIVEN = "no other release of this kind was given"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Estimates:
@@ -121,6 +123,12 @@ class CannotRun(VeilError):
     def __init__(self, why: str, features: int = 0, *, remedy: Remedy | tuple[Remedy, ...] = ()) -> None:
         super().__init__(why, remedy=remedy)
         self.features = features
+
+
+def no_release(given: int, sort: str) -> CannotRun:
+    """Reason why none of `given` other releases can be compared with the attacked one; they would have to be of a `sort`."""
+    why = f"of {given} other releases none is {sort}" if given else NONE_GIVEN
+    return CannotRun(why, remedy=Remedy("give", "Attacker.others"))
 
 
 def joined(parts: Sequence[Estimates]) -> Estimates:

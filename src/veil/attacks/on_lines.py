@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from veil.attacks.attack import RELEASE_ALONE, Attack, Attempt
-from veil.attacks.claims import CannotRun, Estimates, OrderEvidence
+from veil.attacks.claims import CannotRun, Estimates, OrderEvidence, no_release
 from veil.attacks.intersection.repeat import pair_releases, repeat_positions
 from veil.attacks.intersection.several_releases import REPEATS
 from veil.attacks.positions.colocated_keypoints import twins
@@ -16,7 +16,6 @@ from veil.attacks.positions.line_neighbors import neighbor_positions
 from veil.attacks.positions.neighbor_field import field_positions
 from veil.attacks.positions.order import order_test
 from veil.attacks.target import Target, pca_of
-from veil.errors import Remedy
 from veil.forms import Lines, Subspaces
 
 # Random orders of the first permutation test; more are drawn where none of these is as special as the message's order.
@@ -116,7 +115,7 @@ def _repeat(target: Target) -> Attempt:
     lines, camera = target.lines
     others = _releases_of_this_kind(target)
     if not others:
-        raise CannotRun("no other release of this kind was given", remedy=Remedy("give", "Attacker.others"))
+        raise no_release(len(target.knowledge.others), "in lines by this camera, and in subspaces of this space")
     points = np.full((len(lines), 2), np.nan)
     confidence = np.zeros(len(lines))
     with target.timer() as clock:

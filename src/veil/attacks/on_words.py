@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from veil.attacks.attack import RELEASE_ALONE, Attack, Attempt
-from veil.attacks.claims import CannotRun, NamedWords
+from veil.attacks.claims import CannotRun, NamedWords, no_release
 from veil.attacks.intersection.several_releases import REPEATS
 from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.words.neighbors import denoise
@@ -54,7 +54,7 @@ def _repeat(target: Target) -> Attempt:
         if len(rows)
     ]
     if not paired_releases:
-        raise CannotRun("no other release of this photograph in words was given", remedy=Remedy("give", "Attacker.others"))
+        raise no_release(len(target.knowledge.others), "of this photograph in words of this dictionary")
     common = reduce(np.intersect1d, [rows for rows, _ in paired_releases])
     with target.timer() as clock:
         others = [words.take(np.searchsorted(rows, common)) for rows, words in paired_releases]

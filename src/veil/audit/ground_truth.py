@@ -12,7 +12,7 @@ from veil.codebooks.codebook import Codebook
 from veil.distances.pairs import point_subspace_pairs
 from veil.errors import InputError, Remedy
 from veil.features import Features
-from veil.forms import Released, Subspaces
+from veil.forms import Released, Subsets, Subspaces
 from veil.geometry.camera import as_colmap
 from veil.mechanisms.public import publish
 from veil.space import Space
@@ -30,17 +30,25 @@ class Truth:
     """Originals of one release, in the order of its features.
 
     `descriptors` are in the space of its form, of unit length where that has it; `keypoints` are in pixels; `rows` are the
-    features of the photograph `image`.
+    features of the photograph `image`. `words` are the nearest words of the dictionary that the release names; None for another
+    form, and where that dictionary is not known.
     """
 
     image: str
     descriptors: Float64[np.ndarray, "_ _"]
     keypoints: Float64[np.ndarray, "_ 2"]
     rows: Int64[np.ndarray, "_"]
+    words: Int64[np.ndarray, "_"] | None = None
 
     def take(self, rows: np.ndarray) -> Truth:
         """Originals of the features `rows` of the release."""
-        return Truth(image=self.image, descriptors=self.descriptors[rows], keypoints=self.keypoints[rows], rows=self.rows[rows])
+        return Truth(
+            image=self.image,
+            descriptors=self.descriptors[rows],
+            keypoints=self.keypoints[rows],
+            rows=self.rows[rows],
+            words=None if self.words is None else self.words[rows],
+        )
 
 
 def find_truth(message: Message, originals: Mapping[str, Features], codebook: Codebook | None) -> Truth:
@@ -48,9 +56,11 @@ def find_truth(message: Message, originals: Mapping[str, Features], codebook: Co
 
     Features are recognized by their positions or lines; of several at one place, the one whose descriptor fits the form best is
     taken (audit.md#which-original-a-feature-came-from). `codebook` leads from the descriptors' own space into that of the form,
-    where the form is compressed; for words it is their dictionary. Raises InputError if no photograph fits, or the codebook
-    does not.
+    where the form is compressed. For words it is their dictionary; another one is not asked. Raises InputError if no photograph
+    fits, or the codebook does not.
     """
+    if isinstance(message.form, Subsets) and codebook is not None and codebook.digest != message.form.dictionary:
+        codebook = None
     best, most = None, 0.0
     for name, features in originals.items():
         camera = features.camera
@@ -75,7 +85,16 @@ def find_truth(message: Message, originals: Mapping[str, Features], codebook: Co
             "extracted anew here, with default options)",
             remedy=Remedy("give", "run_audit.originals"),
         )
-    return Truth(image=name, descriptors=descriptors[rows], keypoints=features.keypoints[rows].astype(np.float64), rows=rows)
+    words = None
+    if isinstance(message.form, Subsets) and codebook is not None:
+        words = codebook.nearest(descriptors[rows].astype(np.float32)).astype(np.int64)
+    return Truth(
+        image=name,
+        descriptors=descriptors[rows],
+        keypoints=features.keypoints[rows].astype(np.float64),
+        rows=rows,
+        words=words,
+    )
 
 
 def in_space(features: Features, space: Space, codebook: Codebook | None) -> Float64[np.ndarray, "features dim"]:

@@ -17,7 +17,6 @@ from veil.audit.finding import WITHIN, Finding
 from veil.audit.ground_truth import Truth
 from veil.audit.score import oracle_pick, score_descriptors, score_positions, score_words, share
 from veil.audit.verdict import order_note, pose_note
-from veil.codebooks.codebook import Codebook
 from veil.engine import Engine
 from veil.errors import InputError, Remedy
 from veil.forms import Form, Subsets
@@ -189,17 +188,17 @@ def _best_descriptors(form: Form, tried: Sequence[Tried]) -> Estimates | None:
     return None
 
 
-def findings(examined: Sequence[Examined], dictionary: Codebook | None = None) -> list[Finding]:
+def findings(examined: Sequence[Examined]) -> list[Finding]:
     """Findings of the attacks, one for each over all releases.
 
-    A finding has a score if the originals of every release that the attack ran on are known. `dictionary` is that of releases
-    in words.
+    A finding has a score if the originals of every release that the attack ran on are known, of words named in a dictionary
+    the true words, too. Each release is weighed in its own dictionary, which its originals have.
     """
     attacks = list(dict.fromkeys(item.attack for release in examined for item in release.tried))
-    return [_finding(attack, examined, dictionary) for attack in attacks]
+    return [_finding(attack, examined) for attack in attacks]
 
 
-def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook | None) -> Finding:
+def _finding(attack: Attack, examined: Sequence[Examined]) -> Finding:
     tried = [(release, item.outcome) for release in examined for item in release.tried if item.attack is attack]
     skipped = [outcome for _, outcome in tried if isinstance(outcome, Skipped)]
     ran = [(release, outcome) for release, outcome in tried if isinstance(outcome, Attempt)]
@@ -254,9 +253,10 @@ def _finding(attack: Attack, examined: Sequence[Examined], dictionary: Codebook 
         return replace(finding, score=score_positions(estimates, np.concatenate([truth.keypoints for truth in truths])))
     target = np.concatenate([truth.descriptors for truth in truths])
     if named := [attempt.claim.ids for attempt in attempts if isinstance(attempt.claim, NamedWords)]:
-        assert dictionary is not None
-        words = dictionary.nearest(target.astype(np.float32))
-        return replace(finding, score=score_words(estimates, np.concatenate(named), words, target))
+        words = [truth.words for truth in truths if truth.words is not None]
+        if len(words) < len(truths):
+            return finding
+        return replace(finding, score=score_words(estimates, np.concatenate(named), np.concatenate(words), target))
     originals = np.concatenate([release.truth.descriptors for release in examined if release.truth is not None])
     certain = WITHIN[1] if any(release.message.form.space.dither_steps for release, _ in ran) else WITHIN[0]
     return replace(finding, score=score_descriptors(estimates, target, originals, certain_within=certain))

@@ -17,6 +17,7 @@ from veil.attacks.time_budget import AUDIT_SECONDS, TimeBudget
 from veil.audit.audit_result import Audit
 from veil.audit.epsilon import EpsilonBound, measured
 from veil.audit.ground_truth import Truth, find_truth
+from veil.audit.laws import broken_laws
 from veil.audit.on_pictures import DrawnPicture, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
 from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
@@ -173,7 +174,7 @@ def audited(
         examined = examine(
             releases, truths, knowledge, effort=effort, attacks=options.attacks, time=allowed, engine=opened, progress=tell
         )
-    measured_findings = findings(examined, knowledge.codebook)
+    measured_findings = findings(examined)
     spent = epsilons(releases.values(), DELTA) | _session(None if ledger is None else Path(ledger))
     left = max(options.seconds - allowed.used_seconds, PICTURES_SHARE * options.seconds)
     rest = TimeBudget(left, turns=max(1, pictured), shares=TIME_SHARES)
@@ -202,7 +203,13 @@ def audited(
         delta=DELTA,
         measured=_measured_epsilon(releases),
         verdict=judge(
-            measured_findings, spent, DELTA, remarks=_remarks(options.attacks, truths.values(), originals or {}, knowledge)
+            measured_findings,
+            spent,
+            DELTA,
+            remarks=[
+                *_remarks(options.attacks, truths.values(), originals or {}, knowledge),
+                *(f"A law of attacks is broken, by a fault of veil: {broken}." for broken in broken_laws(examined)),
+            ],
         ),
         rules=options.rules,
         breaches=breaches(options.rules, measured_findings, spent),

@@ -13,6 +13,7 @@ from veil.attacks.matches.matched_views import (
     NO_PHOTOGRAPHS,
     MatchedViewOptions,
     epipolar_inliers,
+    is_near_repeat,
     matched_photographs,
     matched_views,
 )
@@ -73,26 +74,27 @@ def errors(attempt: Attempt, truth: np.ndarray) -> np.ndarray:
 
 
 def shares(attempt: Attempt, truth: np.ndarray, within: float) -> tuple[float, float]:
-    """Share of all attacked features within a distance of the truth, and of those that were matched."""
-    distance = errors(attempt, truth)
-    right = float((distance <= within).mean())
-    return right, right / max(float(np.isfinite(distance).mean()), 1e-9)
+    """Share of the attacked features within a distance of the truth: of all, and of the quarter with the surest estimates."""
+    right = errors(attempt, truth) <= within
+    assert attempt.estimates is not None
+    surest = np.argsort(-attempt.estimates.confidence, kind="stable")[: len(right) // 4]
+    return float(right.mean()), float(right[surest].mean())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lines", [False, True])
 def test_neighboring_views_give_matched_features_away(door: dict[str, Features], lines: bool) -> None:
-    """Oracle: the true descriptors. What is matched is known nearly always, whether or not lines hide the positions."""
+    """Oracle: the true descriptors. Lines in place of positions do not protect them: the nearest subspace is the right one."""
     (image, truth), (other, _), *_ = [released(features, lines=lines) for features in door.values()]
     attempt = matched_views(target(image, {"other": other}))
-    overall, of_matched = shares(attempt, truth, 0.2)
-    assert of_matched > 0.75 and overall > (0.02 if lines else 0.08)
+    overall, of_surest = shares(attempt, truth, 0.2)
+    assert of_surest > 0.8 and overall > 0.35
     assert attempt.estimates is not None and not attempt.estimates.certified.any()
 
 
 @pytest.mark.slow
 def test_more_uploads_never_lower_the_share(door: dict[str, Features]) -> None:
-    """Broken twin, of the past: the surest partner without verification told less the more uploads it was given."""
+    """A view more is a chance more: partners that positions verify go first, and of the others the nearest."""
     images = {name: released(features) for name, features in door.items()}
     recovered_shares = []
     for count in (1, 2, 5):
@@ -122,15 +124,16 @@ def test_ten_uploads_of_ten_parts_add_up() -> None:
 
 
 @pytest.mark.slow
-def test_a_strange_upload_gives_nothing(door: dict[str, Features], elsewhere: Features) -> None:
+def test_a_strange_upload_gives_next_to_nothing(door: dict[str, Features], elsewhere: Features) -> None:
     """Null: a photograph of another place, and the same place with its positions exchanged among the features."""
     first, second, *_ = door.values()
-    image, _ = released(first)
+    image, truth = released(first)
     mixed = replace(second, keypoints=second.keypoints[np.random.default_rng(0).permutation(len(second))])
     for other in (elsewhere, mixed):
         attempt = matched_views(target(image, {"other": released(other)[0]}))
-        assert attempt.estimates is not None and not attempt.estimates.decided.any()
-        assert attempt.details["views"] == 0
+        assert attempt.details["views"] == attempt.details["matched"] == 0
+    attempt = matched_views(target(image, {"other": released(elsewhere)[0]}))
+    assert shares(attempt, truth, 0.1)[0] < 0.02
 
 
 def test_uploads_that_share_decoys_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +157,32 @@ def test_uploads_that_share_decoys_are_left_out(monkeypatch: pytest.MonkeyPatch)
         assert (attempt.details["views"], attempt.details["matched"] > 0) == (views, views > 0)
 
 
+@pytest.mark.parametrize("m", [2, 4, 8])
+def test_meetings_of_decoys_are_told_from_those_of_descriptors(m: int) -> None:
+    """Planted: each of m decoys is met by itself, or one descriptor is, in most features. Too few meetings say nothing."""
+    random = np.random.default_rng(m)
+    for share in (0.2, 0.5):
+        assert not is_near_repeat(random.binomial(m, share / m, 1000), m)
+    assert is_near_repeat(random.binomial(1, 0.7, 1000), m)
+    assert not is_near_repeat(random.binomial(1, 0.02, 1000), m)
+    assert not is_near_repeat(np.zeros(0, dtype=np.int64), m)
+
+
+@pytest.mark.slow
+def test_two_frames_of_a_video_give_most_away_behind_lines(door: dict[str, Features]) -> None:
+    """Planted: a second frame whose descriptors differ by noise. Null: the same noise in another photograph."""
+    first, second, *_ = door.values()
+    random = np.random.default_rng(6)
+    (image, truth), shown = released(first, lines=True), {}
+    for name, features in (("frame", first), ("view", second)):
+        noise = random.integers(-1, 2, features.descriptors.shape)
+        noisy = np.clip(features.descriptors.astype(np.int64) + noise, 0, 255).astype(np.uint8)
+        digest = bytes([len(shown)]) * 32
+        other, _ = released(replace(features, descriptors=noisy, image_digest=digest), lines=True)
+        shown[name] = shares(matched_views(target(image, {"other": other})), truth, 0.1)[0]
+    assert shown["frame"] > 0.7 and shown["frame"] > shown["view"] + 0.3
+
+
 @pytest.mark.slow
 def test_raw_photographs_of_the_place_give_more(door: dict[str, Features]) -> None:
     """Second method: a descriptor beside a subspace tells at least as much as another subspace."""
@@ -163,7 +192,7 @@ def test_raw_photographs_of_the_place_give_more(door: dict[str, Features]) -> No
     public = PublicPhotograph(points=publish(second), keypoints=second.keypoints)
     by_photographs = matched_photographs(target(image, {}, place={"other": public}))
     assert shares(by_photographs, truth, 0.2)[0] > shares(by_views, truth, 0.2)[0]
-    assert shares(by_photographs, truth, 0.2)[1] > 0.8
+    assert shares(by_photographs, truth, 0.2)[1] > 0.9
 
 
 def test_without_views_or_photographs_it_cannot_be_run(door: dict[str, Features]) -> None:
@@ -187,7 +216,7 @@ def test_epipolar_inliers_are_the_planted_matches() -> None:
     assert not epipolar_inliers(left[:10], right[:10], options=MatchedViewOptions()).any()
 
 
-@pytest.mark.parametrize("bad", [{"max_error_px": float("nan")}, {"most_wrong": 0.0}, {"samples": 0}])
+@pytest.mark.parametrize("bad", [{"max_error_px": float("nan")}, {"samples": 0}])
 def test_options_outside_their_range_are_refused(bad: dict) -> None:
     with pytest.raises(RangeError):
         MatchedViewOptions(**bad)

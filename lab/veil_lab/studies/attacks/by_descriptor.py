@@ -267,7 +267,7 @@ class _Lab:
             time=TimeBudget(study.seconds, turns=len(releases), shares=TIME_SHARES),
             progress=self.count.part(len(releases) * work_of(attacks), f"{form}: "),
         )
-        outcomes = findings(examined, dictionary)
+        outcomes = findings(examined)
         return {attack.name: finding for attack, finding in zip(attacks, outcomes, strict=True)}
 
     def _row(self, form: str, attack: Attack, finding: Finding) -> DescriptorRow:

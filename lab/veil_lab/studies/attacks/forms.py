@@ -16,6 +16,7 @@ import numpy as np
 from veil.attacks.attack import Attack
 from veil.attacks.registry import ATTACKS
 from veil.audit.finding import Finding
+from veil.audit.laws import broken_laws, lost_with_more
 from veil.audit.measured_forms import MeasuredForm, measured_attacks
 from veil.audit.run import Examined, findings
 from veil.ldp.composition import composed_epsilon
@@ -34,6 +35,7 @@ class FormRow:
     - `upload_bytes`: mean size of a message; `features`: mean number sent; `epsilon_image`: largest, None without epsilon.
     - `alone`, `together`: findings of all attacks with one upload, and with `FormOptions.others` beside it; empty for raw
       descriptors, which need no attack.
+    - `broken`: laws that the attacks break, which is a fault of the study (`veil.audit.laws`).
     """
 
     setting: FormSetting
@@ -45,6 +47,7 @@ class FormRow:
     epsilon_image: float | None
     alone: Sequence[Finding]
     together: Sequence[Finding]
+    broken: Sequence[str] = ()
 
     def measured(self, uploads: int) -> MeasuredForm:
         """Facts of the row for tables and sentences; `uploads` were attacked together."""
@@ -71,6 +74,7 @@ class FormRow:
             "epsilon_image": self.epsilon_image,
             "one_upload": [item.as_json() for item in self.alone],
             "several_uploads": [item.as_json() for item in self.together],
+            "broken_laws": list(self.broken),
         }
 
 
@@ -131,7 +135,6 @@ def _row(
                 count.begin(f"{setting.name}: {place}: attacking {name}{' with others' if others else ''}")
                 into += scene.attacked(setting, name, others, attacks)
     right = [error for error in errors if error is not None]
-    public = scenes[0].public(setting)
     return FormRow(
         setting=setting,
         queries=len(errors),
@@ -140,6 +143,7 @@ def _row(
         upload_bytes=float(np.mean([size for size, _ in sizes])),
         features=float(np.mean([count for _, count in sizes])),
         epsilon_image=epsilon,
-        alone=findings(examined[0], public) if examined[0] else (),
-        together=findings(examined[1], public) if examined[1] else (),
+        alone=findings(examined[0]) if examined[0] else (),
+        together=findings(examined[1]) if examined[1] else (),
+        broken=list(dict.fromkeys([*broken_laws(examined[0]), *broken_laws(examined[1]), *lost_with_more(*examined)])),
     )

@@ -6,7 +6,7 @@ Theory: release.md#memoized-draws, position_attacks.md#repeats.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,9 @@ from veil.progress import Progress
 from veil.space import Space, require_same
 
 CHUNK_FEATURES = 256
+# Features of two releases of one photograph are at one position.
+SAME_PLACE_PX = 1e-3
+PairGaps = Callable[[Int64[np.ndarray, "pairs 2"]], Float64[np.ndarray, "pairs"]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,15 +170,24 @@ def pair_with_each(
     *,
     options: RepeatOptions | None = None,
     decoys: Float[np.ndarray, "words dim"] | None = None,
+    gaps_px: Sequence[PairGaps | None] = (),
     threads: int = 1,
 ) -> list[Int64[np.ndarray, "_ 2"]]:
-    """Pairs of `pair_releases` of one release with each of `others`; the pool of decoys is searched once for all of them."""
+    """Pairs of `pair_releases` of one release with each of `others`; the pool of decoys is searched once for all of them.
+
+    `gaps_px` gives for each of `others` the distances between the positions of some pairs, or None where these are hidden.
+    Pairs at different positions are no pairs of one feature, even where both meet in a decoy.
+    """
     options = options or RepeatOptions()
     near = [_near_pairs(first, other, options, threads) for other in others]
-    allowed = [np.ones(len(pairs), dtype=bool) for pairs, _ in near]
+    allowed = [
+        np.ones(len(pairs), dtype=bool) if gap is None else gap(pairs) <= SAME_PLACE_PX
+        for (pairs, _), gap in zip(near, gaps_px or [None] * len(near), strict=True)
+    ]
     if decoys is not None and near:
         paired = [(first, other, pairs) for other, (pairs, _) in zip(others, near, strict=True)]
-        allowed = [~in_decoy for in_decoy in _meet_in_decoys(paired, decoys, options, threads)]
+        in_decoys = _meet_in_decoys(paired, decoys, options, threads)
+        allowed = [fits & ~in_decoy for fits, in_decoy in zip(allowed, in_decoys, strict=True)]
     return [_one_to_one(pairs[kept], distance[kept]) for (pairs, distance), kept in zip(near, allowed, strict=True)]
 
 

@@ -3,43 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Int64
 
 from veil.attacks.attack import Attempt
-from veil.attacks.claims import CannotRun, Estimates, undecided
-from veil.attacks.intersection.repeat import RepeatOptions, pair_with_each, repeat_descriptors
+from veil.attacks.claims import Estimates, no_release, undecided
+from veil.attacks.intersection.repeat import SAME_PLACE_PX, PairGaps, pair_with_each, repeat_descriptors
 from veil.attacks.target import ReleasedImage, Target
-from veil.errors import Remedy
 from veil.forms import Subspaces
 
 REPEATS = "a second release of the same photograph"
-NONE_GIVEN = "no other release of this kind was given"
 # Two releases of one photograph share nearly all features; two views share less than half of them, and next to no position.
-SAME_PHOTOGRAPH, SAME_PLACE_PX = 0.5, 1e-3
+SAME_PHOTOGRAPH = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Repeat:
     """Another release of the attacked photograph, with the pairs (attacked row, row of the other release) that meet.
 
-    `seconds` is the processor time that pairing took.
+    `seconds` is the processor time that pairing took. `is_sure` says whether positions show that it is one photograph. Without
+    them a pair may meet in a decoy that both releases drew, and proves nothing unless the pool is known.
     """
 
     form: Subspaces
     pairs: Int64[np.ndarray, "_ 2"]
     seconds: float
+    is_sure: bool
 
 
 def repeat_attack(target: Target) -> Attempt:
     """Estimates of the descriptors from further releases of this photograph. Raises CannotRun if there is none."""
-    releases, options = repeats(target), _options(target)
+    releases = repeats(target)
     if not releases:
-        raise CannotRun(NONE_GIVEN, remedy=Remedy("give", "Attacker.others"))
+        raise no_release(len(target.knowledge.others), "of this photograph, in this space and dimension")
     with target.timer() as clock:
-        estimates = _surest(target.attacked_subspaces, list(releases.values()), options)
+        estimates = _surest(target.attacked_subspaces, list(releases.values()), pool_is_known=target.pool is not None)
     seconds = clock.seconds + sum(item.seconds for item in releases.values())
     return Attempt(label="repeat", rows=target.rows, claim=estimates, seconds=seconds)
 
@@ -65,27 +65,37 @@ def _repeats(target: Target) -> dict[int, Repeat]:
         pairs = pair_with_each(
             target.attacked_subspaces,
             [releases[place][1] for place in likely],
-            options=_options(target),
             decoys=None if pool is None else pool.vectors.astype(np.float64),
+            gaps_px=[_gaps(target, releases[place][0]) for place in likely],
             threads=target.effort.threads,
         )
     return {
-        place: Repeat(form=releases[place][1], pairs=rows, seconds=clock.seconds / len(likely))
+        place: Repeat(form=releases[place][1], pairs=rows, seconds=clock.seconds / len(likely), is_sure=bool(placed[place]))
         for place, rows in zip(likely, pairs, strict=True)
         if placed[place] or len(rows) > SAME_PHOTOGRAPH * len(target.rows)
     }
 
 
-def _options(target: Target) -> RepeatOptions:
-    return RepeatOptions(meet=target.meeting_distance)
+def _gaps(target: Target, other: ReleasedImage) -> PairGaps | None:
+    """Function that gives the distance in pixels between both features of each pair; None where lines hide positions."""
+    own = target.image.keypoints
+    if own is None or other.keypoints is None:
+        return None
+    left, right = own[target.rows].astype(np.float64), other.keypoints.astype(np.float64)
+    return lambda pairs: np.linalg.norm(left[pairs[:, 0]] - right[pairs[:, 1]], axis=1)
 
 
-def _surest(form: Subspaces, releases: Sequence[Repeat], options: RepeatOptions) -> Estimates:
-    """Estimates of the attacked features, each from the other release that gives the highest confidence."""
+def _surest(form: Subspaces, releases: Sequence[Repeat], *, pool_is_known: bool) -> Estimates:
+    """Estimates of the attacked features, each from the other release that gives the highest confidence.
+
+    Certificates hold where positions pair the features, or where the pool tells which meetings are those of decoys.
+    """
     best = undecided(len(form), form.space.dim)
     for item in releases:
         if len(item.pairs):
-            estimates = repeat_descriptors([form.take(item.pairs[:, 0]), item.form.take(item.pairs[:, 1])], options=options)
+            estimates = repeat_descriptors([form.take(item.pairs[:, 0]), item.form.take(item.pairs[:, 1])])
+            proved = estimates.certified & (item.is_sure or pool_is_known)
+            estimates = replace(estimates, certified=proved)
             best = _more_confident(best, estimates, item.pairs[:, 0])
     return best
 

@@ -6,35 +6,38 @@ descriptor (Eq. 6 of release.md). No database, no training and no secret is need
 Of several partners the nearest one is taken, so that more uploads only add partners. With raw photographs of the place the
 partner is a descriptor (Eq. 5).
 
+A feature without a verified partner, or behind a line, takes the nearest subspace of any view that it does not meet in a shared
+decoy. Of those that have a partner this one is right so often that it is the better guess than none.
+
 Theory: release.md#matched-views.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
+from veil import distances
 from veil.attacks.attack import Attempt
-from veil.attacks.claims import CannotRun, Estimates, undecided
-from veil.attacks.intersection.several_releases import NONE_GIVEN, repeats
+from veil.attacks.claims import CannotRun, Estimates, no_release, undecided
+from veil.attacks.intersection.several_releases import repeats
 from veil.attacks.matches.inliers import inlier_points, inlier_subspaces
 from veil.attacks.target import ReleasedImage, Target
 from veil.errors import RangeError, Remedy
 from veil.forms import Points, Subspaces
 from veil.geometry.robust.two_view import TwoView, log10_chance
-from veil.matching.neighbors import Matches, MatchOptions, match
-from veil.matching.ratio import WRONG_SHARE, chance_ratio
+from veil.matching.neighbors import NEIGHBORS, Matches, MatchOptions, as_set, decoy_distance, match
 
 VIEWS = "releases of other photographs of the same place"
 PHOTOGRAPHS = "raw photographs of the same place"
 NO_PHOTOGRAPHS = "no photographs of the place were given"
 NOTE = "{} of {} views match; {} of {} features do: whoever matches a feature learns it, by design"
-# Share of wrong matches that passes the ratio test where no positions verify matches.
-DISTINCT_SHARE = 0.03
+UNVERIFIED = "{} of {} features have no match that positions verify, and take the nearest subspace of {} views"
+# Least number of features that would meet several others if decoys were met, for their absence to say anything.
+FEWEST_EXPECTED = 9.0
 # Least number of matches of a fundamental matrix beyond its sample of seven.
 FEWEST = 15
 
@@ -46,9 +49,6 @@ class MatchedViewOptions:
     - `max_error_px`: largest distance to an epipolar line.
     - `max_log10_nfa`: largest expected number (log10) of geometries as good among wrong matches.
     - `samples`: of the fundamental matrix.
-    - `most_meeting`, `most_wrong`: where lines hide positions and only the ratio test tells right matches, largest share of a
-      view's matches that may meet, and that may be expected to be wrong. Two releases that drew decoys from one run meet in
-      these.
 
     Raises RangeError for values outside their range.
     """
@@ -56,15 +56,10 @@ class MatchedViewOptions:
     max_error_px: float = 2.0
     max_log10_nfa: float = -6.0
     samples: int = 1000
-    most_meeting: float = 0.25
-    most_wrong: float = 0.25
 
     def __post_init__(self) -> None:
         if self.samples < 1 or not self.max_error_px > 0:
             raise RangeError(f"samples and max_error_px must be positive, got {self.samples!r} and {self.max_error_px!r}")
-        for name in ("most_meeting", "most_wrong"):
-            if not 0 < getattr(self, name) <= 1:
-                raise RangeError(f"{name} must lie in (0, 1], got {getattr(self, name)!r}")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,15 +73,16 @@ class OtherView:
 def matched_views(target: Target, options: MatchedViewOptions | None = None) -> Attempt:
     """Estimates of the descriptors from releases of other photographs of the place. Raises CannotRun if there is none.
 
-    Other releases of the same photograph are left to the attack `repeat`.
+    Other releases of the same photograph are left to the attack `repeat`. Behind lines nothing tells these from other views
+    that drew the same decoys, and both attacks are run.
     """
     views = [
         OtherView(form=form, keypoints=_pixels(other))
         for place, (other, form) in enumerate(target.comparable_releases)
-        if place not in repeats(target)
+        if place not in repeats(target) or not repeats(target)[place].is_sure
     ]
     if not views:
-        raise CannotRun(NONE_GIVEN, remedy=Remedy("give", "Attacker.others"))
+        raise no_release(len(target.knowledge.others), "of another photograph, in this space and dimension")
     return _attempt("matched views", target, views, options or MatchedViewOptions())
 
 
@@ -105,69 +101,95 @@ def matched_photographs(target: Target, options: MatchedViewOptions | None = Non
     return _attempt("matched photographs", target, views, options or MatchedViewOptions())
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Partners:
+    """Partners of the attacked features in one view: those that geometry verifies, and the nearest one of each feature.
+
+    `nearest` is the row of the view for each feature, and `away` its distance, infinite where there is none.
+    """
+
+    verified: Matches
+    nearest: Int64[np.ndarray, "features"]
+    away: Float64[np.ndarray, "features"]
+
+
 def _attempt(name: str, target: Target, views: Sequence[OtherView], options: MatchedViewOptions) -> Attempt:
-    """Estimates from as many of `views` as there is time for."""
-    matcher = _Matcher(target, options, [view.form for view in views])
+    """Estimates from as many of `views` as there is time for: from verified partners, and for the others from the nearest."""
+    matcher = _Matcher(target, options)
     with target.timer() as clock:
-        done = target.time.run_some(name, views, matcher.verified, target.effort.seed)
+        done = target.time.run_some(name, views, matcher.partners, target.effort.seed)
         best, used = undecided(len(target.form), target.form.space.dim), 0
-        nearest = np.full(len(target.form), np.inf)
-        for view, matches in done:
-            used += len(matches) > 0
-            _keep_nearer(best, nearest, target.form, view.form, matches)
-    estimates = best.take(target.rows)
-    matched = int(estimates.decided.sum())
-    notes = [NOTE.format(used, len(done), matched, len(target.rows))]
+        away = np.full(len(target.form), np.inf)
+        for view, partners in done:
+            used += len(partners.verified) > 0
+            rows, columns = partners.verified.indices.T
+            _keep_nearer(best, away, target.form, view.form, rows, columns, partners.verified.distances)
+        is_verified = np.isfinite(away)
+        for view, partners in done:
+            rows = np.flatnonzero(~is_verified & np.isfinite(partners.away))
+            _keep_nearer(best, away, target.form, view.form, rows, partners.nearest[rows], partners.away[rows])
+    matched, asked = int(is_verified[target.rows].sum()), len(target.rows)
+    notes = [] if target.image.keypoints is None else [NOTE.format(used, len(done), matched, asked)]
+    if matched < asked:
+        notes.append(UNVERIFIED.format(asked - matched, asked, len(done)))
     if len(done) < len(views):
         notes.append(f"{len(views) - len(done)} further views were not matched for want of time")
     return Attempt(
         label=name,
         rows=target.rows,
-        claim=estimates,
+        claim=best.take(target.rows),
         seconds=clock.seconds,
         notes=tuple(notes),
-        details={"matched": matched / max(len(target.rows), 1), "views": float(used)},
+        details={"matched": matched / max(asked, 1), "views": float(used)},
     )
 
 
 class _Matcher:
-    """Verified matches of the attacked release with one view at a time."""
+    """Partners of the attacked release in one view at a time."""
 
-    def __init__(self, target: Target, options: MatchedViewOptions, forms: Sequence[Subspaces | Points]) -> None:
-        self.target, self.options, self._forms = target, options, forms
+    def __init__(self, target: Target, options: MatchedViewOptions) -> None:
+        self.target, self.options = target, options
         self._keypoints = _pixels(target.image)
-        self._max_ratio: float | None = None
 
-    def verified(self, view: OtherView) -> Matches:
-        """Matches of the release with a view that are right as far as geometry, or else distinctness, can tell.
+    def partners(self, view: OtherView) -> _Partners:
+        """Verified and nearest partners of all features of the release in a view."""
+        form, threads = self.target.form, self.target.effort.threads
+        count = min(NEIGHBORS, max(1, len(view.form)))
+        near = distances.nearest(as_set(form), as_set(view.form), count, threads=threads)
+        meets = near.distance <= decoy_distance(form, view.form)
+        away = near.distance if is_near_repeat(meets.sum(axis=1), form.m) else np.where(meets, np.inf, near.distance)
+        first, rows = away.argmin(axis=1), np.arange(len(form))
+        return _Partners(verified=self._verified(view), nearest=near.index[rows, first], away=away[rows, first])
+
+    def _verified(self, view: OtherView) -> Matches:
+        """Matches of the release with a view that one epipolar geometry explains; none where lines hide positions.
 
         Nothing is kept of a view that chance explains, nor of one whose matches rather are decoys from the same run.
         """
         matches = match(self.target.form, view.form, MatchOptions(threads=self.target.effort.threads))
         none = matches.take(np.zeros(len(matches), dtype=bool))
-        if len(matches) < FEWEST:
+        if self._keypoints is None or view.keypoints is None or len(matches) < FEWEST:
             return none
-        meets = matches.distances <= self.target.meeting_distance
-        if self._keypoints is None or view.keypoints is None:
-            distinct = matches.ratios <= self._ratio()
-            wrong = DISTINCT_SHARE * len(self.target.form) / max(distinct.sum(), 1)
-            believed = meets.mean() <= self.options.most_meeting and wrong <= self.options.most_wrong
-            return matches.take(distinct) if believed else none
         left, right = self._keypoints[matches.indices[:, 0]], view.keypoints[matches.indices[:, 1]]
         agrees = epipolar_inliers(left, right, options=self.options, seed=self.target.effort.seed)
+        meets = matches.distances <= self.target.meeting_distance
         return none if (meets & ~agrees).sum() > agrees.sum() else matches.take(agrees)
 
-    def _ratio(self) -> float:
-        """Ratio of nearest to second nearest distance that a share `DISTINCT_SHARE` of wrong matches passes.
 
-        It follows from the ratio of second to third nearest distance that `WRONG_SHARE` pass (docs/theory/release.md, Eq. 14).
-        """
-        if self._max_ratio is None:
-            forms = {"": self.target.form, **{str(place): form for place, form in enumerate(self._forms)}}
-            pairs = [("", name) for name in forms if name]
-            later = chance_ratio(forms, pairs, wrong_share=WRONG_SHARE, seed=self.target.effort.seed)
-            self._max_ratio = later ** (2 * math.log(DISTINCT_SHARE) / math.log(WRONG_SHARE))
-        return self._max_ratio
+def is_near_repeat(meetings: Int64[np.ndarray, "features"], m: int) -> bool:
+    """Whether subspaces meet those of another release in their descriptors, as in two frames of a video, and not in decoys.
+
+    `meetings` counts for each feature the subspaces that it meets. A feature has one descriptor and `m` decoys, each of which
+    is drawn alone: the share of features that meet none says how many would meet several.
+
+    Theory: release.md, Eq. 14.
+    """
+    if not len(meetings):
+        return False
+    none, several = float((meetings == 0).mean()), int((meetings > 1).sum())
+    missed = none ** (1 / m)
+    expected = len(meetings) * (1 - none - m * (1 - missed) * missed ** (m - 1))
+    return expected >= FEWEST_EXPECTED and several < expected / 2
 
 
 def epipolar_inliers(
@@ -200,22 +222,24 @@ def epipolar_inliers(
 
 def _keep_nearer(
     best: Estimates,
-    nearest: Float64[np.ndarray, "features"],
+    away: Float64[np.ndarray, "features"],
     form: Subspaces,
     other: Subspaces | Points,
-    matches: Matches,
+    rows: Int64[np.ndarray, "pairs"],
+    columns: Int64[np.ndarray, "pairs"],
+    gaps: Float64[np.ndarray, "pairs"],
 ) -> None:
-    """Replace the estimates `best`, in place, where a match is nearer than the `nearest` one so far."""
-    closer = matches.take(matches.distances < nearest[matches.indices[:, 0]])
-    if len(closer) == 0:
+    """Replace the estimates `best` of the features `rows`, in place, whose partner is nearer than the one so far (`away`)."""
+    closer = gaps < away[rows]
+    if not closer.any():
         return
-    rows, partners = closer.indices.T
+    rows, columns = rows[closer], columns[closer]
     attacked = form.take(rows)
     if isinstance(other, Points):
-        estimates = inlier_points(attacked, other.vectors[partners].astype(np.float64))
+        estimates = inlier_points(attacked, other.vectors[columns].astype(np.float64))
     else:
-        estimates, _ = inlier_subspaces(attacked, other.take(partners))
-    nearest[rows] = closer.distances
+        estimates, _ = inlier_subspaces(attacked, other.take(columns))
+    away[rows] = gaps[closer]
     best.points[rows], best.confidence[rows] = estimates.points, estimates.confidence
 
 

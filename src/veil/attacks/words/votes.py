@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from veil.attacks.attack import Attempt
-from veil.attacks.claims import CannotRun, NamedWords
+from veil.attacks.claims import CannotRun, NamedWords, no_release
 from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.words.posterior import LARGEST_EPSILON, Beliefs, descriptors
 from veil.codebooks.codebook import Codebook
@@ -191,7 +191,7 @@ def votes_attack(target: Target) -> Attempt:
     if scene is None:
         raise CannotRun("no map of the place was given", remedy=Remedy("give", "Attacker.where"))
     if not others:
-        raise CannotRun("no other release of this kind was given", remedy=Remedy("give", "Attacker.others"))
+        raise no_release(len(target.knowledge.others), "in words of this dictionary, with positions")
     if image.keypoints is None:
         raise CannotRun("positions are hidden in lines, so that no map links features")
     with target.timer() as clock:

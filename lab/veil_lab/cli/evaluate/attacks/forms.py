@@ -15,6 +15,7 @@ from veil.cli.common import (
     report,
     say,
     say_table,
+    tell,
     write_json,
 )
 from veil.cli.records import add_record_command, json_file, option
@@ -111,6 +112,8 @@ def _forms(arguments: EvaluateForms) -> int:
     for table in tables:
         say_table(arguments, table)
         say(arguments, "")
+    for broken in dict.fromkeys(broken for row in rows for broken in row.broken):
+        tell(f"a law of attacks is broken, so do not use these numbers: {broken}")
     explain(arguments, SHARES)
     if arguments.markdown:
         write_text(arguments.markdown, "\n\n".join("\n".join(table.markdown()) for table in tables) + "\n")
