@@ -46,7 +46,9 @@ def gate(x: np.ndarray) -> np.ndarray:
 
 def correlated(maps: np.ndarray, weight: np.ndarray, bias: np.ndarray | float = 0.0) -> np.ndarray:
     """Cross-correlation of maps (channels, rows, columns), with zeros around."""
-    total = [sum(signal.correlate(m, k, mode="same") for m, k in zip(maps, kernel, strict=True)) for kernel in weight]
+    edge = weight.shape[-1] // 2
+    wide = np.pad(maps, ((0, 0), (edge, edge), (edge, edge)))
+    total = [signal.correlate(wide, kernel, mode="valid", method="direct")[0] for kernel in weight]
     return np.stack(total) + np.reshape(bias, (-1, 1, 1))
 
 
@@ -57,9 +59,10 @@ def moved(maps: np.ndarray, weights: Mapping[str, np.ndarray], name: str) -> np.
     offsets = np.clip(offsets, -max(rows, columns) / 4, max(rows, columns) / 4)
     kernel, total = weights[f"{name}.regular_conv.weight"], 0.0
     i, j = np.mgrid[:rows, :columns]
+    padded = np.pad(maps, ((0, 0), (2, 2), (2, 2)))
     for tap, (a, b) in enumerate(np.ndindex(3, 3)):
         at = np.stack([i + a - 1 + offsets[2 * tap], j + b - 1 + offsets[2 * tap + 1]])
-        wide = [ndimage.map_coordinates(np.pad(m, 2), at + 2, order=1, mode="constant") for m in maps]
+        wide = [ndimage.map_coordinates(m, at + 2, order=1, mode="constant") for m in padded]
         total = total + np.einsum("oc,crk->ork", kernel[:, :, a, b], np.stack(wide))
     return np.asarray(total)
 
@@ -114,9 +117,10 @@ def slow_descriptor(features: np.ndarray, weights: Mapping[str, np.ndarray], x: 
     offsets = np.clip(offsets, -max(features.shape[1:]) / 4, max(features.shape[1:]) / 4)
     places = len(offsets) // 2
     total = np.zeros(features.shape[0])
+    padded, channels = np.pad(features, ((0, 0), (2, 2), (2, 2))), np.arange(len(features))
     for k in range(places):
-        at = [[y + offsets[places + k] + 2], [x + offsets[k] + 2]]
-        read = np.array([ndimage.map_coordinates(np.pad(f, 2), at, order=1, mode="constant")[0] for f in features])
+        at = [channels, np.full(len(channels), y + offsets[places + k] + 2), np.full(len(channels), x + offsets[k] + 2)]
+        read = ndimage.map_coordinates(padded, at, order=1, mode="constant")
         total += gate(weights["desc_head.sf_conv.weight"][:, :, 0, 0] @ read) @ weights["desc_head.agg_weights"][k]
     return total / np.linalg.norm(total)
 
@@ -189,10 +193,9 @@ def test_turned_pictures_have_the_same_features(network: Aliked, degrees: float,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sequence", ["hpatches_v_churchill", "oxford_graf"])
-def test_at_least_as_many_right_matches_as_sift(network: Aliked, veil_data: Path, sequence: str) -> None:
+def test_at_least_as_many_right_matches_as_sift(network: Aliked, veil_data: Path) -> None:
     """Second method and measured truth: SIFT with as many features, and the sequence's homography."""
-    folder = veil_data / "homography" / sequence
+    folder = veil_data / "homography" / "oxford_graf"
     shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
     truth = shift @ np.loadtxt(folder / "H_1_3") @ np.linalg.inv(shift)
     pictures = [read_picture(folder / f"{k}.jpg") for k in (1, 3)]

@@ -40,7 +40,9 @@ def planted() -> dict[str, np.ndarray]:
 
 
 def correlated(maps: np.ndarray, weight: np.ndarray, stride: int) -> np.ndarray:
-    total = [sum(signal.correlate(m, k, mode="same") for m, k in zip(maps, kernel, strict=True)) for kernel in weight]
+    edge = weight.shape[-1] // 2
+    wide = np.pad(maps, ((0, 0), (edge, edge), (edge, edge)))
+    total = [signal.correlate(wide, kernel, mode="valid", method="direct")[0] for kernel in weight]
     return np.stack(total)[:, ::stride, ::stride]
 
 

@@ -61,6 +61,7 @@ def problem(through: np.ndarray, *, wrong: np.ndarray | None = None) -> tuple[Li
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_lines_of_one_anchor_leave_the_way_to_it_open() -> None:
     """Defining equation: a camera moved along the ray of the anchor meets all of its lines, and no pose is given.
 

@@ -128,7 +128,6 @@ def blank(tracks: TrackLines) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((count, 3)), np.zeros(count, dtype=bool)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "min_lines", "least", "most"),
     [
@@ -144,6 +143,7 @@ def blank(tracks: TrackLines) -> tuple[np.ndarray, np.ndarray]:
         ("all in view", {"wrong": 0.25, "facing": True}, 4, 50, 120),
     ],
 )
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("with_known", [False, True])
 def test_every_point_is_that_of_the_slow_twin(
     name: str, options: dict, min_lines: int, least: int, most: int, with_known: bool
@@ -163,6 +163,7 @@ def test_every_point_is_that_of_the_slow_twin(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_long_tracks_need_not_try_all_triples() -> None:
     """Second method: with a third of wrong lines, sixty of hundreds of triples find what all of them find."""
     tracks, _, _ = planted("long", tracks=40, size=(11, 12), wrong=0.3, facing=True)

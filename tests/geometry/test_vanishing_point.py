@@ -63,7 +63,6 @@ def test_without_noise_down_is_exact(roll: float, pitch: float) -> None:
     assert len(answer.rows) == 40
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0.5, 0.8])
 def test_down_among_clutter(wrong: float) -> None:
     """Planted truth: 80 edges and up to four times as many segments of any direction."""
@@ -78,6 +77,7 @@ def test_down_among_clutter(wrong: float) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_standard_deviation_is_neither_boast_nor_excuse() -> None:
     """Statistics bounded on both sides: over 40 worlds, errors in units of the stated deviation.
 
@@ -102,20 +102,22 @@ def test_the_standard_deviation_is_neither_boast_nor_excuse() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_clutter_is_refused() -> None:
     """Planted truth: there is no vertical. Broken twin: without the count of chance agreements every one is answered."""
     twin = 0
     careless = VerticalOptions(max_log10_nfa=math.inf, rival_share=1e9)
-    for case in range(10):
+    for case in range(6):
         segments = clutter(generator(f"no vertical {case}"), 300)
         answer = vertical_from_segments(segments, PIXEL)
         assert isinstance(answer, NoGravity), case
         assert "clutter" in answer.reason
         twin += isinstance(vertical_from_segments(segments, PIXEL, careless), Vertical)
-    assert twin >= 8
+    assert twin >= 5
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_false_alarms_are_not_underestimated() -> None:
     """At most a tenth of the pictures of clutter may have an expected number below one tenth; every second would be seen."""
     options = VerticalOptions(max_log10_nfa=-1.0, max_sigma_deg=90.0, rival_share=1e9)

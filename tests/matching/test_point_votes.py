@@ -31,10 +31,12 @@ def view(rows: np.ndarray, case: str, m: int, dim: int = DIM) -> Points | Subspa
     return form_through(noisy, m, case) if m else Points(vectors=noisy.astype(np.float32), space=replace(RAW, dim=dim))
 
 
-def two_walks(m: int, *, threads: int = 1) -> PointIndex:
+def two_walks(m: int, *, images: int = WALK, threads: int = 1) -> PointIndex:
     """Two walks past the same places, the tracks of each by themselves: track p of the first and p + PLACES are one place."""
     forms = {
-        f"{walk}{n}": (view(places(n), f"{walk} {n} {m}", m), places(n) + walk * PLACES) for walk in (0, 1) for n in range(WALK)
+        f"{walk}{n}": (view(places(n), f"{walk} {n} {m}", m), places(n) + walk * PLACES)
+        for walk in (0, 1)
+        for n in range(images)
     }
     return index_points(forms, WORDS, 2 * PLACES, entered=ENTERED, threads=threads)
 
@@ -47,7 +49,8 @@ def by_hand(index: PointIndex) -> set[tuple[int, int]]:
         sides = [(part[:, 0], part[:, 1:] if part.shape[1] > 1 else None) for part in (views[row : row + 1], views[row:])]
         apart[row, row:] = apart[row:, row] = distances.pairwise(*sides, backend="reference")[0]
     spans = [slice(a, b) for a, b in zip(index.starts, index.starts[1:], strict=False)]
-    means = np.array([[apart[a, b].mean() if a.stop > a.start and b.stop > b.start else np.inf for b in spans] for a in spans])
+    by_row = np.array([[rows[span].mean() if span.stop > span.start else np.inf for span in spans] for rows in apart])
+    means = np.array([by_row[span].mean(axis=0) if span.stop > span.start else np.full(len(spans), np.inf) for span in spans])
     sample = np.unique(np.linspace(0, index.points - 1, min(UNRELATED, index.points)).astype(int))
     reach = np.zeros(index.points)
     for point in range(index.points):
@@ -68,7 +71,7 @@ def by_hand(index: PointIndex) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("m", [0, M])
 def test_votes_are_those_of_a_search_by_hand(m: int) -> None:
     """Second method: everything in float64; and most votes are for the same place."""
-    index = two_walks(m)
+    index = two_walks(m, images=4)
     first, second = same_points(index)
     votes = set(zip(first.tolist(), second.tolist(), strict=True))
     expected = by_hand(index)

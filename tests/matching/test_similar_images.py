@@ -18,7 +18,7 @@ from worlds import generator
 from worlds.random_forms import form_through, points
 from worlds.releases import released
 
-FEATURES, PHOTOGRAPHS = 400, 3
+FEATURES, PHOTOGRAPHS = 240, 3
 
 
 @pytest.fixture(scope="module")

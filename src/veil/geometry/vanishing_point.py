@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -89,12 +90,12 @@ class VerticalProblem:
 
     def sample(self, random: np.random.Generator) -> Int64[np.ndarray, "2"]:
         """Rows of two distinct segments, drawn with a probability proportional to half length over standard deviation."""
-        weight = self.half / self.sigma
-        return random.choice(len(weight), SAMPLE, replace=False, p=weight / weight.sum())
+        return random.choice(len(self.half), SAMPLE, replace=False, p=self._chances)
 
     def models(self, rows: Int64[np.ndarray, "2"]) -> list[Float64[np.ndarray, "3"]]:
         """The direction that the lines of both segments meet in, or none where it is outside the range of tilts."""
-        direction = _down(np.cross(*self.normals[rows]))
+        (a, b, c), (x, y, z) = self.normals[rows].tolist()
+        direction = _down(np.array([b * z - c * y, c * x - a * z, a * y - b * x]))  # much faster than NumPy's for one product
         return [] if direction is None or not self._allows(direction) else [direction]
 
     def residuals(self, direction: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "segments"]:
@@ -120,9 +121,16 @@ class VerticalProblem:
         rows = self.normals[inliers] * self._weights(direction)[inliers, None]
         return rows.T @ rows
 
+    @cached_property
+    def _chances(self) -> np.ndarray:
+        weight = self.half / self.sigma
+        return weight / weight.sum()
+
     def _weights(self, direction: np.ndarray) -> np.ndarray:
         """Inverse denominators of Eq. 6, one for each segment."""
-        reach = np.linalg.norm(np.cross(self.midpoints, direction)[:, :2], axis=1)
+        x, y, z = self.midpoints.T
+        a, b, c = direction
+        reach = np.sqrt((y * c - z * b) ** 2 + (z * a - x * c) ** 2)  # of the first two coordinates of the cross product
         return 1.0 / np.maximum(reach * self.sigma, 1e-12)
 
     def _allows(self, direction: np.ndarray) -> bool:

@@ -173,7 +173,7 @@ def test_two_frames_of_a_video_give_most_away_behind_lines(door: dict[str, Featu
     """Planted: a second frame whose descriptors differ by noise. Null: the same noise in another photograph."""
     first, second, *_ = door.values()
     random = np.random.default_rng(6)
-    (image, truth), shown = released(first, lines=True), {}
+    (image, truth), shown = released(first, lines=True), dict[str, float]()
     for name, features in (("frame", first), ("view", second)):
         noise = random.integers(-1, 2, features.descriptors.shape)
         noisy = np.clip(features.descriptors.astype(np.int64) + noise, 0, 255).astype(np.uint8)

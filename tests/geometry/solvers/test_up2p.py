@@ -50,14 +50,14 @@ def scanned(rays: np.ndarray, points: np.ndarray) -> list[float]:
     """Headings of all exact poses with positive depths by a dense scan, each minimum then narrowed by golden sections."""
     from scipy.optimize import minimize_scalar
 
-    grid = np.linspace(-np.pi, np.pi, 3601)
+    grid = np.linspace(-np.pi, np.pi, 1201)
     values = np.array([misfit(angle, rays, points)[0] for angle in grid])
     size = float(np.linalg.norm(points[1] - points[0]))
     headings: list[float] = []
     for k in np.flatnonzero((values <= np.roll(values, 1)) & (values <= np.roll(values, -1))):
         best = minimize_scalar(
             lambda angle: misfit(angle, rays, points)[0],
-            bounds=(grid[k] - 0.004, grid[k] + 0.004),
+            bounds=(grid[k] - 0.012, grid[k] + 0.012),
             method="bounded",
             options={"xatol": 1e-10},
         )
@@ -68,16 +68,16 @@ def scanned(rays: np.ndarray, points: np.ndarray) -> list[float]:
     return headings
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_two_upright_points_give_the_planted_pose() -> None:
     random = generator("up2p")
     several = 0
-    for _ in range(1000):
+    for _ in range(300):
         rays, points, rotation, translation, down_cam, down_world = planted(random)
         poses = solved(rays, points, down_cam, down_world)
         assert holds(poses, rotation, translation, tol=1e-5)
         several += len(poses) == 2
-    assert 100 < several < 900
+    assert 30 < several < 270
     # The broken twin: a down that is off by two degrees leads elsewhere.
     tilted = Rotation.from_rotvec(np.radians([2.0, 0, 0])).as_matrix() @ down_cam
     assert not holds(solved(rays, points, tilted, down_world), rotation, translation, tol=1e-3)
@@ -88,7 +88,7 @@ def test_all_poses_of_a_scan_over_headings_are_found_and_no_others() -> None:
     """Slow reference: frames are upright already, so that the heading is all that a pose has besides the linear unknowns."""
     random, y = generator("up2p scan"), np.array([0.0, 1.0, 0.0])
     counts = np.zeros(MAX_POSES + 1, dtype=int)
-    for _ in range(60):
+    for _ in range(40):
         rays, points = unit(random.normal(size=(2, 3)) * [0.6, 0.5, 0.2] + [0, 0, 1]), random.normal(size=(2, 3))
         poses = solved(rays, points, y, y)
         headings = sorted(float(np.arctan2(r[0, 2], r[0, 0])) for r, _ in poses)

@@ -72,6 +72,6 @@ def test_numbers_out_of_range_are_refused() -> None:
 @pytest.mark.slow
 def test_costs_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds on both sides that hold on any machine; a twin that measures nothing has costs of 0."""
-    costs = measured_costs(0.1)
+    costs = measured_costs(0.02)
     assert 1e-5 < costs.match_s < 5 and 1e-4 < costs.list_s < 30 and 1e-10 < costs.vote_s < 1e-4
     assert usual_size(10, 100, None).listed > 0 and IMAGES > 1

@@ -251,7 +251,7 @@ def test_time_that_is_up_ends_the_map_and_accuses_no_image(tmp_path: Path, monke
 @pytest.mark.slow
 def test_two_places_in_one_folder_are_not_made_one(tmp_path: Path) -> None:
     """Half of the images are of another place that shares forty copies of the first one's points, each put elsewhere."""
-    here, there = world("here", points=250), world("there", points=250)
+    here, there = world("here", images=4, points=250), world("there", images=4, points=250)
     there.descriptors[:40] = here.descriptors[:40]
     images = images_of(here, 0) | {f"t{name}": image for name, image in images_of(there, 0).items()}
     scene = mapped(images, tmp_path)

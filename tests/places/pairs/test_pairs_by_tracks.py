@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,7 @@ def view(rows: np.ndarray, case: str) -> Form:
     return Points(vectors=noisy.astype(np.float32), space=BOOK.raw_space)
 
 
+@cache
 def two_walks() -> dict[str, Form]:
     """Two walks past the same places; image n + 1 of a walk sees two thirds of what image n sees."""
     return {f"{walk}{n}": view(np.arange(SEEN) + n * SEEN // 3, f"{walk} {n}") for walk in "ab" for n in range(WALK)}
@@ -39,11 +42,17 @@ def within_walks(forms: dict[str, Form]) -> dict[tuple[str, str], Matches]:
     return match_pairs(forms, [(a, b) for a, b in all_pairs(sorted(forms)) if a[0] == b[0]])
 
 
+@pytest.fixture(scope="module")
+def walked() -> dict[tuple[str, str], Matches]:
+    """Matches of the pairs of each of the two walks."""
+    return within_walks(two_walks())
+
+
 @pytest.mark.slow
-def test_tracks_have_three_images_and_one_feature_of_each() -> None:
+def test_tracks_have_three_images_and_one_feature_of_each(walked: dict[tuple[str, str], Matches]) -> None:
     """Planted: feature f of image n is place f + 30 n, which all images of a track must agree on."""
     forms = two_walks()
-    tracked, count = tracks_of({name: len(form) for name, form in forms.items()}, within_walks(forms), 0.8)
+    tracked, count = tracks_of({name: len(form) for name, form in forms.items()}, walked, 0.8)
     seen: dict[int, list[tuple[str, int]]] = {}
     for name, (features, tracks) in tracked.items():
         assert len(set(tracks.tolist())) == len(tracks)
@@ -69,6 +78,7 @@ def test_tracks_end_where_the_images_of_one_task_do(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_tracks_find_the_other_walk_and_images_without_tracks() -> None:
     """Planted: walk b saw what walk a saw, and an image by itself saw what image 4 of both did.
 
@@ -108,6 +118,7 @@ def test_images_without_tracks_ask_by_their_most_distinctive_features() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_pairs_by_tracks_are_matched_as_all_pairs_are() -> None:
     """Second method: all pairs; those that see common places are tried, and have the same matches."""
     forms = two_walks()
@@ -120,6 +131,7 @@ def test_pairs_by_tracks_are_matched_as_all_pairs_are() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("method", ["all", "tracks", "retrieval"])
 def test_rounds_name_no_pair_twice_and_none_of_two_old_images(method: str) -> None:
     """Laws: rounds are disjoint. With the matches of each before the next they are the pairs of the loop, in its order.

@@ -99,9 +99,9 @@ def test_numbers_of_images_must_grow(retrieved: tuple[int, ...]) -> None:
 
 @pytest.mark.slow
 def test_noise_is_refused() -> None:
-    """None of twenty queries with random descriptors gets a pose."""
+    """None of ten queries with random descriptors gets a pose."""
     scene = scene_of(WORLD, without="02")
-    for index in range(20):
+    for index in range(10):
         random = generator(f"noise {index}")
         vectors = unit(sift_like(random, 300)).astype(np.float32)
         keypoints = (random.random((300, 2)) * [640, 480]).astype(np.float32)
@@ -228,11 +228,9 @@ def test_noise_is_refused_from_lines_too(share: float | None) -> None:
     """Random descriptors with lines get no pose, though lines agree by chance far more often than points."""
     scene = scene_of(WORLD, without="02")
     lines = lines_through("02", share)
-    for index in range(2):
-        random = generator(f"line noise {index}")
-        vectors = unit(sift_like(random, len(lines))).astype(np.float32)
-        answer = localize(WORLD.camera, lines, Points(vectors=vectors, space=SPACE), scene)
-        assert isinstance(answer, NoPose)
+    vectors = unit(sift_like(generator("line noise 0"), len(lines))).astype(np.float32)
+    answer = localize(WORLD.camera, lines, Points(vectors=vectors, space=SPACE), scene)
+    assert isinstance(answer, NoPose)
     shuffled = lines.take(generator("line shuffle").permutation(len(lines)))
     assert isinstance(localize(WORLD.camera, shuffled, WORLD.form("02"), scene), NoPose)
 
@@ -270,7 +268,7 @@ def test_options_out_of_range(bad: dict) -> None:
 
 @pytest.mark.slow
 def test_photographs_of_another_landmark_are_refused(veil_data, door) -> None:
-    """All ten photographs of sacre_coeur are refused by a map of the door (its bundled reference poses give the points)."""
+    """Four photographs of sacre_coeur are refused by a map of the door (its bundled reference poses give the points)."""
     from veil.extraction.sift import SiftOptions, extract_sift
     from veil.files.photographs.pictures import find_pictures, read_picture
     from veil.mechanisms.public import publish
@@ -278,10 +276,10 @@ def test_photographs_of_another_landmark_are_refused(veil_data, door) -> None:
     scene = _door_scene(door)
     own = door["DSC_0005.jpg"]
     assert isinstance(localize(own.camera, own.keypoints, publish(own), scene), Localization)
-    paths = find_pictures(veil_data / "sacre_coeur")
-    assert len(paths) == 10
+    paths = find_pictures(veil_data / "sacre_coeur")[::3]
+    assert len(paths) == 4
     for path in paths:
-        stranger = extract_sift(read_picture(path), SiftOptions(max_features=1500))
+        stranger = extract_sift(read_picture(path), SiftOptions(max_features=1000))
         answer = localize(stranger.camera, stranger.keypoints, publish(stranger), scene)
         assert isinstance(answer, NoPose), path.name
 

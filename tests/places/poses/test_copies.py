@@ -59,7 +59,6 @@ def test_a_copy_in_the_first_images_is_refused() -> None:
     assert isinstance(refused, NoPose) and "two p" in refused.reason and "of 16 images" in refused.reason
 
 
-@pytest.mark.slow
 def test_a_place_that_the_map_hardly_knows_rivals_its_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: three images know two fifths of the place. Broken twin: the copy has clearly more inliers if all are counted."""
     city = City(alike=COUNT, own_images=3, own_share=0.4)
@@ -106,7 +105,6 @@ def test_all_copies_among_the_matched_images_are_compared(monkeypatch: pytest.Mo
     assert off(answer_of(city, everything)) == pytest.approx(40, abs=0.1)
 
 
-@pytest.mark.slow
 def test_what_the_map_knows_around_a_rival_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the first image of a copy ends where it differs. Broken twin: nothing is asked for, and the place is refused."""
     scene = City(alike=COUNT // 2).scene
@@ -128,7 +126,6 @@ def test_what_the_map_knows_around_a_rival_is_asked_for(monkeypatch: pytest.Monk
     assert isinstance(answer(), NoPose)
 
 
-@pytest.mark.slow
 def test_a_place_of_which_the_first_image_shows_little_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: the image elsewhere shows 30 features, all around it the like of the copy. Broken twin: 30 are too few."""
     scene = City(alike=COUNT).scene
@@ -217,7 +214,6 @@ def test_what_surrounds_a_place_tells_it_from_its_copy() -> None:
     assert off(answer_of(city, COMPARED, ranked=sorted(city.scene.images, reverse=True))) < 0.02
 
 
-@pytest.mark.slow
 def test_places_without_a_copy_keep_their_answer() -> None:
     """Second method: the answer without the comparison, to the last bit; the images of another place were matched, too."""
     city = City(alike=0)

@@ -145,6 +145,7 @@ def along_gravity(right: float) -> Lines:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_words_whose_lines_leave_the_height_open_get_no_pose(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: no line beside gravity's is right. Broken twin: without the test the pose has some height, told as sure."""
     right = words(PLACE.form("02"), along_gravity(1.0))

@@ -23,7 +23,7 @@ SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
 KEYPOINTS, TRUTH = PLACE.keypoints["02"], PLACE.poses["02"]
 GRAVITY = TRUTH.rotation @ DOWN
 NEAR = ("01", "03")
-BRIEF = PositionOptions(upright=UprightOptions(samples=4_000_000, reach=0.25, kept=40, refined=10, compared=3))
+BRIEF = PositionOptions(upright=UprightOptions(samples=1_500_000, reach=0.25, kept=40, refined=10, compared=3))
 
 
 def asked(keypoints: np.ndarray = KEYPOINTS, gravity: np.ndarray | None = GRAVITY) -> Localization | NoPose:
@@ -49,7 +49,7 @@ def test_a_pose_is_found_without_any_descriptor() -> None:
     assert rotation_angle_deg(answer.cam_from_world.rotation @ TRUTH.rotation.T) < 0.2
     assert (PLACE.visible["02"][answer.keypoint_rows] == answer.point_rows).mean() > 0.8
     assert answer.correspondences == len(KEYPOINTS) and answer.log10_nfa < -12
-    assert steps[-1] == (4_000_000, 4_000_000)
+    assert steps[-1] == (1_500_000, 1_500_000)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ from worlds import generator, world
 from worlds.word_uploads import random_ids
 from worlds.word_worlds import dictionary_of, scene_of, subsets, with_down, words_of
 
-PLACE = world("upright words", points=900)
+PLACE = world("upright words", points=600)
 DICTIONARY = dictionary_of(PLACE, others=3000)
 DOWN = np.array([0, 1.0, 0])
 SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
@@ -32,7 +32,7 @@ KEYPOINTS, TRUTH = PLACE.keypoints["02"], PLACE.poses["02"]
 GRAVITY = TRUTH.rotation @ DOWN
 BRIEF = WordOptions(
     max_iterations=4000,
-    upright=UprightOptions(samples=200_000, kept=40, refined=8, compared=3),
+    upright=UprightOptions(samples=60_000, kept=40, refined=8, compared=3),
     threads=1,
 )
 
@@ -71,7 +71,7 @@ def test_guesses_by_place_localize_where_no_two_words_make_a_pair() -> None:
     ids = np.repeat(np.delete(pairs, called, axis=0)[:1], len(form), axis=0)
     ids[0] = query(20.0).ids[0]
     form = subsets(ids, form.mechanism, DICTIONARY.digest)
-    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=700_000, reach=0.25))
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=350_000, reach=0.25))
     check(asked(form, near=["01", "03"], options=guessed))
     alone = replace(guessed, upright=replace(guessed.upright, reach=0.0))
     assert isinstance(asked(form, near=["01", "03"], options=alone), NoPose)
@@ -83,7 +83,7 @@ def test_words_that_speak_against_a_pose_refuse_it(monkeypatch: pytest.MonkeyPat
     form = query(6.0)
     ids = form.ids[np.random.default_rng(1).permutation(len(form))]
     form = subsets(ids, form.mechanism, DICTIONARY.digest)
-    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=700_000, reach=0.25))
+    guessed = replace(BRIEF, upright=replace(BRIEF.upright, samples=350_000, reach=0.25))
     answer = asked(form, near=["01", "03"], options=guessed)
     assert isinstance(answer, NoPose) and "their words speak against it" in answer.reason
     monkeypatch.setattr("veil.places.poses.upright.AGAINST", -math.inf)
@@ -145,12 +145,13 @@ def test_gravity_localizes_where_three_points_do_not() -> None:
     )
     answer = check(answer)
     assert answer.covariance is not None and (np.linalg.eigvalsh(answer.covariance) > 0).all()
-    assert steps == [(200_000, 200_000)]
+    assert steps == [(60_000, 60_000)]
 
 
 @pytest.mark.slow
 def test_gravity_off_by_a_degree_is_refined_away() -> None:
-    for axis in np.eye(3):
+    """Planted truth; turns about the camera's y-axis, nearly that of gravity, would change little."""
+    for axis in np.eye(3)[::2]:
         tilted = Rotation.from_rotvec(math.radians(1.0) * axis).as_matrix() @ GRAVITY
         check(asked(query(4.0), gravity=tilted))
 
@@ -199,13 +200,12 @@ def test_gravity_from_another_side_is_refused() -> None:
 @pytest.mark.slow
 def test_a_picture_of_two_views_is_ambiguous() -> None:
     """Half of the keypoints and words are those of one view, half those of another: nothing tells which camera it was."""
-    halves = generator("two views").random(len(KEYPOINTS)) < 0.5
-    other = words_of(PLACE.form("05"), DICTIONARY, epsilon=9.0, name="other")
+    other = words_of(PLACE.form("00"), DICTIONARY, epsilon=9.0, name="other")
     form = words_of(PLACE.form("02"), DICTIONARY, epsilon=9.0)
     count = min(len(form), len(other))
-    keep = halves[:count]
+    keep = np.arange(count) % 2 == 0
     ids = np.where(keep[:, None], form.ids[:count], other.ids[:count])
-    keypoints = np.where(keep[:, None], KEYPOINTS[:count], PLACE.keypoints["05"][:count])
+    keypoints = np.where(keep[:, None], KEYPOINTS[:count], PLACE.keypoints["00"][:count])
     answer = asked(subsets(ids, form.mechanism, DICTIONARY.digest), keypoints=keypoints)
     assert isinstance(answer, NoPose) and answer.reason.split("explain")[0] == AMBIGUOUS.split("explain")[0]
 

@@ -49,6 +49,7 @@ def off(answer: Localization | NoPose) -> float:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("sent", SENT)
 def test_a_copy_that_the_map_knows_better_is_refused(sent: str) -> None:
     """Planted: three images know half of the place. Broken twin: alone the pose is the copy's, 40 units off."""
@@ -58,6 +59,7 @@ def test_a_copy_that_the_map_knows_better_is_refused(sent: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("sent", SENT)
 def test_images_of_elsewhere_that_look_more_alike_do_not_end_the_comparison(sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted: ten images of elsewhere rank before those of the query's place. Broken twin: the first five end it."""
@@ -74,6 +76,7 @@ def test_images_of_elsewhere_that_look_more_alike_do_not_end_the_comparison(sent
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("sent", SENT)
 def test_what_surrounds_a_place_tells_it_from_its_copy(sent: str) -> None:
     """Second method: the answer without the comparison, to the last bit, though the copy looks alike in two thirds."""

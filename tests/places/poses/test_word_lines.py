@@ -20,7 +20,7 @@ from worlds import generator, world
 from worlds.word_uploads import random_ids
 from worlds.word_worlds import dictionary_of, lines_of, scene_of, subsets, with_down, words_of
 
-PLACE = world("line words", points=900)
+PLACE = world("line words", points=600)
 DICTIONARY = dictionary_of(PLACE, others=3000)
 DOWN = np.array([0, 1.0, 0])
 SCENE = with_down(scene_of(PLACE, without="02"), DOWN)
@@ -66,26 +66,28 @@ def test_a_planted_pose_is_found_and_the_search_ends_early() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_gravity_off_by_a_degree_is_refined_away() -> None:
-    for axis in np.eye(3):
+    """Planted truth; turns about the camera's y-axis, nearly that of gravity, would change little."""
+    for axis in np.eye(3)[::2]:
         tilted = Rotation.from_rotvec(math.radians(1.0) * axis).as_matrix() @ LINES.gravity
         lines = replace(LINES, gravity=tilted)
         check(localize_words(PLACE.camera, lines, query(6.0), SCENE, VOCABULARY, options=OPTIONS))
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_random_words_and_right_words_of_other_lines_are_refused() -> None:
-    form = query(6.0)
-    for index in range(2):
-        random = generator(f"line words by chance {index}")
-        chance = subsets(random_ids(random, len(LINES), 2, len(DICTIONARY)), form.mechanism, DICTIONARY.digest)
-        mixed = LINES.take(random.permutation(len(LINES)))
-        for lines, words in ((LINES, chance), (mixed, form)):
-            answer = localize_words(PLACE.camera, lines, words, SCENE, VOCABULARY, options=OPTIONS)
-            assert isinstance(answer, NoPose) and answer.log10_nfa > 0
+    form, random = query(6.0), generator("line words by chance 0")
+    chance = subsets(random_ids(random, len(LINES), 2, len(DICTIONARY)), form.mechanism, DICTIONARY.digest)
+    mixed = LINES.take(random.permutation(len(LINES)))
+    for lines, words in ((LINES, chance), (mixed, form)):
+        answer = localize_words(PLACE.camera, lines, words, SCENE, VOCABULARY, options=OPTIONS)
+        assert isinstance(answer, NoPose) and answer.log10_nfa > 0
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_same_query_gets_the_same_pose() -> None:
     first, second = (localize_words(PLACE.camera, LINES, query(6.0), SCENE, VOCABULARY, options=OPTIONS) for _ in range(2))
     assert isinstance(first, Localization) and isinstance(second, Localization)

@@ -94,8 +94,8 @@ def test_a_mirrored_photograph_keeps_its_words_and_mirrors_its_places() -> None:
 def test_the_command_localizes_the_door_and_refuses_its_mirror_image(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Oracle: the bundled reference poses. A search of a fifth of the usual samples is enough for five images."""
-    fewer = WordOptions(upright=UprightOptions(samples=200_000))
+    """Oracle: the bundled reference poses. A search of few samples that refines few poses is enough for them."""
+    fewer = WordOptions(upright=UprightOptions(samples=60_000, kept=40, refined=10, compared=2))
     monkeypatch.setattr(upright_localization, "WordOptions", lambda: fewer)
     scene = door_scene(tmp_path)
     out = tmp_path / "upright.json"
@@ -103,9 +103,9 @@ def test_the_command_localizes_the_door_and_refuses_its_mirror_image(
         "--operating-points",
         "600,5,2",
         "--word-count",
-        1024,
+        512,
         "--max-features",
-        1200,
+        600,
         "--folds",
         2,
         "--workers",

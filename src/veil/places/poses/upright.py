@@ -93,6 +93,11 @@ class UprightWeighing:
         """Mask of the keypoints that count if those at one place count once."""
         return apart(self.problem.seen, SAME_PX / self.problem.camera.focal_px)
 
+    @cached_property
+    def _all_seen(self) -> cKDTree:
+        """The places of all keypoints."""
+        return cKDTree(self.problem.seen)
+
     def weighed(
         self,
         pose: Rigid,
@@ -106,7 +111,7 @@ class UprightWeighing:
         """
         problem = self.problem
         allowed = np.flatnonzero(self._places if keypoints is None else self._places & keypoints)
-        seen = problem.seen[allowed]
+        seen = cKDTree(problem.seen[allowed])
         rows, projected = self._visible(pose)
         if points is not None:
             rows, projected = rows[points[rows]], projected[points[rows]]
@@ -124,9 +129,7 @@ class UprightWeighing:
         count = len(widest[0])
         # Each pose is one of those of three pairs, and each number of pairs one more test.
         tests = (
-            pose_log10_samples(len(seen), P3P)
-            + P3P.size * math.log10(max(len(problem.scene.points), 1))
-            + math.log10(len(PARTS))
+            pose_log10_samples(seen.n, P3P) + P3P.size * math.log10(max(len(problem.scene.points), 1)) + math.log10(len(PARTS))
         )
         log10_nfa = tests - most / math.log(10) if count > P3P.size else math.inf
         return UprightEvidence(pose=pose, keypoint_rows=widest[0], point_rows=widest[1], expected=expected, log10_nfa=log10_nfa)
@@ -151,7 +154,7 @@ class UprightWeighing:
     def pairs(self, pose: Rigid, limit_px: float) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
         """Rows of keypoints and of points that a pose shows nearest to each other, within `limit_px`."""
         rows, projected = self._visible(pose)
-        first, second = _mutual(projected, self.problem.seen, limit_px / self.problem.camera.focal_px)
+        first, second = _mutual(projected, self._all_seen, limit_px / self.problem.camera.focal_px)
         return first, rows[second]
 
     def least_squares(
@@ -178,7 +181,7 @@ class UprightWeighing:
         possible = problem.scene.views.possible(problem.camera, pose, problem.scene.points, ahead)
         return ahead[possible], xy[possible]
 
-    def _by_chance(self, projected: np.ndarray, seen: np.ndarray, limit: float) -> float:
+    def _by_chance(self, projected: np.ndarray, seen: cKDTree, limit: float) -> float:
         """Mean number of pairs where all points are shown beside their places."""
         angles = 2 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
         counts = [
@@ -207,14 +210,13 @@ class UprightWeighing:
 
 
 def _mutual(
-    projected: Float64[np.ndarray, "visible 2"], seen: Float64[np.ndarray, "keypoints 2"], limit: float
+    projected: Float64[np.ndarray, "visible 2"], seen: cKDTree, limit: float
 ) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-    """Rows of keypoints and of projections that are nearest to each other, within `limit`."""
-
-    if not len(projected) or not len(seen):
+    """Rows of keypoints `seen` (a tree of their places) and of projections nearest to each other, within `limit`."""
+    if not len(projected) or not seen.n:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-    nearest_seen = cKDTree(seen).query(projected, distance_upper_bound=limit)[1]
-    gap, nearest = cKDTree(projected).query(seen, distance_upper_bound=limit)
+    nearest_seen = seen.query(projected, distance_upper_bound=limit)[1]
+    gap, nearest = cKDTree(projected).query(seen.data, distance_upper_bound=limit)
     keypoints = np.flatnonzero(np.isfinite(gap))
     chosen = nearest[keypoints]
     mutual = nearest_seen[chosen] == keypoints

@@ -162,7 +162,7 @@ class UprightProblem:
     def tested(self, spread_px: float, words_px: float | None = None) -> PoseTest:
         """The table of a width in pixels, for the search and the steps; words reach `words_px`, by default as far."""
         words_px = words_px or spread_px
-        table = keypoint_table(self.camera, self.seen, spread_px=spread_px, shown_share=self.shown_share)
+        table = keypoint_table(self._cells, spread_px=spread_px, shown_share=self.shown_share)
         return PoseTest(
             shown_starts=np.cumsum([0, *(len(rows) for rows in self._shown)]).astype(np.int64),
             shown=np.concatenate(self._shown),
@@ -174,6 +174,10 @@ class UprightProblem:
             inverse_variance=(self.camera.focal_px / words_px) ** 2,
             weight=WORD_WEIGHT_PX / (WORD_WEIGHT_PX + words_px),
         )
+
+    @cached_property
+    def _cells(self) -> KeypointCells:
+        return keypoint_cells(self.camera, self.seen)
 
     @cached_property
     def _tables(self) -> list[PoseTest]:
@@ -301,15 +305,25 @@ class KeypointTable:
     origin: Float64[np.ndarray, "2"]
 
 
-def keypoint_table(
-    camera: Camera, seen: Float64[np.ndarray, "features 2"], *, spread_px: float, shown_share: float
-) -> KeypointTable:
-    """Table of log(1 - d + d k / b) at every place of the picture (docs/theory/words_upright.md, Eq. 7).
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeypointCells:
+    """Keypoints in cells of the undistorted normalized plane, from which tables of all widths are made.
 
-    k is the density of the keypoints `seen` (normalized plane), each spread by a Gaussian of `spread_px`; b that of the
-    keypoints around, spread by `LOCAL_PX`; d = `shown_share` the share of the points in view that keypoints show.
+    - `occupied`: 1 in cells with a keypoint; `around`: the density of the keypoints around, bounded from below.
+    - `half`: half of the picture's extent; `cell_px`: width of a cell in pixels.
+    - `scale`, `origin`: as of the table.
     """
 
+    occupied: Float32[np.ndarray, "rows columns"]
+    around: Float32[np.ndarray, "rows columns"]
+    half: Float64[np.ndarray, "2"]
+    cell_px: float
+    scale: float
+    origin: Float64[np.ndarray, "2"]
+
+
+def keypoint_cells(camera: Camera, seen: Float64[np.ndarray, "features 2"]) -> KeypointCells:
+    """Cells of the keypoints `seen` (normalized plane), and b of Eq. 7: their density, spread by `LOCAL_PX`."""
     half = half_extent(camera)
     cell_px = max(CELL_PX, 2 * FRAME_SLACK * float(half.max()) * camera.focal_px / MOST_CELLS)
     scale = camera.focal_px / cell_px
@@ -319,11 +333,21 @@ def keypoint_table(
     cells = cells[((cells >= 0) & (cells < [columns, rows])).all(axis=1)]
     occupied = np.zeros((int(rows), int(columns)), dtype=np.float32)
     occupied[cells[:, 1], cells[:, 0]] = 1  # repeats of a keypoint count once
-    near = gaussian_filter(occupied, spread_px / cell_px, mode="constant")
     around = gaussian_filter(occupied, LOCAL_PX / cell_px, mode="constant")
     around += LEAST_DENSITY * FRAME_SLACK**2 * float(occupied.mean()) + 1e-12
-    values = np.log(1 - shown_share + shown_share * near / around)
-    left, top = np.ceil((FRAME_SLACK - 1) * half * scale).astype(np.int64)
+    return KeypointCells(occupied=occupied, around=around, half=half, cell_px=cell_px, scale=scale, origin=origin)
+
+
+def keypoint_table(cells: KeypointCells, *, spread_px: float, shown_share: float) -> KeypointTable:
+    """Table of log(1 - d + d k / b) at every place of the picture (docs/theory/words_upright.md, Eq. 7).
+
+    k is the density of the keypoints, each spread by a Gaussian of `spread_px`; b that of the keypoints around;
+    d = `shown_share` the share of the points in view that keypoints show.
+    """
+    near = gaussian_filter(cells.occupied, spread_px / cells.cell_px, mode="constant")
+    values = np.log(1 - shown_share + shown_share * near / cells.around)
+    left, top = np.ceil((FRAME_SLACK - 1) * cells.half * cells.scale).astype(np.int64)
+    rows, columns = values.shape
     inside = np.zeros_like(values)
-    inside[top : int(rows) - top, left : int(columns) - left] = values[top : int(rows) - top, left : int(columns) - left]
-    return KeypointTable(values=inside.astype(np.float32), scale=scale, origin=origin)
+    inside[top : rows - top, left : columns - left] = values[top : rows - top, left : columns - left]
+    return KeypointTable(values=inside.astype(np.float32), scale=cells.scale, origin=cells.origin)

@@ -126,6 +126,7 @@ def test_a_joined_map_that_is_doubted_stays_in_parts(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_places_that_share_no_track_give_several_maps() -> None:
     """Planted: two streets; each is mapped by itself."""
     one, views, _ = planted(2, 12)
@@ -194,6 +195,7 @@ def test_kept_maps_are_those_that_were_made(answers: dict[str, tuple[LineCluster
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_the_pipeline_goes_on_with_kept_clusters(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Second method: the second run may map no cluster, and gives the same map; one without overlap names what is left out."""
     place = problem[0]

@@ -67,8 +67,8 @@ def quad(
     return tracks, [place.poses[n] for n in names], place
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("index", range(5))
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("index", range(3))
 def test_planted_views_are_recovered(index: int) -> None:
     """Oracle: planted truth after similarity alignment, under half a pixel of noise and a fifth of tracks wrong."""
     tracks, truth, _ = quad(f"planted {index}", wrong=0.2)
@@ -122,7 +122,8 @@ def test_reasons_say_what_is_missing() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("index", range(2))
 def test_noisy_gravity_is_refined(index: int) -> None:
     """Planted truth: readings a degree off on each axis, and rotations that end several times closer than the readings are."""
     tracks, truth, _ = quad(f"tilted {index}", tilt_deg=1.0, wrong=0.2)
@@ -138,7 +139,8 @@ def test_noisy_gravity_is_refined(index: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("index", range(2))
 def test_a_hundred_tracks_are_enough(index: int) -> None:
     """Planted truth: 100 four-view tracks, a third with a wrong line; on average 6 are purely aligned, far fewer than the
     20 that a tensor of all four views would be sampled from, and 31 have three aligned lines."""
@@ -167,7 +169,8 @@ def place_of(kind: str, name: str, noise_px: float) -> World:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("index", range(3))
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("index", range(2))
 def test_a_flat_facade_is_called_by_its_name(index: int) -> None:
     """The same noise leaves too little close agreement for the options: only the facade is told that it is flat."""
     reasons = {}
@@ -181,18 +184,19 @@ def test_a_flat_facade_is_called_by_its_name(index: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_a_camera_that_only_turned_gives_no_seed_that_looks_good() -> None:
     """Planted truth: no translation, so nothing to find; where a reason is given it asks whether the camera moved.
 
     Broken twin: three views at one place agree with any fourth, so a seed that counts the angle to the fourth looks perfect.
     """
     reasons = []
-    for index in range(12):
+    for index in range(8):
         tracks, _, _ = quad(f"turned {index}", place=place_of("turn", f"turned {index}", 0.3), wrong=0.1 * (index % 2))
         result = seed_from_quad(tracks, SeedOptions(samples=60))
         assert isinstance(result, NoSeed)
         reasons.append("a camera that only turned" in result.reason or "did the camera move" in result.reason)
-    assert sum(reasons) >= 10
+    assert sum(reasons) >= 7
 
 
 def test_the_angle_is_that_without_the_view_that_stands_apart() -> None:

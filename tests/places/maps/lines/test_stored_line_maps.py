@@ -75,6 +75,7 @@ def test_damaged_lines_are_refused(mapped, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_queries_with_lines_localize_against_a_map_of_lines(mapped) -> None:
     """Leave one out: the map of six views localizes the seventh from its lines, within a hundredth of the depth."""
     place, images, matches, _ = mapped
@@ -93,6 +94,7 @@ def test_queries_with_lines_localize_against_a_map_of_lines(mapped) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_images_are_added_without_building_again(mapped) -> None:
     """Five views mapped, two added to the scene as it was stored; all are right and old points keep their images."""
     place, images, matches, _ = mapped
@@ -147,6 +149,7 @@ def test_a_map_of_positions_takes_no_lines() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_what_falls_apart_becomes_two_maps() -> None:
     """Two planted worlds without a common match: the second map holds exactly the other images."""
     one, two = world("part one", images=5, points=500), world("part two", images=5, points=500)
@@ -178,6 +181,7 @@ def test_restricting_matches_renumbers_them() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
 def test_a_killed_run_goes_on_from_its_last_model(mapped, tmp_path: Path) -> None:
     """A run stopped in the middle and resumed from disk maps all images right; other inputs are refused, nothing is lost."""
     place, images, matches, whole = mapped
