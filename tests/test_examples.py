@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 
 import veil
@@ -23,6 +26,8 @@ PRINTED = {
     "serve_and_ask": "'why': 'asked'",
     "what_leaves": "repeated byte for byte: True",
 }
+# The one that is run in a process of its own.
+AS_A_PROGRAM = "epsilon_of_an_image"
 
 
 def test_every_example_is_run() -> None:
@@ -52,12 +57,11 @@ def test_what_is_shown_to_users_imports_veil_alone() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", PRINTED)
-def test_an_example_runs(name: str, tmp_path: Path) -> None:
-    """Its own assertions say what must hold of the numbers; here that it ends well, and in time."""
+def test_an_example_runs_as_a_program(tmp_path: Path) -> None:
+    """A process of its own, as users start it, ends well and prints what it promises."""
     own = {"MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "TMPDIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / f"{name}.py")],
+        [sys.executable, str(ROOT / "examples" / f"{AS_A_PROGRAM}.py")],
         cwd=tmp_path,
         env={**os.environ, **own},
         capture_output=True,
@@ -65,4 +69,17 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert PRINTED[name] in done.stdout
+    assert PRINTED[AS_A_PROGRAM] in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("name", [name for name in PRINTED if name != AS_A_PROGRAM])
+def test_an_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its own assertions say what must hold of the numbers; here that it ends well, with its figures drawn."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    plt.switch_backend("Agg")
+    monkeypatch.setattr(plt, "show", plt.close)
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
+    assert PRINTED[name] in capfd.readouterr().out

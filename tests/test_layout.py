@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from worlds.lint import faults
+from worlds.syntax import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path(str(files("veil")))
@@ -30,7 +31,7 @@ MOST_LINES, FEWEST_LINES, MOST_FILES = 500, 70, 15
 def first_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Faults of a file as a whole: no sentence at its top, too many lines, or a name that says nothing."""
     text = path.read_text()
-    if not ast.get_docstring(ast.parse(text)):
+    if not ast.get_docstring(tree_of(path)):
         yield 1, "the first line of a file is a sentence"
     if len(text.splitlines()) > MOST_LINES:
         yield len(text.splitlines()), f"more than {MOST_LINES} lines"
@@ -44,7 +45,7 @@ def opened_files(path: Path) -> Iterator[tuple[int, str]]:
     inside = path.relative_to(package)
     if inside.parts[0] in {"files", "cli", "report"} or inside == Path("places", "pairs", "store.py"):
         return
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call):
             name, method = getattr(node.func, "id", ""), getattr(node.func, "attr", "")
             if name in {"open", "print"}:
@@ -58,7 +59,7 @@ def imports_of_the_package(path: Path) -> Iterator[tuple[int, str]]:
     """Imports of `veil` itself within it, for a name that is no room: it stands above all of them."""
     if not path.is_relative_to(PACKAGE):
         return
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import) and any(each.name == "veil" for each in node.names):
             yield node.lineno, "import veil"
         elif isinstance(node, ast.ImportFrom) and node.module == "veil":
@@ -109,7 +110,7 @@ class Layout:
     @classmethod
     def of(cls, package: Path, *beside: Path) -> Layout:
         modules = sorted(package.rglob("*.py"))
-        code = {path: code_lines(path.read_text(), tree_of(path)) for path in modules}
+        code = {path: code_lines(path) for path in modules}
         names = {module_name(path, package): path for path in modules}
         importers: dict[Path, set[Path]] = {path: set() for path in modules}
         for path in [*modules, *(path for other in beside for path in other.rglob("*.py"))]:
@@ -149,15 +150,10 @@ def module_name(path: Path, package: Path) -> str:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-@cache
 def imported(path: Path) -> set[str]:
     """Names of modules that a module may import, also within functions; of `from a import b` both `a` and `a.b`."""
     names = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             names |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -165,13 +161,15 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def code_lines(text: str, tree: ast.Module) -> int:
+def code_lines(path: Path) -> int:
     """Number of lines that hold code."""
     texts: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(node):
+    for node in nodes_of(path):
+        if not isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if ast.get_docstring(node, clean=False):
             texts |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    lines = enumerate(text.splitlines(), 1)
+    lines = enumerate(path.read_text().splitlines(), 1)
     return sum(bool(line.strip()) and not line.lstrip().startswith("#") and number not in texts for number, line in lines)
 
 

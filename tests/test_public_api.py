@@ -25,6 +25,7 @@ from veil.files.device.home import home
 from veil.files.device.ledger import read_ledger
 from veil.files.photographs.examples import lund_door
 from veil.forms import Subsets
+from worlds.small_pictures import shrink
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "docs"))
 from extensions.public_names import written
@@ -95,13 +96,13 @@ def example(language: str) -> str:
 
 @pytest.fixture
 def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The working folder of somebody with photographs: five bundled ones in `photos`, and another one as `photo.jpg`."""
+    """The working folder of somebody with photographs: five small ones in `photos`, and one as `photo.jpg`."""
     with lund_door() as place:
         first, *rest = sorted(place.folder.glob("*.jpg"))[::2]
         (tmp_path / "photos").mkdir()
         for photo in rest:
-            (tmp_path / "photos" / photo.name).write_bytes(photo.read_bytes())
-        (tmp_path / "photo.jpg").write_bytes(first.read_bytes())
+            shrink(photo, tmp_path / "photos" / photo.name)
+        shrink(first, tmp_path / "photo.jpg")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -48,7 +48,7 @@ def work(tmp_path_factory) -> Path:
                 shutil.copy(example.folder / f"DSC_00{name}.jpg", folder / place)
         camera = ",".join([example.camera.model, *map(str, example.camera.params)])
         for place in ("mapped", "query"):
-            common = ["--max-features", "500", "--camera", camera, "--json", folder / f"{place}.json"]
+            common = ["--max-features", "650", "--camera", camera, "--json", folder / f"{place}.json"]
             assert run("extract", folder / place, "-o", folder / f"{place}.h5", *common) == 0
             assert (
                 run("privatize", folder / f"{place}.h5", "-o", folder / f"{place}-up", "--json", folder / f"{place}-up.json")
@@ -160,8 +160,8 @@ def test_inspect_says_what_is_not_protected(work: Path, capsys) -> None:
 def test_codebooks_are_built_described_and_used(work: Path, tmp_path: Path, capsys) -> None:
     book, pool = tmp_path / "book.npz", tmp_path / "pool.npz"
     sizes = ["--word-count", 200]
-    assert run("codebook", "build", work / "mapped", "-o", book, *sizes, "--license", "CC0") == 0
-    assert run("codebook", "build", "--decoy-pool", work / "mapped", "-o", pool, "--word-count", 2400) == 0
+    assert run("codebook", "build", work / "mapped.h5", "-o", book, *sizes, "--license", "CC0") == 0
+    assert run("codebook", "build", "--decoy-pool", work / "mapped.h5", "-o", pool, "--word-count", 2400) == 0
     assert run("codebook", "info", book, "--json", tmp_path / "info.json") == 0
     info = json.loads((tmp_path / "info.json").read_text())
     validate("codebook-info", info)

@@ -17,6 +17,7 @@ import veil.client.connection
 import veil.server.http.problems
 from veil.cli.remedies import PHRASES, advised
 from veil.errors import InputError, Remedy, VeilError, remedies_of, sentence
+from worlds.syntax import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = [path for path in (ROOT / "src/veil", ROOT / "faces/veil_faces", ROOT / "lab/veil_lab") if path.is_dir()]
@@ -31,8 +32,7 @@ def modules() -> list[tuple[Path, ast.Module, list[ast.AST]]]:
     paths = [
         path for package in PACKAGES for path in sorted(package.rglob("*.py")) if "cli" not in path.relative_to(package).parts
     ]
-    parsed = [(path, ast.parse(path.read_text())) for path in paths]
-    return [(path, module, list(ast.walk(module))) for path, module in parsed]
+    return [(path, tree_of(path), nodes_of(path)) for path in paths]
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-import shutil
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from veil.server.maps.policy import MapPolicy
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
 from worlds.servers import messages_of, running
+from worlds.small_pictures import half_camera, shrink
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "camera.py"
 
@@ -40,10 +40,11 @@ def test_a_folder_is_a_camera(
         assert job is not None and server.done(job.id)["result"]["mapped"] >= 5
         with lund_door() as example:
             name = next(name for name in sorted(example.poses) if name not in door)
-            shutil.copy(example.folder / name, photos / "1.jpg")
-            camera = ",".join([example.camera.model, *map(str, example.camera.params)])
+            shrink(example.folder / name, photos / "1.jpg")
+        half = half_camera()
+        camera = ",".join([half.model, *map(str, half.params)])
         with other_place() as path:
-            shutil.copy(path, photos / "2.jpg")
+            shrink(path, photos / "2.jpg")
         (photos / "notes.txt").write_text("no photograph")
         (tmp_path / "token").write_text(secret + "\n")
         given = [server.url, str(photos), "--map", "door", "--token-file", str(tmp_path / "token"), "--camera", camera]

@@ -57,6 +57,8 @@ def test_sentences_leave_oracles_out_and_name_what_more_uploads_give() -> None:
         "the place of 2 of 4 photographs (positions alone)"
     )
     assert "uploads" not in replace(FORM, attacks=(CONTEXT, replace(VIEWS, shares=(0.1, 0.1, 0.1)))).told
+    wider = replace(FORM, attacks=(CONTEXT, replace(VIEWS, shares=(0.1, 0.3, 0.4)))).told
+    assert wider.endswith("10 / 30 / 40 % from 5 uploads (matched views)")
     words = replace(CONTEXT, attack="posterior", unit="word", shares=(0.02,))
     votes = replace(words, attack="votes", uploads=5, shares=(0.05,))
     assert replace(FORM, attacks=(words, votes)).told == "2 % of the words (posterior), 5 % from 5 uploads (votes)"

@@ -101,16 +101,16 @@ class MeasuredForm:
 
     @property
     def told(self) -> str:
-        """Shares that the best attacks recovered from one upload and, where they are larger, from several."""
+        """Shares that the best attacks recovered from one upload and, where any of them is larger, from several."""
         parts = []
         for unit in ("descriptor", "px", "word", "release"):
             one = self.best(unit, 1)
             if one is None:
                 continue
             part = f"{one.told} ({one.attack})"
-            more = [self.best(unit, item.uploads) for item in self.attacks if item.uploads > 1]
-            several = max((item for item in more if item is not None), key=lambda item: item.shares, default=None)
-            if several is not None and several.shares > one.shares and several.amount != one.amount:
+            more = [item for item in self.attacks if item.unit == unit and item.uploads > 1 and not item.oracle]
+            several = max(more, key=lambda item: sum(item.shares), default=None)
+            if several is not None and several.amount != one.amount and _tops(several, one):
                 part += f", {several.amount} from {several.uploads} uploads ({several.attack})"
             parts.append(part)
         return "; ".join(parts)
@@ -138,6 +138,11 @@ class MeasuredForm:
             raise InputError(
                 f"this is no record of measured forms ({error})", remedy=Remedy("make", "record of measured forms")
             ) from None
+
+
+def _tops(several: MeasuredAttack, one: MeasuredAttack) -> bool:
+    """Whether several uploads gave more than one within any of the distances."""
+    return any(share > alone for share, alone in zip(several.shares, one.shares, strict=True))
 
 
 def measured_attacks(findings: Sequence[Finding], uploads: int) -> Iterator[MeasuredAttack]:

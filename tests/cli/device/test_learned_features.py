@@ -44,9 +44,9 @@ def hloc(path: Path, door: Mapping[str, Features], descriptors: Mapping[str, np.
 def strangers(path: Path, dim: int, precision: type) -> Path:
     """Features of other photographs, for decoys and words."""
     random = generator("strangers")
-    values = unit(random.normal(size=(6000, dim)))
+    values = unit(random.normal(size=(4000, dim)))
     with h5py.File(path, "w") as file:
-        for index, part in enumerate(np.split(values, 3)):
+        for index, part in enumerate(np.split(values, 4)):
             group = file.create_group(f"{index}.jpg")
             group["keypoints"] = random.uniform(0, 400, (len(part), 2)).astype(precision)
             group["descriptors"], group["image_size"] = part.T.astype(precision), np.array([480, 480])
@@ -67,10 +67,10 @@ def test_features_of_hloc_are_released_mapped_and_localized(
     for place in ("query", "mapped", "pool"):
         assert run("extract", tmp_path / f"{place}.theirs.h5", "-o", tmp_path / f"{place}.h5", "--imported", kind) == 0
     assert (
-        run("codebook", "build", "--decoy-pool", tmp_path / "pool.h5", "-o", tmp_path / "pool.npz", "--word-count", 6000) == 0
+        run("codebook", "build", "--decoy-pool", tmp_path / "pool.h5", "-o", tmp_path / "pool.npz", "--word-count", 4000) == 0
     )
     assert run("codebook", "build", tmp_path / "pool.h5", "-o", tmp_path / "book.npz", "--word-count", 256) == 0
-    protect = ["--decoys", tmp_path / "pool.npz", "--features", 300, "--min-distance", 0]
+    protect = ["--decoys", tmp_path / "pool.npz", "--features", 250, "--min-distance", 0]
     for place in ("query", "mapped"):
         assert run("privatize", tmp_path / f"{place}.h5", "-o", tmp_path / place, *protect) == 0
     words = ["--words", tmp_path / "book.npz", "--epsilon", 12, "--allow-second-release"]

@@ -29,11 +29,11 @@ def run(*arguments: object) -> int:
 
 @pytest.fixture(scope="module")
 def command(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[object], dict[str, str]]:
-    """A command that maps eight images in clusters, and the digests of the map's files when nothing disturbs it."""
+    """A command that maps seven images in clusters, and the digests of the map's files when nothing disturbs it."""
     folder = tmp_path_factory.mktemp("kills")
-    place = features_of(world("kills", images=7, points=150), "kills")
+    place = features_of(world("kills", images=6, points=120), "kills")
     write_features(folder / "f.h5", [(f"{name}.jpg", item) for name, item in place.items()])
-    given: list[object] = ["map", folder / "f.h5", "--cluster-size", 4]
+    given: list[object] = ["map", folder / "f.h5", "--cluster-size", 4, "--workers", 1]
     assert run(*given, "-o", folder / "map") == 0
     assert sorted(path.name for path in folder.iterdir()) == ["f.h5", "map"]
     return given, file_digests(folder / "map")

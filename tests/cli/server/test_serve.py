@@ -24,9 +24,13 @@ def run(*arguments: object) -> int:
 
 
 @pytest.mark.slow
-def test_the_demo_is_served_and_localizes_from_a_second_shell(tmp_path: Path) -> None:
-    """The very line that the server prints, run as it stands, finds a pose with hundreds of inliers."""
-    environment = {**os.environ, "VEIL_HOME": str(tmp_path / "home"), "VEIL_SERVE_WORKERS": "1", "VEIL_SERVE_MAP_WORKERS": "1"}
+@pytest.mark.usefixtures("unchecked")
+def test_the_demo_is_served_and_localizes_from_a_second_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The line that the server's process prints, given to the command as it stands, finds a pose with hundreds of inliers."""
+    monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
+    environment = {**os.environ, "VEIL_SERVE_WORKERS": "1", "VEIL_SERVE_MAP_WORKERS": "1"}
     command = [sys.executable, "-m", "veil.cli"]
     with (tmp_path / "log").open("w+") as log:
         port = 20000 + os.getpid() % 20000
@@ -46,19 +50,18 @@ def test_the_demo_is_served_and_localizes_from_a_second_shell(tmp_path: Path) ->
                 time.sleep(0.1)
             assert re.search(r"admin token, told this once: veil_[\w-]{43}\n", text), text
             (line,) = re.findall(r"^  veil (client localize .*)$", text, re.MULTILINE)
-            answer = None
-            for _ in range(120):  # the line serves, so somebody answers; the map is made meanwhile
-                answer = subprocess.run([*command, *shlex.split(line)], capture_output=True, text=True, env=environment)
-                if answer.returncode == 0:
-                    break
-                assert answer.returncode == 3, answer.stderr
-                time.sleep(0.5)
             (page, secret) = re.findall(r"^  (http://\S+)/#token=(\S+)$", text, re.MULTILINE)[0]
+            for _ in range(120):  # the line serves, so somebody answers; the map is made meanwhile
+                code, shown = main(shlex.split(line)), capsys.readouterr()
+                if code == 0:
+                    break
+                assert code == 3, shown.err
+                time.sleep(0.5)
             with urlopen(f"{page}/") as opened:
                 assert opened.headers["content-type"].startswith("text/html") and secret not in opened.read().decode()
             with urlopen(Request(f"{page}/v1/maps", headers={"Authorization": f"Bearer {secret}"})) as opened:
                 assert [item["name"] for item in json.load(opened)["maps"]] == ["demo in words"]
-            assert answer is not None and re.search(r"DSC_0003.jpg: camera center .*, \d{3} inliers", answer.stdout), answer
+            assert re.search(r"DSC_0003.jpg: camera center .*, \d{3} inliers", shown.out), shown
         finally:
             os.killpg(server.pid, signal.SIGTERM)  # its workers as well, as service managers do
             assert server.wait(timeout=60) in (0, -signal.SIGTERM)

@@ -160,7 +160,7 @@ def test_positions_alone_are_localized_near_known_images(
 ) -> None:
     """Oracle: the pose from words at epsilon 9. The message says nothing of any descriptor, and the inspection says so."""
     usual = localized(work / "indexed", message(work / "words"), tmp_path / "a.json")
-    sent = ("--no-descriptors", "--allow-second-release", "--gravity", work / "query.csv")
+    sent = ("--no-descriptors", "--features", 500, "--allow-second-release", "--gravity", work / "query.csv")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VEIL_HOME", str(work / "home"))
         capsys.readouterr()
@@ -269,7 +269,7 @@ def test_a_map_of_subspaces_has_no_words(
 ) -> None:
     monkeypatch.setenv("VEIL_HOME", str(tmp_path / "home"))
     with redirect_stdout(io.StringIO()):
-        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up") == 0
+        assert run("privatize", work / "mapped.h5", "-o", tmp_path / "up", "--features", 300) == 0
         assert run("map", tmp_path / "up", "-o", tmp_path / "map") == 0
     assert run("index", tmp_path / "map", "--for", "words") == 1
     assert "--for distances" in capsys.readouterr().err
