@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
-from scipy.special import gammaln
 
 from veil.attacks.attack import Attempt
 from veil.attacks.claims import NamedWords
@@ -74,12 +73,11 @@ def first_sent(mechanism: SubsetMechanism, words: Int64[np.ndarray, "features"])
     It is `truth` times the chance that the m - 1 other words, which are uniform, all come after it; p/m on the average of a
     uniform true word.
     """
-    size, others = mechanism.dictionary_size, mechanism.m - 1
-    after = (size - 1 - words).astype(np.float64)
-    every = gammaln(size) - gammaln(size - others)
-    with np.errstate(invalid="ignore"):
-        ahead = np.where(after >= others, gammaln(after + 1) - gammaln(np.maximum(after - others, 0) + 1) - every, -np.inf)
-    return float(mechanism.truth) * np.exp(ahead)
+    size = mechanism.dictionary_size
+    behind = np.ones(len(words))
+    for drawn in range(mechanism.m - 1):
+        behind *= np.maximum(size - 1 - words - drawn, 0) / (size - 1 - drawn)
+    return float(mechanism.truth) * behind
 
 
 def _words_off_their_law(examined: Sequence[Examined]) -> Iterator[str]:
