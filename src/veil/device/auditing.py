@@ -268,8 +268,10 @@ def _session(folder: Path | None) -> dict[str, float]:
 
 
 def _measured_epsilon(releases: Mapping[str, Message]) -> EpsilonBound | None:
-    """Lower bound of the first release's epsilon, measured by runs of its mechanism; None without words or a finite epsilon."""
-    form = next(iter(releases.values())).form
-    if not isinstance(form, Subsets) or math.isinf(form.mechanism.epsilon):
-        return None
-    return measured(form.mechanism)
+    """Lower bound of the largest epsilon among the releases, measured by runs of its mechanism.
+
+    None without words, or where an epsilon is infinite.
+    """
+    mechanisms = [message.form.mechanism for message in releases.values() if isinstance(message.form, Subsets)]
+    largest = max(mechanisms, key=lambda mechanism: mechanism.epsilon, default=None)
+    return None if largest is None or math.isinf(largest.epsilon) else measured(largest)
