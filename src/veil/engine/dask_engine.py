@@ -150,8 +150,9 @@ class DaskEngine:
         error = future.exception(timeout=CONNECT_S)
         if type(error).__name__ == "KilledWorker":
             raise EngineError(
-                f"{call} ended its worker {error.allowed_failures + 1} times; the memory may be too small for it, or a library "
-                "that it uses ends the process: run it with the local engine and one worker to see more"
+                f"{call} ended its worker, or waited on one that another task ended, {error.allowed_failures + 1} times; the "
+                "memory may be too small for it, or a library that it uses ends the process: run it with the local engine and "
+                "one worker to see more"
             ) from error
         raise EngineError(
             f"Dask could not run {call}: {type(error).__name__}: {error}; scheduler and workers need the veil of this process, "
