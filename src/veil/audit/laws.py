@@ -1,7 +1,7 @@
 """Laws that outcomes of attacks obey on every photograph, whatever they recover.
 
-A broken law is no result: an attack, its scoring or the truth is at fault. Audits and studies print it. Each law is tested at
-three standard deviations, so that chance breaks one of them in some hundreds of audits.
+A broken law is no result: an attack, its scoring or the truth is at fault, or chance is. Audits and studies print it. Each law
+is tested at three standard deviations, which chance exceeds in some hundreds of audits once.
 
 Theory: audit.md#laws.
 """

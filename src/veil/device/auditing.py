@@ -208,7 +208,7 @@ def audited(
             DELTA,
             remarks=[
                 *_remarks(options.attacks, truths.values(), originals or {}, knowledge),
-                *(f"A law of attacks is broken, by a fault of veil: {broken}." for broken in broken_laws(examined)),
+                *(f"A law of attacks is broken, by chance or a fault of veil: {broken}." for broken in broken_laws(examined)),
             ],
         ),
         rules=options.rules,

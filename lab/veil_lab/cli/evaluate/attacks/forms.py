@@ -113,7 +113,7 @@ def _forms(arguments: EvaluateForms) -> int:
         say_table(arguments, table)
         say(arguments, "")
     for broken in dict.fromkeys(broken for row in rows for broken in row.broken):
-        tell(f"a law of attacks is broken, so do not use these numbers: {broken}")
+        tell(f"a law of attacks is broken, by chance or by a fault, so run it again before you use these numbers: {broken}")
     explain(arguments, SHARES)
     if arguments.markdown:
         write_text(arguments.markdown, "\n\n".join("\n".join(table.markdown()) for table in tables) + "\n")
