@@ -9,7 +9,7 @@ import numpy as np
 
 from veil.attacks.attack import OWN_PHOTOGRAPHS, Attack, Attempt
 from veil.attacks.claims import CannotRun
-from veil.attacks.distribution.context import ContextOptions, context_beliefs, neighbor_rows
+from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
 from veil.attacks.pieces import AttackedRows
@@ -19,6 +19,8 @@ from veil.errors import Remedy
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
 # Name under which the modes of a release are kept for the attack by context.
 MODES = "modes"
+# Features of a photograph whose lines hide who is whose neighbor that say enough of it.
+WHOLE = 300
 
 
 def _learned(target: Target) -> LearnedModel:
@@ -48,34 +50,38 @@ def _modes(target: Target) -> Attempt:
 
 
 def _context(target: Target) -> Attempt:
-    """Modes of the attacked features and of their neighbors, chosen by what neighbors say.
+    """Modes of the attacked features and of others, chosen by what all of them say: neighbors, or the whole behind lines.
 
     Features that the attack `modes` searched are not searched again; those that it had no time for are left out.
     """
-    learned, keypoints = _learned(target), target.image.keypoints
-    if keypoints is None:
-        raise CannotRun("lines hide who is whose neighbor")
+    learned, image = _learned(target), target.image
     if MODES not in target.cache:
         raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
     rows, modes = target.cache[MODES]
-    near = neighbor_rows(keypoints.astype(np.float64), ContextOptions().neighbors)
-    more = np.setdiff1d(near[rows], rows)
+    keypoints = None if image.keypoints is None else image.keypoints.astype(np.float64)
+    if keypoints is None:
+        order = np.random.default_rng(target.effort.seed).permutation(np.setdiff1d(np.arange(len(image.form)), rows))
+        more, network = np.sort(order[: max(0, WHOLE - len(rows))]), learned.photograph
+    else:
+        more, network = np.setdiff1d(neighbor_rows(keypoints, NEIGHBORS)[rows], rows), learned.neighbors
     extra = AttackedRows(rows=np.empty(0, dtype=np.int64), order=np.empty(0, dtype=np.int64), left_out=0, seconds=0.0)
     if len(more):
-        with suppress(CannotRun):  # without time for neighbors the attacked features are each other's
+        with suppress(CannotRun):  # without time for others the attacked features are all that speak
             extra, extra_modes = _found_modes(target, "context", more)
             modes = joined_modes([modes, extra_modes])
     with target.timer() as clock:
         together = np.concatenate([rows, extra.rows])
-        beliefs = context_beliefs(modes, keypoints[together].astype(np.float64), learned.pairs)
-        claim = modes.estimates(beliefs).take(np.arange(len(rows)))
+        spacing = None if keypoints is None else mean_spacing(keypoints)
+        beliefs = context_beliefs(modes, network, None if keypoints is None else keypoints[together], spacing=spacing)
+        claim = context_estimates(target.form.take(together), modes, beliefs, network).take(np.arange(len(rows)))
     return Attempt(
         label="context",
         rows=rows,
         claim=claim,
+        assumes=f"{LEARNED} and which are neighbors" if keypoints is not None else LEARNED,
         left_out=len(target.rows) - len(rows),
         seconds=clock.seconds + extra.seconds,
-        notes=(f"{len(together)} features were searched, {len(rows)} of them to be judged and the others as their neighbors",),
+        notes=(f"{len(together)} features were searched, {len(rows)} of them to be judged and the others to be listened to",),
         details={"searched": float(len(together))},
     )
 
@@ -99,7 +105,7 @@ LEARNED_ATTACKS = (
         name="context",
         surface="subspaces",
         family="distribution",
-        assumes=f"{LEARNED} and which are neighbors",
+        assumes=f"{LEARNED} and, where positions leave, which are neighbors",
         units="descriptor",
         modules=("distribution.context", "distribution.modes"),
         run=_context,

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from veil.attacks.distribution.context import ContextNetwork, NeighborLayers, Perceptron
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
 from veil.attacks.positions.pair_network import Layers, PairNetwork
@@ -29,7 +30,7 @@ from veil.inversion.weights import Training, Weights
 from veil.space import Space
 
 # Formats of the three kinds of files.
-WEIGHTS_FORMAT, MODEL_FORMAT, PAIRS_FORMAT = 1, 1, 1
+WEIGHTS_FORMAT, MODEL_FORMAT, PAIRS_FORMAT = 1, 2, 1
 DAMAGE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, struct.error, NotImplementedError, RuntimeError, MemoryError),
     *(ValueError, LookupError, TypeError, AttributeError, OverflowError, tokenize.TokenError),
@@ -82,11 +83,14 @@ def load_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
         raise FileFormatError(f"{path} is not {what}, or is damaged ({error})") from None
 
 
+# Networks of context in a file, and the layers that each of them has.
+_CONTEXTS = ("neighbors", "photograph")
+_CONTEXT_LAYERS = ("alone", "style", "whole", "vertex")
 _SPACE = ("descriptor", "normalization", "dim", "codebook", "dither_steps")
 
 
 def write_learned_model(path: Path, model: LearnedModel) -> None:
-    """Write both networks as .npz, their weights in float16, at once or not at all."""
+    """Write the networks as .npz, their weights in float16, at once or not at all."""
     header = {
         "format": MODEL_FORMAT,
         "space": {name: getattr(model.space, name) for name in _SPACE},
@@ -97,14 +101,14 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
     arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
     for number, (weight, bias) in enumerate(zip(model.density.weights, model.density.biases, strict=True)):
         arrays[f"density_w{number}"], arrays[f"density_b{number}"] = weight.astype(np.float16), bias.astype(np.float16)
-    arrays |= {f"pair_{name}": item.astype(np.float16) for name, item in model.pairs.layers._asdict().items()}
-    arrays["pair_crowding"] = model.pairs.crowding
+    for name in _CONTEXTS:
+        arrays |= {f"{name}_{part}": item for part, item in _context_arrays(getattr(model, name)).items()}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **arrays)
 
 
 def read_learned_model(path: Path | str) -> LearnedModel:
-    """The networks of attacks in the file `path`, which `veil attacks train` wrote. Raises FileFormatError for another file."""
+    """The networks of attacks in the file `path`, which `veil lab train attacks` wrote. Raises FileFormatError for another file."""
     path = Path(path)
     try:
         require_filled(path)
@@ -120,22 +124,60 @@ def read_learned_model(path: Path | str) -> LearnedModel:
                 biases=tuple(stored[f"density_b{number}"].astype(np.float32) for number in numbers),
                 source=str(header["source"]),
             )
-            pairs = PairNetwork(
-                space=space,
-                layers=Layers(*(stored[f"pair_{name}"].astype(np.float32) for name in Layers._fields)),
-                crowding=stored["pair_crowding"].astype(np.float64),
-                source=str(header["source"]),
+            neighbors, photograph = (_context(stored, name, space, str(header["source"])) for name in _CONTEXTS)
+            return LearnedModel(
+                density=density, neighbors=neighbors, photograph=photograph, training=_training(header["training"])
             )
-            return LearnedModel(density=density, pairs=pairs, training=_training(header["training"]))
     except FileNotFoundError:
         raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
         raise FileFormatError(f"{path} holds no networks of attacks, or is damaged ({error})") from None
 
 
+def _context_arrays(network: ContextNetwork) -> dict[str, np.ndarray]:
+    """Weights of a network of context in float16, by names, and its numbers in full."""
+    layers = {name: getattr(network, name) for name in _CONTEXT_LAYERS}
+    numbers = {"sharpness": network.sharpness, "damping": network.damping}
+    arrays: dict[str, np.ndarray] = {}
+    if (near := network.neighbors) is not None:
+        layers |= {"code": near.code, "distance": near.distance}
+        numbers |= {"out_bias": near.out_bias, "mistaken": near.mistaken}
+        arrays |= {"pair": near.pair, "pair_bias": near.pair_bias, "out": near.out}
+    arrays |= {f"{name}_{part}": item for name, of in layers.items() for part, item in of._asdict().items()}
+    halves = {name: item.astype(np.float16) for name, item in arrays.items()}
+    return halves | {name: np.float64(value) for name, value in numbers.items()}
+
+
+def _context(stored: Mapping[str, np.ndarray], name: str, space: Space, source: str) -> ContextNetwork:
+    """The network of context whose arrays have names that begin with `name`. Raises LookupError where one is missing."""
+
+    def layers(of: str) -> Perceptron:
+        return Perceptron(*(stored[f"{name}_{of}_{part}"].astype(np.float32) for part in Perceptron._fields))
+
+    near = None
+    if f"{name}_pair" in stored:
+        near = NeighborLayers(
+            code=layers("code"),
+            pair=stored[f"{name}_pair"].astype(np.float32),
+            pair_bias=stored[f"{name}_pair_bias"].astype(np.float32),
+            distance=layers("distance"),
+            out=stored[f"{name}_out"].astype(np.float32),
+            out_bias=float(stored[f"{name}_out_bias"]),
+            mistaken=float(stored[f"{name}_mistaken"]),
+        )
+    return ContextNetwork(
+        space=space,
+        **{of: layers(of) for of in _CONTEXT_LAYERS},
+        neighbors=near,
+        sharpness=float(stored[f"{name}_sharpness"]),
+        damping=float(stored[f"{name}_damping"]),
+        source=source,
+    )
+
+
 def _training(stored: Mapping[str, Any]) -> AttackTraining:
     """The record of a training. Raises LookupError, TypeError or ValueError unless all of its fields are there."""
-    numbers = {name: int(stored[name]) for name in ("descriptors", "steps", "pair_steps", "decoys", "seed")}
+    numbers = {name: int(stored[name]) for name in ("descriptors", "steps", "context_steps", "decoys", "seed")}
     return AttackTraining(image_digests=tuple(str(item) for item in stored["image_digests"]), **numbers)
 
 

@@ -1,46 +1,124 @@
-"""Context attack: of the modes of neighboring features those that go together are the true ones.
+"""Context attack: of the modes of all features those that go together are the true ones.
 
-Patches of neighboring keypoints overlap, so that their descriptors resemble each other in ways that decoys, from other
-photographs, do not. A network that was taught how far apart two features of a photograph lie, from their descriptors, turns
-around: at the known distance it says how well two candidates fit. Neighbors then exchange beliefs about all features.
+Patches of neighboring keypoints overlap, and all patches of a photograph share its light, lens and motif; decoys are from other
+photographs. A network says how well two candidates fit at the distance of their keypoints, and how well one fits the rest of the
+photograph. Features then exchange beliefs. Behind lines, which hide who is whose neighbor, the photograph alone is asked.
+
+The networks were trained through the exchange itself, on releases that the attacker made of its own photographs.
 
 Theory: learned_attacks.md#context.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
+from veil.attacks.claims import Estimates
+from veil.attacks.distribution.density_network import LARGEST_WEIGHT, sigmoid
 from veil.attacks.distribution.modes import Modes
-from veil.attacks.positions.neighbor_field import DISTANCES_PX
-from veil.attacks.positions.pair_network import PairNetwork
-from veil.errors import InputError, RangeError
+from veil.errors import InputError
+from veil.forms import Subspaces
+from veil.space import Space, require_same
+
+# Nearest keypoints that a feature listens to, and rounds of exchange; the whole photograph is asked anew every third round.
+NEIGHBORS, ROUNDS, ASKED_EVERY = 6, 8, 3
+# Largest distance to a neighbor, in units of the mean spacing, that the network tells from larger ones.
+FARTHEST = 8.0
+# Centers and widths of the bumps by which the network reads a distance in units of the mean spacing.
+BUMPS = ((0.3, 0.2), (0.6, 0.2), (1.0, 0.3), (1.6, 0.5), (2.5, 1.0))
+DISTANCE_INPUTS = 3 + len(BUMPS)
+# Largest logarithm of how much likelier two candidates are as neighbors.
+LARGEST_FIT = 15.0
+# Features whose pairs of candidates are held at a time.
+CHUNK_FEATURES = 32
 
 
-@dataclass(frozen=True, kw_only=True)
-class ContextOptions:
-    """Options of the exchange of beliefs between neighbors.
+class Perceptron(NamedTuple):
+    """Weights (inputs x outputs) and biases of two layers with the activation z / (1 + e^-z) between them."""
 
-    Each feature listens to its `neighbors` nearest keypoints in `rounds` rounds; the logarithm of what a neighbor says is
-    multiplied by `strength`, each round moves beliefs by `damping`, and a neighbor is mistaken with probability `mistaken`.
-    `sharpness` multiplies the log ratios of the modes. Raises RangeError for values outside their range.
+    w1: Float32[np.ndarray, "inputs hidden"]
+    b1: Float32[np.ndarray, "hidden"]
+    w2: Float32[np.ndarray, "hidden outputs"]
+    b2: Float32[np.ndarray, "outputs"]
+
+    def __call__(self, values: Float32[np.ndarray, "*batch inputs"]) -> Float32[np.ndarray, "*batch outputs"]:
+        """Outputs for each row of `values`."""
+        return _activated(values @ self.w1 + self.b1) @ self.w2 + self.b2
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of inputs and outputs. Raises InputError where the layers do not fit each other."""
+        fits = self.w1.ndim == self.w2.ndim == 2 and self.b1.shape == self.w1.shape[1:] == self.w2.shape[:1]
+        if not fits or self.b2.shape != self.w2.shape[1:]:
+            raise InputError(f"layers of the shapes {[item.shape for item in self]} do not fit each other")
+        return self.w1.shape[0], self.w2.shape[1]
+
+
+class NeighborLayers(NamedTuple):
+    """Layers that say how well two candidates fit as neighbors.
+
+    `code` reads each candidate; `pair` and `pair_bias` compare two codes, by their absolute difference and their product;
+    `distance` scales and shifts what they give; `out` and `out_bias` weigh it. A neighbor is mistaken with probability
+    `mistaken`.
     """
 
-    neighbors: int = 6
-    rounds: int = 15
-    strength: float = 1.0
-    damping: float = 0.5
-    mistaken: float = 0.1
-    sharpness: float = 2.0
+    code: Perceptron
+    pair: Float32[np.ndarray, "two_codes inner"]
+    pair_bias: Float32[np.ndarray, "inner"]
+    distance: Perceptron
+    out: Float32[np.ndarray, "inner"]
+    out_bias: float
+    mistaken: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ContextNetwork:
+    """Network of the attack `context` for descriptors of `space`; without `neighbors` it needs no positions.
+
+    - `alone`: how likely a candidate is the feature's own, by itself. Features that leave are larger than those of a pool.
+    - `style`, `whole`: what a candidate says of its photograph, and how well it fits what all others say.
+    - `vertex`: the way from a mode to the descriptor beside it.
+    - `sharpness` multiplies log ratios of modes, and each round moves beliefs by `damping`. `source` says in words which
+      photographs it was trained on.
+
+    Raises InputError for layers that do not fit each other or the space, and weights that are not finite and below 1000.
+    """
+
+    space: Space
+    alone: Perceptron
+    style: Perceptron
+    whole: Perceptron
+    vertex: Perceptron
+    neighbors: NeighborLayers | None
+    sharpness: float
+    damping: float
+    source: str
 
     def __post_init__(self) -> None:
-        if min(self.neighbors, self.rounds) < 1:
-            raise RangeError("neighbors and rounds must be at least 1")
-        if not (0 < self.damping <= 1 and 0 < self.mistaken < 1 and self.strength >= 0 and self.sharpness > 0):
-            raise RangeError("damping and mistaken lie between 0 and 1, strength and sharpness are positive")
+        dim, style = self.space.dim, self.style.b2.shape[0]
+        expected = [(self.alone, (dim, 1)), (self.style, (dim, style)), (self.whole, (3 * style, 1)), (self.vertex, (dim, dim))]
+        numbers = [self.sharpness, self.damping]
+        if (near := self.neighbors) is not None:
+            code, inner = near.code.b2.shape[0], near.pair_bias.shape[0]
+            expected += [(near.code, (dim, code)), (near.distance, (DISTANCE_INPUTS, 2 * inner))]
+            if near.pair.shape != (2 * code, inner) or near.out.shape != (inner,):
+                raise InputError(f"pairs of codes of {code} numbers cannot be compared by weights of {near.pair.shape}")
+            numbers += [near.out_bias, near.mistaken, *near.pair.ravel(), *near.pair_bias, *near.out]
+            if not 0 < near.mistaken < 1:
+                raise InputError(f"neighbors are mistaken with a probability between 0 and 1, not {near.mistaken!r}")
+        for layers, sizes in expected:
+            if layers.sizes != sizes:
+                raise InputError(f"a network of context for {dim}-D descriptors has layers of {layers.sizes} for {sizes}")
+            numbers += [np.abs(item).max() for item in layers]
+        if not (np.abs(np.array(numbers, dtype=np.float64)) < LARGEST_WEIGHT).all():
+            raise InputError("a network of context needs finite weights below 1000; train it again or get another file")
+        if not 0 < self.damping <= 1:
+            raise InputError(f"the damping lies between 0 and 1, got {self.damping!r}")
 
 
 def neighbor_rows(keypoints: Float64[np.ndarray, "features 2"], count: int) -> Int64[np.ndarray, "features neighbors"]:
@@ -56,60 +134,117 @@ def neighbor_rows(keypoints: Float64[np.ndarray, "features 2"], count: int) -> I
     return rows[~is_self].reshape(len(keypoints), count).astype(np.int64)
 
 
-def context_beliefs(
-    modes: Modes, keypoints: Float64[np.ndarray, "features 2"], network: PairNetwork, *, options: ContextOptions | None = None
-) -> Float64[np.ndarray, "features modes"]:
-    """Probabilities of the modes of each feature, given those of the neighbors (docs/theory/learned_attacks.md, Eq. 4-5).
+def mean_spacing(keypoints: Float64[np.ndarray, "features 2"]) -> float:
+    """Mean distance (pixels) of a keypoint to the nearest other one, the unit in which the network reads distances; 1 if none."""
+    nearest = neighbor_rows(keypoints, 1)
+    if not nearest.size:
+        return 1.0
+    return max(float(np.linalg.norm(keypoints[nearest[:, 0]] - keypoints, axis=1).mean()), 1e-3)
 
-    `keypoints` are positions in pixels. Raises InputError if there are not as many as features, or the network reads
-    descriptors of another length.
+
+def context_beliefs(
+    modes: Modes,
+    network: ContextNetwork,
+    keypoints: Float64[np.ndarray, "features 2"] | None = None,
+    *,
+    spacing: float | None = None,
+    rounds: int = ROUNDS,
+) -> Float64[np.ndarray, "features modes"]:
+    """Probabilities of the modes of each feature, given those of all others (docs/theory/learned_attacks.md, Eq. 4-6).
+
+    `keypoints` are positions in pixels, which a network with neighbors needs and another one ignores; `spacing` is the mean
+    spacing of all keypoints of the release (None: that of these). Raises InputError if there are not as many as features, or the
+    network reads descriptors of another length.
     """
-    options = options or ContextOptions()
-    if len(keypoints) != len(modes) or modes.points.shape[2] != network.space.dim:
-        raise InputError(
-            f"{len(modes)} features with {modes.points.shape[2]}-D modes need as many positions and a network for them"
-        )
-    alone = modes.beliefs(options.sharpness)
-    rows = neighbor_rows(keypoints, options.neighbors)
-    if rows.shape[1] == 0:
-        return alone
-    fits = _fits(modes, keypoints, rows, network, options.strength)
-    with np.errstate(divide="ignore"):
-        base = np.log(alone)
-    beliefs = alone
-    for _ in range(options.rounds):
-        messages = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
-        heard = np.log(options.mistaken + (1 - options.mistaken) * messages).sum(axis=1)
-        logs = base + heard
-        weights = np.exp(logs - logs.max(axis=1, keepdims=True))
-        beliefs = (1 - options.damping) * beliefs + options.damping * weights / weights.sum(axis=1, keepdims=True)
-    return beliefs
+    if modes.points.shape[2] != network.space.dim:
+        raise InputError(f"the network reads {network.space.dim}-D descriptors, and modes have {modes.points.shape[2]} numbers")
+    if network.neighbors is not None and (keypoints is None or len(keypoints) != len(modes)):
+        raise InputError(f"{len(modes)} features need as many positions, got {0 if keypoints is None else len(keypoints)}")
+    known = np.isfinite(modes.log_ratios)
+    inputs = (np.where(known[..., None], modes.points, 0.0) * math.sqrt(network.space.dim)).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        ratios = np.where(known, modes.log_ratios - modes.log_ratios[:, :1], 0.0)
+    alone = np.where(known, network.sharpness * ratios + network.alone(inputs)[..., 0], -np.inf)
+    style = network.style(inputs)
+    heard = None
+    if network.neighbors is not None and keypoints is not None and len(keypoints) > 1:
+        rows = neighbor_rows(keypoints, NEIGHBORS)
+        gaps = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)
+        fits = _fits(inputs, known, rows, _read(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
+        heard = rows, fits, network.neighbors.mistaken
+    beliefs, whole = _normalized(alone), np.zeros(known.shape)
+    for number in range(rounds):
+        if number % ASKED_EVERY == 0:
+            whole = _fit_to_whole(style, beliefs, network.whole)
+        logs = alone + whole
+        if heard is not None:
+            rows, fits, mistaken = heard
+            messages = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
+            logs = logs + np.log(mistaken + (1 - mistaken) * messages).sum(axis=1)
+        last = _normalized(logs)
+        beliefs = (1 - network.damping) * beliefs + network.damping * last
+    return last if rounds else beliefs
+
+
+def context_estimates(
+    form: Subspaces, modes: Modes, beliefs: Float64[np.ndarray, "features modes"], network: ContextNetwork
+) -> Estimates:
+    """The likeliest mode of each subspace of `form` under `beliefs`, moved in the subspace to the descriptor beside it.
+
+    Raises SpaceError if the network is for another space.
+    """
+    require_same(form.space, network.space)
+    chosen = modes.estimates(beliefs)
+    moved = network.vertex((chosen.points * math.sqrt(network.space.dim)).astype(np.float32)).astype(np.float64)
+    basis = form.basis.astype(np.float64)
+    inside = np.einsum("fmn,fm->fn", basis, np.einsum("fmn,fn->fm", basis, moved))
+    return Estimates(points=chosen.points + inside, confidence=chosen.confidence, certified=chosen.certified)
+
+
+def _fit_to_whole(
+    style: Float32[np.ndarray, "features modes style"], beliefs: Float64[np.ndarray, "features modes"], whole: Perceptron
+) -> Float64[np.ndarray, "features modes"]:
+    """How well each candidate fits what the other features of the photograph say, as they are believed (Eq. 5)."""
+    own = np.einsum("fa,fad->fd", beliefs, style)
+    others = ((own.sum(axis=0) - own) / max(len(own) - 1, 1)).astype(np.float32)
+    spread = np.broadcast_to(others[:, None], style.shape)
+    return whole(np.concatenate([style, spread, style * spread], axis=2))[..., 0].astype(np.float64)
+
+
+def _read(gaps: Float64[np.ndarray, "features neighbors"], spacing: float) -> Float32[np.ndarray, "features neighbors inputs"]:
+    """What the network reads of distances (pixels): in units of the spacing, their logarithms, and how near they are to some."""
+    units = np.minimum(gaps / spacing, FARTHEST)
+    near = [np.exp(-((units - center) ** 2) / (2 * width**2)) for center, width in BUMPS]
+    return np.stack([units, np.log(units + 0.05), np.log(gaps + 1) / 3, *near], axis=2).astype(np.float32)
 
 
 def _fits(
-    modes: Modes,
-    keypoints: Float64[np.ndarray, "features 2"],
+    inputs: Float32[np.ndarray, "features modes dim"],
+    known: np.ndarray,
     rows: Int64[np.ndarray, "features neighbors"],
-    network: PairNetwork,
-    strength: float,
+    distances: Float32[np.ndarray, "features neighbors inputs"],
+    layers: NeighborLayers,
 ) -> Float32[np.ndarray, "features neighbors modes modes"]:
-    """How many times likelier two modes of neighbors are at their distance than far apart, to the power `strength`.
-
-    1 where a mode is missing.
-    """
-    count, width = modes.log_ratios.shape
-    known = np.isfinite(modes.log_ratios)
-    codes = network.codes(np.where(known[..., None], modes.points, 1.0).reshape(count * width, -1).astype(np.float32))
-    codes = codes.reshape(count, width, -1)
-    gap = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)
-    kind = np.searchsorted(DISTANCES_PX, gap, side="right")
-    fits = np.ones((count, rows.shape[1], width, width), dtype=np.float32)
-    for feature in range(count):
-        others = codes[rows[feature]].reshape(-1, codes.shape[2])
-        classes = np.repeat(kind[feature], width)
-        for mode in np.flatnonzero(known[feature]):
-            logs = network.log_likelihoods(codes[feature, mode], others)
-            ratio = logs[np.arange(len(logs)), classes] - logs[:, -1]
-            fits[feature, :, mode] = np.exp(strength * np.clip(ratio, -20, 20)).reshape(-1, width)
+    """How many times likelier two candidates of neighbors are at their distance than of two photographs (Eq. 4); 1 for none."""
+    codes = layers.code(inputs)
+    width = codes.shape[2]
+    scale, shift = np.split(layers.distance(distances)[:, :, None, None], 2, axis=4)
+    fits = np.empty((*rows.shape, codes.shape[1], codes.shape[1]), dtype=np.float32)
+    for start in range(0, len(rows), CHUNK_FEATURES):
+        part = slice(start, start + CHUNK_FEATURES)
+        left, right = codes[part, None, :, None], codes[rows[part]][:, :, None]
+        compared = np.abs(left - right) @ layers.pair[:width] + (left * right) @ layers.pair[width:] + layers.pair_bias
+        logs = _activated(compared * (1 + scale[part]) + shift[part]) @ layers.out + np.float32(layers.out_bias)
+        fits[part] = np.exp(np.clip(logs, -LARGEST_FIT, LARGEST_FIT))
     both = known[:, None, :, None] & known[rows][:, :, None, :]
     return np.where(both, fits, np.float32(1))
+
+
+def _activated(values: np.ndarray) -> np.ndarray:
+    return values * sigmoid(values)
+
+
+def _normalized(logs: Float64[np.ndarray, "features modes"]) -> Float64[np.ndarray, "features modes"]:
+    """Probabilities that are proportional to the exponentials of `logs`."""
+    weights = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)

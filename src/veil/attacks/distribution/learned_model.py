@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from veil.attacks.distribution.context import ContextNetwork
 from veil.attacks.distribution.density_network import DensityNetwork
-from veil.attacks.positions.pair_network import PairNetwork
 from veil.errors import InputError
 from veil.one_line import one_line
 from veil.space import Space
@@ -16,13 +16,14 @@ class AttackTraining:
     """Data and options that networks were trained with.
 
     `image_digests` are the first 8 bytes (hex) of each photograph's digest, `descriptors` is their number of features. `steps`
-    and `pair_steps` are those of density and pairs, on subspaces of `decoys` decoys, drawn by `seed`.
+    and `context_steps` are those of the density and of each network of context, on subspaces of `decoys` decoys, drawn by
+    `seed`.
     """
 
     image_digests: tuple[str, ...] = ()
     descriptors: int = 0
     steps: int = 0
-    pair_steps: int = 0
+    context_steps: int = 0
     decoys: int = 0
     seed: int = 0
 
@@ -35,20 +36,25 @@ class AttackTraining:
 class LearnedModel:
     """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
-    Raises InputError if the networks are of different spaces.
+    `neighbors` is the network of context where positions are known, `photograph` the one behind lines. Raises InputError if the
+    networks are of different spaces, or the one behind lines asks for neighbors.
     """
 
     density: DensityNetwork
-    pairs: PairNetwork
+    neighbors: ContextNetwork
+    photograph: ContextNetwork
     training: AttackTraining = field(default_factory=AttackTraining)
 
     __repr__ = one_line
 
     def __post_init__(self) -> None:
-        if self.density.space != self.pairs.space:
-            raise InputError(f"the networks are of different spaces: [{self.density.space}] and [{self.pairs.space}]")
+        for network in (self.neighbors, self.photograph):
+            if self.density.space != network.space:
+                raise InputError(f"the networks are of different spaces: [{self.density.space}] and [{network.space}]")
+        if self.neighbors.neighbors is None or self.photograph.neighbors is not None:
+            raise InputError("of the two networks of context only the one for known positions has neighbors")
 
     @property
     def space(self) -> Space:
-        """Space of the descriptors that both networks read."""
+        """Space of the descriptors that all networks read."""
         return self.density.space
