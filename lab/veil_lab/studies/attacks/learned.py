@@ -1,8 +1,8 @@
 """Study of the attacks that learn: what modes of a density and context recover from one upload, with controls.
 
 Photographs are released in the hardened profile under a new secret, with decoys from a pool that the attacker does not have.
-Each is attacked alone. As a control, the subspaces of all photographs are exchanged at random while positions stay: modes are
-the same then, and context has nothing to say.
+Each is attacked alone, with its positions and as if lines hid them. As a control, the subspaces of all photographs are
+exchanged at random while positions stay: modes are the same then, and context has nothing to say.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from veil.wire.message import Upload
 
 WITHIN = (0.1, 0.2, 0.4)
 ATTACKS = ("nearest, projected", "modes", "context")
+HIDDEN = "context, positions hidden"
 MIXED = "context, subspaces exchanged among the photographs"
+MIXED_HIDDEN = "context, positions hidden, subspaces exchanged"
 # Draws of the bootstrap over photographs.
 DRAWS = 2000
 
@@ -61,7 +63,7 @@ class LearnedRow:
     """Shares of all attacked features that one attack recovered within 0.1, 0.2 and 0.4, with 95 % intervals over photographs.
 
     `photographs` and `features` count what was attacked; `low` and `high` are ends of bootstrap intervals, as features of one
-    photograph are not independent.
+    photograph are not independent. `by_photograph` has the shares of each, in the order in which they were given.
     """
 
     attack: str
@@ -70,6 +72,7 @@ class LearnedRow:
     shares: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    by_photograph: tuple[tuple[float, ...], ...]
 
     def as_json(self) -> dict:
         """The stable record of docs/reference/json.md."""
@@ -80,6 +83,7 @@ class LearnedRow:
             "shares": list(self.shares),
             "low": list(self.low),
             "high": list(self.high),
+            "by_photograph": [list(shares) for shares in self.by_photograph],
         }
 
 
@@ -91,14 +95,16 @@ def learned_study(
         raise InputError("there is no photograph to attack; give one or more")
     count = StepCount(progress, 2 * len(victims))  # each photograph is attacked twice, with about the same work
     released = {name: _released(name, item, setup) for name, item in victims.items()}
-    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
+    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, HIDDEN, MIXED, MIXED_HIDDEN)}
     for name, (image, truth) in released.items():
         count.begin(name)
         for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
             distances[attack].append(errors)
     for name, (image, truth) in _mixed(released, setup.seed).items():
         count.begin(f"{name}, mixed")
-        distances[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
+        errors = _errors(name, image, truth, setup, ("modes", "context"))
+        distances[MIXED].append(errors["context"])
+        distances[MIXED_HIDDEN].append(errors[HIDDEN])
     for attack, parts in distances.items():
         yield _row(attack, parts, setup.seed)
 
@@ -142,18 +148,23 @@ def _mixed(
 
 
 def _errors(
-    name: str, image: ReleasedImage, truth: np.ndarray, setup: LearnedSetup, attacks: Sequence[str]
+    photograph: str, image: ReleasedImage, truth: np.ndarray, setup: LearnedSetup, attacks: Sequence[str]
 ) -> dict[str, Float64[np.ndarray, "attacked"]]:
-    """Distances of the estimates of each attack to the truth, for the attacked features of one photograph."""
+    """Distances of the estimates of each attack to the truth, for the attacked features of one photograph.
+
+    `HIDDEN` is the attack by context on the same subspaces without their positions.
+    """
     knowledge = Knowledge(codebook=setup.codebook, decoys=None, database=setup.database, learned=setup.model)
     effort = Effort(features=setup.features or len(truth), seed=setup.seed)
-    target = Target(image=image, rows=effort.rows(len(truth), name), knowledge=knowledge, effort=effort)
+    target = Target(image=image, rows=effort.rows(len(truth), photograph), knowledge=knowledge, effort=effort)
+    hidden = replace(target, image=replace(image, keypoints=None))
     distances = {}
-    for attack in named(*attacks):
-        outcome = attempted(attack, target)
+    for name, where, attack in [(one.name, target, one) for one in named(*attacks)] + [(HIDDEN, hidden, named("context")[0])]:
+        hidden.cache.update(target.cache)  # the same subspaces have the same modes
+        outcome = attempted(attack, where)
         if not isinstance(outcome, Attempt) or outcome.estimates is None:
-            raise InputError(f"{attack.name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
-        distances[attack.name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
+            raise InputError(f"{name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
+        distances[name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
     return distances
 
 
@@ -171,4 +182,5 @@ def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:
         shares=tuple(float(share) for share in hits.sum(axis=0) / counts.sum()),
         low=tuple(float(value) for value in low),
         high=tuple(float(value) for value in high),
+        by_photograph=tuple(tuple(float(share) for share in item) for item in hits / counts[:, None]),
     )
