@@ -1,8 +1,8 @@
 """The answer to a query: a pose of its matches with points of a map, weighed by its evidence, or a reason for none.
 
 A rival is another pose that explains a query nearly as well; here is decided which of two poses is clearly better.
-Thresholds: what chance explains is in `veil.geometry.robust.acceptance`, how far a pose may be uncertain in `evidence`, those of
-words in `options`, and those of rivals below.
+Thresholds: what chance explains is in `veil.geometry.robust.acceptance`, how far a pose may be uncertain in `evidence`, those
+of words in `options`, and those of rivals below.
 Theory: docs/theory/localization.md#one-camera-one-pose, localization.md#a-place-and-its-copies.
 """
 
