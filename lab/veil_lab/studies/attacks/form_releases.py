@@ -244,8 +244,9 @@ class FormScene:
     def _made(self, setting: FormSetting, features: Features, name: str) -> Message:
         down = self.fold.place.down.get(name, LEVEL_DOWN)
         made = released_as(setting, features, self.pools, dictionary=self.dictionary, randomness=self._secret, gravity=down)
-        in_words = setting.epsilon is not None and isinstance(made, Upload)
-        return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name)) if in_words else made
+        if setting.epsilon is None or not isinstance(made, Upload):
+            return made
+        return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name))
 
     def localized(self, setting: FormSetting, name: str) -> tuple[float, float] | None:
         """Position error in parts of 0.25 m (or 1 % of the extent) and rotation error in degrees; None if refused."""

@@ -31,9 +31,9 @@ WITHIN = {"descriptor": "0.1 / 0.2 / 0.4", "px": "5 / 20 px", "word": "right wor
 @dataclass(frozen=True, kw_only=True)
 class EvaluateRepeats(Record):
     """Make near repeats of each photograph, release them in several forms as one device does, and attack the first of two
-    and of five with every attack that compares uploads. Frames of a static video differ by noise of 2 gray levels and
-    JPEG of quality 90; handheld shots are also turned by at most 1 degree, moved by at most 6 px and scaled within 2 %.
-    The client's decoys are one half of a pool, and the attacker has the other half.
+    and of five by comparing these uploads, some attacks with the alignment of the pictures. Frames of a static video
+    differ by noise of 2 gray levels and JPEG of quality 90; handheld shots are also turned by at most 1 degree, moved by
+    at most 6 px and scaled within 2 %. The client's decoys are one half of a pool, and the attacker has the other half.
     """
 
     photos: tuple[Path, ...] = positional("photos of which near repeats are made", metavar="PHOTOS")
