@@ -47,6 +47,7 @@ def a_step_apart(item: Features, count: int) -> list[Features]:
     return copies
 
 
+@pytest.mark.slow
 def test_frames_that_differ_by_nothing_but_a_step_are_recovered(door: dict[str, Features], pools: FormPools) -> None:
     """Planted: descriptors a step apart are lifted anew, and meet in the descriptor. Nine of ten are
     recovered; where both lifts drew a decoy of a small pool, one direction stays open.
@@ -59,6 +60,7 @@ def test_frames_that_differ_by_nothing_but_a_step_are_recovered(door: dict[str, 
         assert rows["subspaces, lines", uploads, "px"].shares[0] > 0.5
 
 
+@pytest.mark.slow
 def test_the_same_frame_again_gives_nothing(door: dict[str, Features], pools: FormPools) -> None:
     """Definition of memoized draws: identical frames give identical releases, which an attacker has once."""
     item = next(iter(door.values())).take(np.arange(200))
@@ -68,6 +70,7 @@ def test_the_same_frame_again_gives_nothing(door: dict[str, Features], pools: Fo
         assert rows["subspaces, lines", uploads, "px"].shares[0] < 0.1
 
 
+@pytest.mark.slow
 def test_photographs_of_another_place_give_nothing(door: dict[str, Features], elsewhere: Features, pools: FormPools) -> None:
     """Control: what is uploaded as near repeats shows something else."""
     item = next(iter(door.values())).take(np.arange(200))

@@ -28,7 +28,7 @@ from veil.geometry.camera import Camera, as_colmap
 from veil.matching.neighbors import NEIGHBORS, as_set, decoy_distance
 
 ALIGNED = "near repeats of the photograph, and how their pictures lie on each other"
-# Probability that two near repeats of a feature have the same nearest word; votes change little with it.
+# Probability that two near repeats of a feature have the same nearest word, as the attacker assumes.
 SAME_WORD = 0.8
 
 Alignment = Float64[np.ndarray, "2 3"]
