@@ -72,7 +72,7 @@ MEANINGS = (
         "privatize, client contribute, client localize, audit, faces create, evaluate faces, evaluate identification, "
         "evaluate histories, evaluate protection, faces enroll, faces renew, faces verify, faces identify, faces "
         "calibrate, evaluate homographies, evaluate localization, evaluate retrieval, evaluate defenses, "
-        "evaluate forms, evaluate learned",
+        "evaluate forms, evaluate learned, evaluate repeats",
     ),
     Meaning(
         "--delta",
@@ -198,7 +198,7 @@ MEANINGS = (
         "features that are extracted from an image at most",
         "extract, evaluate homographies, evaluate reconstruction, evaluate queries, evaluate localization, "
         "evaluate upright, evaluate tiles, lab train attacks, evaluate retrieval, evaluate defenses, "
-        "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate plans",
+        "evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, evaluate plans",
     ),
     Meaning("--max-seconds", "number", "seconds after which work stops", "map, localize, evaluate attacks, evaluate forms"),
     Meaning("--max-seconds", "count", "seconds after which work stops", "audit"),
@@ -228,7 +228,8 @@ MEANINGS = (
         "--photographs",
         "count",
         "photographs that are attacked at most",
-        "evaluate attacks, evaluate defenses, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion",
+        "evaluate attacks, evaluate defenses, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, "
+        "evaluate inversion",
     ),
     Meaning(
         "--purpose",
@@ -249,8 +250,8 @@ MEANINGS = (
         "count",
         "seed of what is drawn at random",
         "codebook build, lab quality, map, lab train attacks, lab train inversion, "
-        "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate inversion, evaluate "
-        "attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
+        "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, "
+        "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
     ),
     Meaning("--skip", "count", "photographs that are left out at the beginning", "lab train attacks, evaluate learned"),
     Meaning(

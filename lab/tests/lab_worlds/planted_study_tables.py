@@ -14,7 +14,7 @@ from veil.files.measured_forms import bundled_measured_forms
 from veil.ldp.planning import plan_release
 from veil.report.tables import Table
 from veil_lab.cli.evaluate import homographies, reconstruction
-from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods
+from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods, repeats
 from veil_lab.cli.evaluate.descriptors import Descriptors
 from veil_lab.cli.evaluate.poses import localization, localization_table, plans, query_tables, retrieval, tiles, upright
 from veil_lab.report import measured_forms
@@ -25,6 +25,7 @@ from veil_lab.studies.attacks.inversion import Gap, InversionRow
 from veil_lab.studies.attacks.learned import LearnedRow
 from veil_lab.studies.attacks.neighborhoods import NeighborhoodRow
 from veil_lab.studies.attacks.positions import PositionRow
+from veil_lab.studies.attacks.repeats import RepeatRow
 from veil_lab.studies.attacks.structural import StructuralRow
 from veil_lab.studies.localization.acceptance_counts import AcceptanceCount
 from veil_lab.studies.localization.forged_answers import GroupCount
@@ -131,6 +132,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
             [planted(NeighborhoodRow, within=shares(neighborhoods.WITHIN_PX))]
         ),
         "learned_table": lambda: learned.learned_table([planted(LearnedRow)]),
+        "repeats_table": lambda: repeats.repeats_table([planted(RepeatRow, unit="descriptor", kind="frame")]),
         "scene_table": lambda: localization.scene_table([setting, setting]),
         "retrieval_table": lambda: localization.retrieval_table(recalls),
         "material_table": lambda: descriptor_attacks.material_table([MATERIAL]),

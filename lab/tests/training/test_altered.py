@@ -1,6 +1,8 @@
-"""Altered copies of photographs for training: mirrored and resized, with the photograph's own digest."""
+"""Altered copies of photographs: mirrored and resized, with the photograph's own digest; second views; near repeats."""
 
 from __future__ import annotations
+
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ from veil.errors import RangeError
 from veil.extraction.picture import Picture
 from veil.files.photographs.examples import other_place
 from veil.files.photographs.pictures import read_rgb
-from veil_lab.training.altered import ALTERATIONS, altered_copies, second_view
+from veil_lab.training.altered import ALTERATIONS, RepeatKind, altered_copies, near_repeats, second_view
 
 
 def test_copies_are_mirrored_and_resized_and_keep_the_digest() -> None:
@@ -61,3 +63,30 @@ def test_altered_copies_have_altered_colors() -> None:
     assert mirrored.rgb is not None and small.rgb is not None
     np.testing.assert_array_equal(mirrored.rgb, rgb[:, ::-1])
     assert small.rgb.shape == (*small.gray.shape, 3)
+
+
+@pytest.mark.parametrize("kind", get_args(RepeatKind))
+def test_near_repeats_show_the_photograph_where_their_map_says(kind: RepeatKind) -> None:
+    """Planted: the red of each pixel is its column, its green its row. Noise and JPEG move it by a few levels at random."""
+    y, x = np.mgrid[:240, :250]
+    shown = Picture.of(np.stack([x, y, np.zeros_like(x)], axis=2).astype(np.uint8), {}, None)
+    repeats = near_repeats(shown, kind, 3, seed=0)
+    assert len({shown.digest, *(item.picture.digest for item in repeats)}) == 4
+    for item in repeats:
+        seen = item.picture.rgb
+        assert seen is not None and (item.picture.camera == shown.camera) == (kind == "frame")
+        rows, columns = np.mgrid[: seen.shape[0], : seen.shape[1]] + 0.5
+        place = np.stack([columns, rows], axis=2) @ item.to_photograph[:, :2].T + item.to_photograph[:, 2] - 0.5
+        assert np.abs((seen[..., :2] - place).mean(axis=(0, 1))).max() < 0.7  # Pillow cuts off half a level
+        assert 0.5 < np.std(seen[..., :2] - place) < 4  # also at the border: nothing empty is in sight
+        wrong = place + 2  # broken twin: a map that is off by two pixels
+        assert np.abs((seen[..., :2] - wrong).mean(axis=(0, 1))).min() > 0.7
+    again = near_repeats(shown, kind, 2, seed=0)
+    assert [item.picture.digest for item in again] == [item.picture.digest for item in repeats[:2]]
+    assert near_repeats(shown, kind, 1, seed=1)[0].picture.digest != repeats[0].picture.digest
+
+
+def test_handheld_shots_of_a_small_picture_are_refused() -> None:
+    shown = Picture.of(np.zeros((70, 300, 3), dtype=np.uint8), {}, None)
+    with pytest.raises(RangeError, match="need pictures of 64 px"):
+        near_repeats(shown, "shot", 1, seed=0)

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Float64
 
 from veil.attacks.attack import Attack
 from veil.attacks.distribution.learned_model import LearnedModel
@@ -34,7 +35,7 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize
 from veil.places.poses.by_words import localize_words
 from veil.places.poses.upright import localize_positions
-from veil.randomness import Secure, fresh
+from veil.randomness import Randomness, Secure, fresh
 from veil.scene import Scene, mean_down
 from veil.wire import decode, encode
 from veil.wire.message import LineUpload, Message, Upload
@@ -129,6 +130,38 @@ class FormPools:
         )
 
 
+def released_as(
+    setting: FormSetting,
+    features: Features,
+    pools: FormPools,
+    *,
+    dictionary: Codebook | None,
+    randomness: Randomness,
+    gravity: Float64[np.ndarray, "3"],
+) -> Message:
+    """Release of `features` in the form `setting`, before it is sent; some lines follow `gravity`, where lines hide positions.
+
+    `dictionary` is that of words; subspaces need none. Raises what `privatize` or `privatize_words` raises.
+    """
+    lines = HideInLines(gravity=gravity) if setting.lines else None
+    if setting.epsilon is not None:
+        assert dictionary is not None
+        law = SubsetMechanism(dictionary_size=len(dictionary), epsilon=setting.epsilon, m=2)
+        return privatize_words(
+            features, mechanism=law, dictionary=dictionary, randomness=randomness, lines=lines, features_sent=WORDS_SENT
+        ).upload
+    profile, selection = Profile.hardened(quantized=features.is_quantized), setting.selection
+    return privatize(
+        features,
+        profile=profile,
+        compression=pools.codebook.compression,
+        decoys=in_runs(pools.decoys, (selection.features or len(features)) * profile.decoy_count),
+        randomness=randomness,
+        lines=lines,
+        selection=selection,
+    ).upload
+
+
 @dataclass(eq=False, kw_only=True)
 class FormScene:
     """A map with held-out photographs, and their releases in each form, each made once."""
@@ -209,29 +242,11 @@ class FormScene:
         return size, len(message)
 
     def _made(self, setting: FormSetting, features: Features, name: str) -> Message:
-        lines = HideInLines(gravity=self.fold.place.down.get(name, LEVEL_DOWN)) if setting.lines else None
-        if setting.epsilon is not None:
-            law = SubsetMechanism(dictionary_size=len(self.dictionary), epsilon=setting.epsilon, m=2)
-            made = privatize_words(
-                features,
-                mechanism=law,
-                dictionary=self.dictionary,
-                randomness=self._secret,
-                lines=lines,
-                features_sent=WORDS_SENT,
-            ).upload
-            down = self.fold.place.down.get(name, LEVEL_DOWN)
-            return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name)) if isinstance(made, Upload) else made
-        profile, selection = Profile.hardened(quantized=features.is_quantized), setting.selection
-        return privatize(
-            features,
-            profile=profile,
-            compression=self.pools.codebook.compression,
-            decoys=in_runs(self.pools.decoys, (selection.features or len(features)) * profile.decoy_count),
-            randomness=self._secret,
-            lines=lines,
-            selection=selection,
-        ).upload
+        down = self.fold.place.down.get(name, LEVEL_DOWN)
+        made = released_as(setting, features, self.pools, dictionary=self.dictionary, randomness=self._secret, gravity=down)
+        if setting.epsilon is None or not isinstance(made, Upload):
+            return made
+        return replace(made, gravity=tilted(down, GRAVITY_SIGMA_DEG, name))
 
     def localized(self, setting: FormSetting, name: str) -> tuple[float, float] | None:
         """Position error in parts of 0.25 m (or 1 % of the extent) and rotation error in degrees; None if refused."""

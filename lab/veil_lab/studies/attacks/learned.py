@@ -30,14 +30,13 @@ from veil.progress import StepCount, StepProgress, ignore_steps
 from veil.randomness import seeded
 from veil.wire.codec_subspaces import as_sent
 from veil.wire.message import Upload
+from veil_lab.studies.attacks.pooled_shares import pooled_shares
 
 WITHIN = (0.1, 0.2, 0.4)
 ATTACKS = ("nearest, projected", "modes", "context")
 HIDDEN = "context, positions hidden"
 MIXED = "context, subspaces exchanged among the photographs"
 MIXED_HIDDEN = "context, positions hidden, subspaces exchanged"
-# Draws of the bootstrap over photographs.
-DRAWS = 2000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -169,18 +168,14 @@ def _errors(
 
 
 def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:
-    random = np.random.default_rng(seed)
     counts = np.array([len(item) for item in errors])
-    hits = np.array([[(item <= limit).sum() for limit in WITHIN] for item in errors])
-    drawn = random.integers(len(errors), size=(DRAWS, len(errors)))
-    shares = hits[drawn].sum(axis=1) / counts[drawn].sum(axis=1)[:, None]
-    low, high = np.quantile(shares, [0.025, 0.975], axis=0)
+    pooled = pooled_shares(np.array([[(item <= limit).sum() for limit in WITHIN] for item in errors]), counts, seed=seed)
     return LearnedRow(
         attack=attack,
         photographs=len(errors),
         features=int(counts.sum()),
-        shares=tuple(float(share) for share in hits.sum(axis=0) / counts.sum()),
-        low=tuple(float(value) for value in low),
-        high=tuple(float(value) for value in high),
+        shares=pooled.shares,
+        low=pooled.low,
+        high=pooled.high,
         by_photograph=tuple(tuple(float(share) for share in item) for item in hits / counts[:, None]),
     )
