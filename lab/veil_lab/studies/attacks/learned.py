@@ -101,9 +101,9 @@ def learned_study(
             distances[attack].append(errors)
     for name, (image, truth) in _mixed(released, setup.seed).items():
         count.begin(f"{name}, mixed")
-        errors = _errors(name, image, truth, setup, ("modes", "context"))
-        distances[MIXED].append(errors["context"])
-        distances[MIXED_HIDDEN].append(errors[HIDDEN])
+        mixed = _errors(name, image, truth, setup, ("modes", "context"))
+        distances[MIXED].append(mixed["context"])
+        distances[MIXED_HIDDEN].append(mixed[HIDDEN])
     for attack, parts in distances.items():
         yield _row(attack, parts, setup.seed)
 
@@ -169,7 +169,8 @@ def _errors(
 
 def _row(attack: str, errors: Sequence[np.ndarray], seed: int) -> LearnedRow:
     counts = np.array([len(item) for item in errors])
-    pooled = pooled_shares(np.array([[(item <= limit).sum() for limit in WITHIN] for item in errors]), counts, seed=seed)
+    hits = np.array([[(item <= limit).sum() for limit in WITHIN] for item in errors])
+    pooled = pooled_shares(hits, counts, seed=seed)
     return LearnedRow(
         attack=attack,
         photographs=len(errors),
