@@ -108,7 +108,7 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
 
 
 def read_learned_model(path: Path | str) -> LearnedModel:
-    """The networks of attacks in the file `path`, which `veil lab train attacks` wrote. Raises FileFormatError for another file."""
+    """The networks of attacks in a file that `veil lab train attacks` wrote. Raises FileFormatError for another file."""
     path = Path(path)
     try:
         require_filled(path)
