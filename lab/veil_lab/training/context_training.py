@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,8 @@ MISSED = 0.4
 FIRST_ROUND, VERTEX_WEIGHT = 0.3, 2.0
 # The way to the vertex is short: what the layers give is scaled by this.
 VERTEX_SCALE = 0.05
+# Features of a batch where none are asked for.
+BATCH_FEATURES = {"cpu": 400, "cuda": 2500}
 WARM_UP_STEPS, LAST_RATE, WEIGHT_DECAY = 100, 0.02, 0.02
 
 
@@ -86,10 +89,11 @@ def train_context(
         module: Any = ContextModule(space.dim, positions=positions)
     module = module.to(device).train()
     optimizer = torch.optim.AdamW(module.parameters(), lr=options.rate, weight_decay=WEIGHT_DECAY)
+    features = options.batch_features or BATCH_FEATURES[device]
     for step in range(options.steps):
         for group in optimizer.param_groups:
             group["lr"] = _rate(step, options)
-        batch, answers = joined(_drawn(releases, options.batch_features, random))
+        batch, answers = joined(_drawn(releases, features, random))
         loss = context_loss(module, batch, answers)
         optimizer.zero_grad()
         loss.backward()
@@ -120,7 +124,7 @@ def _drawn(
 def joined(parts: Sequence[tuple[SimulatedRelease, ReleaseView]]) -> tuple[ContextBatch, Answers]:
     """A batch of views of releases."""
     counts = [len(view.members) for _, view in parts]
-    before = np.concatenate([[0], np.cumsum(counts[:-1])]).tolist()
+    before = list(accumulate(counts, initial=0))[:-1]
     points, ratios, truth, basis = (
         torch.cat([getattr(release, name)[view.members] for release, view in parts])
         for name in ("points", "log_ratios", "truth", "basis")
@@ -213,12 +217,16 @@ class ContextModule(nn.Module):
     def _fits(self, batch: ContextBatch) -> Float32[Tensor, "features neighbors modes modes"]:
         """How many times likelier two candidates of neighbors are at their distance (learned_attacks.md, Eq. 4); 1 for none."""
         codes = self.code(batch.inputs)
-        left, right = codes[:, None, :, None], _of_neighbors(codes, batch.neighbors)[:, :, None]
-        scale, shift = self.distance(batch.distances)[:, :, None, None].chunk(2, -1)
-        compared = self.pair(torch.cat([(left - right).abs(), left * right], -1))
-        logs = self.out(functional.silu(compared * (1 + scale) + shift))[..., 0]
-        both = batch.known[:, None, :, None] & batch.known[batch.neighbors][:, :, None]
-        return torch.where(both, logs.clamp(-LARGEST_FIT, LARGEST_FIT), 0.0).exp()
+        every = []
+        for rows, distances in zip(batch.neighbors.T, batch.distances.unbind(1), strict=True):  # one at a time stays in a cache
+            left, right = codes[:, :, None], codes.index_select(0, rows)[:, None]
+            scale, shift = self.distance(distances)[:, None, None].chunk(2, -1)
+            weights = self.pair.weight.T
+            compared = (left - right).abs() @ weights[:CODE] + (left * right) @ weights[CODE:] + self.pair.bias
+            logs = self.out(functional.silu(compared * (1 + scale) + shift))[..., 0]
+            both = batch.known[:, :, None] & batch.known[rows][:, None]
+            every.append(torch.where(both, logs.clamp(-LARGEST_FIT, LARGEST_FIT), 0.0).exp())
+        return torch.stack(every, 1)
 
     def network(self, space: Space, source: str) -> ContextNetwork:
         """The network in NumPy, with the weights that were learned."""

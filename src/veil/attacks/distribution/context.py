@@ -2,7 +2,8 @@
 
 Patches of neighboring keypoints overlap, and all patches of a photograph share its light, lens and motif; decoys are from
 other photographs. A network says how well two candidates fit at the distance of their keypoints, and how well one fits the rest
-of the photograph. Features then exchange beliefs. Behind lines, which hide who is whose neighbor, the photograph alone is asked.
+of the photograph. Features then exchange beliefs. Behind lines, which hide who is whose neighbor, the photograph alone is
+asked.
 
 The networks were trained through the exchange itself, on releases that the attacker made of its own photographs.
 
