@@ -22,7 +22,7 @@ def weights(network: ContextNetwork) -> list[np.ndarray]:
     if (near := network.neighbors) is not None:
         arrays += [*near.code, *near.distance, near.pair, near.pair_bias, near.out]
         numbers += [near.out_bias, near.mistaken]
-    return [*arrays, *map(np.float64, numbers)]
+    return [*arrays, np.array(numbers)]
 
 
 def test_networks_of_context_come_back(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarr
         del arrays[name]
     else:
         arrays[name] = value
-    np.savez(tmp_path / "bad.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(tmp_path / "bad.npz", **arrays)
     with pytest.raises(FileFormatError, match="holds no networks of attacks"):
         read_learned_model(tmp_path / "bad.npz")
 
@@ -71,7 +71,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
         arrays = dict(stored)
     header = json.loads(arrays["header"].tobytes()) | {"format": 1}
     arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    np.savez(tmp_path / "old.npz", **arrays)  # type: ignore[arg-type]
+    np.savez(tmp_path / "old.npz", **arrays)
     with pytest.raises(FileFormatError, match="format 1; this veil reads 2"):
         read_learned_model(tmp_path / "old.npz")
 

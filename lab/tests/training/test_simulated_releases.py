@@ -53,7 +53,7 @@ def test_modes_are_those_of_the_attack(torch: Any, density: DensityNetwork) -> N
     form = Subspaces(origin=origin, basis=basis, space=density.space, guarantee=PLANTED, profile="hardened", releasable=False)
     for search in (FEW, replace(FEW, apart=0.6, entries=500)):
         known = density_modes(form, density, Points(vectors=vectors, space=density.space, guarantee=PLANTED), options=search)
-        tensors = (torch.from_numpy(item) for item in (origin, basis))
+        tensors = torch.from_numpy(origin), torch.from_numpy(basis)
         points, ratios = modes_of(*tensors, TorchDensity.of(density, "cpu"), torch.from_numpy(vectors), search)
         has = np.isfinite(known.log_ratios)
         assert 0.3 < has.mean() < 1 or search is FEW
@@ -107,8 +107,10 @@ def test_releases_are_of_what_a_photograph_sends(door: dict[str, Features], dens
             assert apart.min() >= 10 or len(release.views) == 1
     with pytest.raises(InputError, match="3 photographs"):
         simulated(photographs[:2] * 3, density, releases=2)
-    with pytest.raises(InputError, match="12 features"):
+    with pytest.raises(InputError, match="got 0"):
         simulated([item.take(np.arange(5)) for item in photographs], density, releases=2)
+    with pytest.raises(InputError, match="lie apart"):
+        simulated([item.take(np.zeros(20, dtype=int)) for item in photographs], density, releases=1)
 
 
 def test_the_truth_lies_by_its_flat(door: dict[str, Features], density: DensityNetwork) -> None:
@@ -153,7 +155,7 @@ def test_options_are_checked(torch: Any) -> None:
 
     for bad in ({"steps": 0}, {"releases": 0}, {"batch_features": 0}, {"rate": 1.0}, {"seed": -1}):
         with pytest.raises(RangeError):
-            ContextTraining(**bad)  # type: ignore[arg-type]
+            ContextTraining(**bad)
     assert torch_device("cpu") == "cpu"
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="no GPU"):

@@ -26,9 +26,7 @@ from veil.attacks.distribution.context import (
 from veil.progress import Progress, ignore_progress
 from veil.space import Space
 from veil_lab.training.context_options import ContextTraining
-from veil_lab.training.simulated_releases import ReleaseView, SimulatedRelease, Tensor, torch, torch_device
-
-nn, functional = torch.nn, torch.nn.functional
+from veil_lab.training.simulated_releases import ReleaseView, SimulatedRelease, Tensor, functional, nn, torch, torch_device
 
 # Numbers in a code of a candidate and in what is compared of two, and in what it says of its photograph.
 CODE, INNER, STYLE = 96, 64, 48
@@ -116,8 +114,8 @@ def _drawn(
     """Releases, each with one of its views, until they have `features` features."""
     chosen: list[tuple[SimulatedRelease, ReleaseView]] = []
     while sum(len(view.members) for _, view in chosen) < features:
-        release = releases[random.integers(len(releases))]
-        chosen.append((release, release.views[random.integers(len(release.views))]))
+        release = releases[int(random.integers(len(releases)))]
+        chosen.append((release, release.views[int(random.integers(len(release.views)))]))
     return chosen
 
 

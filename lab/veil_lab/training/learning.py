@@ -66,9 +66,9 @@ def train_learned_model(
             source=source,
             positions=positions,
             options=context_options,
-            progress=lambda done, total, first=first: on_context(first * total + done, 2 * total),
+            progress=half,
         )
-        for first, positions in enumerate((True, False))
+        for positions, half in ((True, _half(on_context, 0)), (False, _half(on_context, 1)))
     )
     training = AttackTraining(
         image_digests=tuple(dict.fromkeys(item.image_digest[:8].hex() for item in photographs)),
@@ -79,3 +79,8 @@ def train_learned_model(
         seed=options.seed,
     )
     return LearnedModel(density=density, neighbors=neighbors, photograph=photograph, training=training)
+
+
+def _half(progress: Progress, number: int) -> Progress:
+    """Progress of the first (0) or the second (1) of two equal works, as a part of that of both."""
+    return lambda done, total: progress(number * total + done, 2 * total)

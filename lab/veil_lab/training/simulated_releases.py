@@ -28,7 +28,8 @@ from veil_lab.training.context_options import ContextTraining, Device
 
 try:
     import torch
-    from torch import Tensor
+    from torch import Tensor, nn  # noqa: F401
+    from torch.nn import functional
 except ImportError as error:
     raise InputError(f"the attack `context` is trained with torch ({error}); install veil-lab[training]") from None
 
@@ -81,9 +82,10 @@ def torch_device(wanted: Device) -> str:
 
 def require_photographs(photographs: Sequence[Features]) -> None:
     """Raise InputError for too few different photographs: decoys and database are of others than the released one."""
-    count = len({item.image_digest for item in photographs})
+    count = len({item.image_digest for item in photographs if len(item) >= LEAST_FEATURES})
     if count < GROUPS:
-        raise InputError(f"context is learned from {GROUPS} photographs or more, got {count}; give more photographs")
+        each = f"{GROUPS} photographs of at least {LEAST_FEATURES} features each"
+        raise InputError(f"context is learned from {each}, got {count}; give more photographs")
 
 
 def simulated_releases(
@@ -99,29 +101,32 @@ def simulated_releases(
 
     Each holds features of one photograph, and decoys of a third of the others. The search begins in descriptors of another
     third. SIFT is mirrored in every second round through the photographs. Photographs with fewer than 12 features are left
-    out. Raises InputError if there are fewer than three different photographs, or none has enough features.
+    out. Raises InputError if fewer than three different ones remain, or none has enough features that lie apart.
     """
     require_photographs(photographs)
     device, search = torch_device(options.device), search or ModeOptions()
-    maker = _Maker(photographs, book, np.random.default_rng(options.seed))
+    large = [item for item in photographs if len(item) >= LEAST_FEATURES]
+    maker = _Maker(large, book, np.random.default_rng(options.seed))
     network, bases = TorchDensity.of(density, device), [torch.from_numpy(base).to(device) for base in maker.bases()]
     releases: list[SimulatedRelease] = []
     for item, group, is_mirrored in maker.rounds(options.releases):
         if rows := maker.leaving(item):
             kept = mirrored(item.take(rows[0])) if is_mirrored else item.take(rows[0])
             origin, basis = maker.lifted(kept, group, is_mirrored)
-            flats = (torch.from_numpy(part).to(device) for part in (origin, basis))
+            flats = torch.from_numpy(origin).to(device), torch.from_numpy(basis).to(device)
             points, log_ratios = modes_of(*flats, network, bases[(group + 2) % GROUPS], search)
             releases.append(
                 SimulatedRelease(
                     points=points,
                     log_ratios=log_ratios,
                     truth=torch.from_numpy(in_space(kept, maker.space, book).astype(np.float32)).to(device),
-                    basis=torch.from_numpy(basis).to(device),
+                    basis=flats[1],
                     views=tuple(_view(kept, np.searchsorted(rows[0], part), device) for part in rows),
                 )
             )
         progress(len(releases), options.releases)
+    if not releases:
+        raise InputError(f"no photograph has {LEAST_FEATURES} features that lie apart; give others")
     return releases
 
 
@@ -157,20 +162,17 @@ class _Maker:
         return vectors
 
     def rounds(self, count: int) -> Iterator[tuple[Features, int, bool]]:
-        """`count` photographs, their groups and whether to mirror them, in rounds through those that are large enough.
+        """`count` photographs, their groups and whether to mirror them, in rounds through all.
 
-        Each round has an order of its own, and every second one is mirrored. Raises InputError if none is large enough.
+        Each round has an order of its own, and every second one is mirrored.
         """
-        large = [(item, g) for g, group in enumerate(self._groups) for item in group if len(item) >= LEAST_FEATURES]
-        if not large:
-            raise InputError(f"no photograph has {LEAST_FEATURES} features; give others")
-        orders: list[np.ndarray] = []
+        every = [(item, number) for number, group in enumerate(self._groups) for item in group]
+        order = self._random.permutation(len(every))
         for number in range(count):
-            turn, place = divmod(number, len(large))
-            if place == 0:
-                orders.append(self._random.permutation(len(large)))
-            item, group = large[orders[-1][place]]
-            yield item, group, turn % 2 == 1
+            turn, place = divmod(number, len(every))
+            if turn and not place:
+                order = self._random.permutation(len(every))
+            yield *every[order[place]], turn % 2 == 1
 
     def leaving(self, features: Features) -> list[Int64[np.ndarray, "features"]]:
         """Rows that leave, in ascending order: those of all views, the largest first. Empty if they are too few."""
@@ -191,12 +193,19 @@ class _Maker:
         Decoys of a mirrored photograph are mirrored, too, or they would tell which of the two it is.
         """
         pool = self._pools[(group + 1) % GROUPS]
-        chosen = pool[self._random.integers(len(pool), size=(len(features), HARDENED_M))]
+        chosen = pool[self._different(len(pool), len(features))]
         if is_mirrored and _has_mirror(features):
             chosen = chosen[..., MIRROR]
         corners = self._compressed(np.concatenate([features.descriptors[:, None], chosen], axis=1))
         halves = [part.astype(np.float16) for part in canonical(corners[:, 0], corners[:, 1:] - corners[:, :1])]
         return halves[0].astype(np.float32), halves[1].astype(np.float32)
+
+    def _different(self, bound: int, count: int) -> Int64[np.ndarray, "features decoys"]:
+        """For each of `count` features as many different numbers below `bound` as it has decoys."""
+        chosen = self._random.integers(bound, size=(count, HARDENED_M))
+        while (repeated := (np.diff(np.sort(chosen, axis=1), axis=1) == 0).any(axis=1)).any():
+            chosen[repeated] = self._random.integers(bound, size=(repeated.sum(), HARDENED_M))
+        return chosen
 
     def _compressed(self, stored: np.ndarray) -> Float64[np.ndarray, "*batch dim"]:
         """Descriptors as the hardened profile prepares them: dithered where they have 8 bits, of unit length, compressed."""
@@ -252,7 +261,7 @@ class TorchDensity:
         """Logarithm of the ratio of densities at each of `points`."""
         values = (points * math.sqrt(points.shape[1])) @ self.weights[0] + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
-            values = torch.nn.functional.silu(values) @ weight + bias
+            values = functional.silu(values) @ weight + bias
         return values[:, 0]
 
 

@@ -145,7 +145,7 @@ def _context_arrays(network: ContextNetwork) -> dict[str, np.ndarray]:
         arrays |= {"pair": near.pair, "pair_bias": near.pair_bias, "out": near.out}
     arrays |= {f"{name}_{part}": item for name, of in layers.items() for part, item in of._asdict().items()}
     halves = {name: item.astype(np.float16) for name, item in arrays.items()}
-    return halves | {name: np.float64(value) for name, value in numbers.items()}
+    return halves | {name: np.array(value, dtype=np.float64) for name, value in numbers.items()}
 
 
 def _context(stored: Mapping[str, np.ndarray], name: str, space: Space, source: str) -> ContextNetwork:

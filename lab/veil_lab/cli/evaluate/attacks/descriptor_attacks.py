@@ -73,7 +73,7 @@ class AskedAttacks(Record):
 def compare_descriptors(arguments: AskedAttacks) -> int:
     """Run `veil evaluate attacks --descriptor`; exit code 0."""
     if arguments.learn:  # refused before any work where torch is missing
-        from veil_lab.training import simulated_releases  # noqa: F401
+        from veil_lab.training.simulated_releases import torch  # noqa: F401
     victims = chosen_photographs(arguments.victims, arguments.photographs)
     owned = chosen_photographs(arguments.attacker, None)
     if len(victims) < 2 or len(owned) < 2:
