@@ -26,12 +26,23 @@ def run(*arguments: object) -> int:
     return main([str(argument) for argument in arguments])
 
 
+def with_torch() -> None:
+    pytest.importorskip("torch", reason="context is trained in PyTorch, the extra veil-lab[training]")
+
+
+def small(door: dict[str, Features], count: int) -> list[tuple[str, Features]]:
+    """The first photographs with so few features that searching their modes takes no time."""
+    random = np.random.default_rng(0)
+    return [(name, item.drawn(40, random)) for name, item in list(door.items())[:count]]
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory, door: dict[str, Features]) -> Path:
     """Networks of a training that is far too short."""
+    with_torch()
     folder = tmp_path_factory.mktemp("model")
-    veil.write_features(folder / "f.h5", list(door.items())[:3])
-    few = ("--steps", 2, "--pair-steps", 2)
+    veil.write_features(folder / "f.h5", small(door, 3))
+    few = ("--steps", 2, "--context-steps", 2, "--context-releases", 2)
     assert (
         run("lab", "train", "attacks", folder / "f.h5", "-o", folder / "model.npz", *few, "--json", folder / "train.json") == 0
     )
@@ -58,11 +69,7 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
         read_learned_model(tmp_path / "missing.npz")
     with np.load(model) as stored:
         arrays = dict(stored)
-    for name in (
-        "density_w0",
-        "pair_crowding",
-        next(key for key in arrays if key.startswith("pair_") and "crowding" not in key),
-    ):
+    for name in ("density_w0", "neighbors_pair", "photograph_style_w1"):
         broken = arrays | {name: np.full_like(arrays[name], np.nan)}
         np.savez(tmp_path / "nan.npz", **broken)
         with pytest.raises(FileFormatError, match="finite"):
@@ -74,13 +81,14 @@ def test_networks_are_trained_for_the_bundled_codebook_of_aliked(
     tmp_path: Path, door: dict[str, Features], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Signed descriptors, planted: the networks are for the space of ALIKED's default releases, and not for SIFT's."""
+    with_torch()
     space = bundled_codebook("aliked-n16rot").raw_space
     images = {}
-    for name, item in list(door.items())[:2]:
+    for name, item in small(door, 3):
         descriptors = unit(item.descriptors - 40.0).astype(np.float32)
         images[name] = replace(item, descriptors=descriptors, space=space)
     veil.write_features(tmp_path / "a.h5", list(images.items()))
-    few = ("--steps", 1, "--pair-steps", 1)
+    few = ("--steps", 1, "--context-steps", 1, "--context-releases", 1)
     assert run("lab", "train", "attacks", tmp_path / "a.h5", "-o", tmp_path / "a.npz", *few) == 0
     hardened = bundled_codebook("aliked-n16rot").compression.hardened_space
     assert read_learned_model(tmp_path / "a.npz").space == hardened != bundled_learned_model().space
@@ -153,8 +161,9 @@ def test_the_study_prints_a_table(
 
 @pytest.mark.slow
 def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Features], monkeypatch: pytest.MonkeyPatch) -> None:
+    with_torch()
     from veil_lab.cli.train import attacks
-    from veil_lab.training import learning
+    from veil_lab.training import context_training
     from veil_lab.training.density_training import DensityTraining
 
     monkeypatch.setattr(attacks, "KEPT_EVERY", 1)
@@ -162,10 +171,10 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Feature
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    veil.write_features(tmp_path / "f.h5", list(door.items())[:2])
-    steps = ("--steps", 3, "--pair-steps", 1)
+    veil.write_features(tmp_path / "f.h5", small(door, 3))
+    steps = ("--steps", 3, "--context-steps", 1, "--context-releases", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(learning, "train_pairs", stopped)
+        patch.setattr(context_training, "train_context", stopped)
         with pytest.raises(KeyboardInterrupt):
             attacks_train = ["lab", "train", "attacks", str(tmp_path / "f.h5"), "-o", str(tmp_path / "m.npz"), *map(str, steps)]
             from veil.cli import _parser
@@ -176,3 +185,19 @@ def test_an_interrupted_training_goes_on(tmp_path: Path, door: dict[str, Feature
     assert state is not None and state.step == 3
     assert run("lab", "train", "attacks", tmp_path / "f.h5", "-o", tmp_path / "m.npz", *steps, "--resume") == 0
     assert (tmp_path / "m.npz").is_file() and not (tmp_path / "m.npz.part").exists()
+
+
+def test_without_torch_it_says_what_to_install_before_any_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted: no torch, and photographs that are not there, which are asked for later."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in ("simulated_releases", "context_training"):
+        monkeypatch.delitem(sys.modules, f"veil_lab.training.{name}", raising=False)
+    assert run("lab", "train", "attacks", tmp_path / "missing", "-o", tmp_path / "m.npz") == 1
+    assert "install veil-lab[training]" in capsys.readouterr().err
+    own = ("evaluate", "attacks", tmp_path / "missing", "--attacker", tmp_path / "missing", "--descriptor", "sift")
+    assert run(*own, "--learn", 3) == 1
+    assert "install veil-lab[training]" in capsys.readouterr().err

@@ -1,8 +1,8 @@
 """Context attack: of the modes of all features those that go together are the true ones.
 
 Patches of neighboring keypoints overlap, and all patches of a photograph share its light, lens and motif; decoys are from
-other photographs. A network says how well two candidates fit at the distance of their keypoints, and how well one fits the
-rest of the photograph. Features then exchange beliefs. Behind lines, which hide who is whose neighbor, the photograph alone is
+other photographs. A network says how well two candidates fit at the distance of their keypoints, and how well one fits the rest
+of the photograph. Features then exchange beliefs. Behind lines, which hide who is whose neighbor, the photograph alone is
 asked.
 
 The networks were trained through the exchange itself, on releases that the attacker made of its own photographs.
@@ -136,7 +136,7 @@ def neighbor_rows(keypoints: Float64[np.ndarray, "features 2"], count: int) -> I
 
 
 def mean_spacing(keypoints: Float64[np.ndarray, "features 2"]) -> float:
-    """Mean distance (pixels) of a keypoint to the nearest other one, the unit of distances for the network; 1 if none."""
+    """Mean distance (pixels) of a keypoint to the nearest other one, the unit of the distances that are read; 1 if none."""
     nearest = neighbor_rows(keypoints, 1)
     if not nearest.size:
         return 1.0
@@ -171,7 +171,7 @@ def context_beliefs(
     if network.neighbors is not None and keypoints is not None and len(keypoints) > 1:
         rows = neighbor_rows(keypoints, NEIGHBORS)
         gaps = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)
-        fits = _fits(inputs, known, rows, _read(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
+        fits = _fits(inputs, known, rows, distance_inputs(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
         heard = rows, fits, network.neighbors.mistaken
     beliefs, whole = _normalized(alone), np.zeros(known.shape)
     for number in range(rounds):
@@ -212,8 +212,10 @@ def _fit_to_whole(
     return whole(np.concatenate([style, spread, style * spread], axis=2))[..., 0].astype(np.float64)
 
 
-def _read(gaps: Float64[np.ndarray, "features neighbors"], spacing: float) -> Float32[np.ndarray, "features neighbors inputs"]:
-    """Inputs for distances (pixels): in units of the spacing, their logarithms, and how near they are to some."""
+def distance_inputs(
+    gaps: Float64[np.ndarray, "features neighbors"], spacing: float
+) -> Float32[np.ndarray, "features neighbors inputs"]:
+    """What the network reads of distances (pixels): in units of the spacing, logarithms, and how near they are to some."""
     units = np.minimum(gaps / spacing, FARTHEST)
     near = [np.exp(-((units - center) ** 2) / (2 * width**2)) for center, width in BUMPS]
     return np.stack([units, np.log(units + 0.05), np.log(gaps + 1) / 3, *near], axis=2).astype(np.float32)

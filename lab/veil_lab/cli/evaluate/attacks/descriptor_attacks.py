@@ -25,9 +25,9 @@ from veil_lab.cli.evaluate.descriptors import Descriptors, extraction_options, u
 from veil_lab.studies.attacks.by_descriptor import DescriptorRow, DescriptorStudy, attack_rows
 from veil_lab.studies.attacks.descriptor_material import DescribedPhotographs, StudyBooks, database_of
 from veil_lab.training.altered import second_view
+from veil_lab.training.context_options import ContextTraining
 from veil_lab.training.density_training import DensityTraining
 from veil_lab.training.learning import train_learned_model
-from veil_lab.training.pair_training import PairTraining
 
 MOST, M, SECONDS, DECOYS = 1000, 4, 600.0, 65536
 LEGEND = (
@@ -72,6 +72,8 @@ class AskedAttacks(Record):
 
 def compare_descriptors(arguments: AskedAttacks) -> int:
     """Run `veil evaluate attacks --descriptor`; exit code 0."""
+    if arguments.learn:  # refused before any work where torch is missing
+        from veil_lab.training.simulated_releases import torch  # noqa: F401
     victims = chosen_photographs(arguments.victims, arguments.photographs)
     owned = chosen_photographs(arguments.attacker, None)
     if len(victims) < 2 or len(owned) < 2:
@@ -121,15 +123,15 @@ def _rows(
 
 def _learned(name: str, photographs: DescribedPhotographs, books: StudyBooks, arguments: AskedAttacks) -> LearnedModel:
     """The networks that the attacker trains on its own photographs, as long as --learn says."""
-    with Bar(f"{name}: density") as density, Bar(f"{name}: neighbors") as neighbors:
+    with Bar(f"{name}: density") as density, Bar(f"{name}: context") as context:
         return train_learned_model(
             photographs.owned,
             books.dictionary,
             source="the attacker's photographs",
             options=DensityTraining(steps=arguments.learn, seed=arguments.seed),
-            pair_options=PairTraining(steps=arguments.learn, seed=arguments.seed),
+            context_options=ContextTraining(steps=arguments.learn, seed=arguments.seed),
             on_density=density,
-            on_pairs=neighbors,
+            on_context=context,
         )
 
 

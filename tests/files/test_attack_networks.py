@@ -1,0 +1,86 @@
+"""Files of networks of attacks: what is written is read, and what is damaged is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from veil.attacks.distribution.context import ContextNetwork
+from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
+from veil.errors import FileFormatError, InputError
+from veil.files.attack_networks import bundled_learned_model, read_learned_model, write_learned_model
+
+
+def weights(network: ContextNetwork) -> list[np.ndarray]:
+    """All arrays and numbers of a network."""
+    arrays = [*network.alone, *network.style, *network.whole, *network.vertex]
+    numbers = [network.sharpness, network.damping]
+    if (near := network.neighbors) is not None:
+        arrays += [*near.code, *near.distance, near.pair, near.pair_bias, near.out]
+        numbers += [near.out_bias, near.mistaken]
+    return [*arrays, np.array(numbers)]
+
+
+def test_networks_of_context_come_back(tmp_path: Path) -> None:
+    """Inverse pair: the bundled networks have the precision of the file. Another training is kept, too."""
+    training = AttackTraining(image_digests=("00" * 8,), descriptors=7, steps=3, context_steps=5, decoys=4, seed=9)
+    model = replace(bundled_learned_model(), training=training)
+    write_learned_model(tmp_path / "model.npz", model)
+    back = read_learned_model(tmp_path / "model.npz")
+    assert back.training == training and back.space == model.space and back.density.source == model.density.source
+    assert back.neighbors.neighbors is not None and back.photograph.neighbors is None
+    for name in ("neighbors", "photograph"):
+        pairs = zip(weights(getattr(back, name)), weights(getattr(model, name)), strict=True)
+        assert all(np.array_equal(one, two) for one, two in pairs)
+    assert all(np.array_equal(one, two) for one, two in zip(back.density.weights, model.density.weights, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("neighbors_pair", None),
+        ("photograph_whole_w2", None),
+        ("neighbors_sharpness", None),
+        ("neighbors_code_w1", np.zeros((3, 4), dtype=np.float16)),
+        ("photograph_alone_b1", np.full(128, np.nan, dtype=np.float16)),
+        ("neighbors_mistaken", np.float64(1.5)),
+        ("photograph_pair", np.zeros((192, 64), dtype=np.float16)),
+    ],
+)
+def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarray | None) -> None:
+    """Broken twins of a good file: an array is missing, of another shape or not finite."""
+    write_learned_model(tmp_path / "good.npz", bundled_learned_model())
+    with np.load(tmp_path / "good.npz") as stored:
+        arrays = dict(stored)
+    if value is None:
+        del arrays[name]
+    else:
+        arrays[name] = value
+    np.savez(tmp_path / "bad.npz", **arrays)
+    with pytest.raises(FileFormatError, match="holds no networks of attacks"):
+        read_learned_model(tmp_path / "bad.npz")
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    write_learned_model(tmp_path / "good.npz", bundled_learned_model())
+    with np.load(tmp_path / "good.npz") as stored:
+        arrays = dict(stored)
+    header = json.loads(arrays["header"].tobytes()) | {"format": 1}
+    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+    np.savez(tmp_path / "old.npz", **arrays)
+    with pytest.raises(FileFormatError, match="format 1; this veil reads 2"):
+        read_learned_model(tmp_path / "old.npz")
+
+
+def test_networks_that_do_not_go_together_are_refused() -> None:
+    model = bundled_learned_model()
+    for wrong in ({"neighbors": model.photograph}, {"photograph": model.neighbors}):
+        with pytest.raises(InputError, match="known positions"):
+            replace(model, **wrong)  # type: ignore[arg-type]
+    other = replace(model.photograph, space=replace(model.space, normalization="L1_ROOT"))
+    with pytest.raises(InputError, match="different spaces"):
+        LearnedModel(density=model.density, neighbors=model.neighbors, photograph=other)
