@@ -3,8 +3,8 @@
 Whoever has two uploads of a place matches them as the service does: mutual nearest neighbors, and of these the ones that the
 epipolar geometry of the positions explains. The point of a subspace that is nearest to its partner's subspace estimates its
 descriptor (Eq. 6 of release.md). No database, no training and no secret is needed, and uploads of other people serve as well.
-Of several partners the nearest one is taken, so that more uploads only add partners. With raw photographs of the place the
-partner is a descriptor (Eq. 5).
+Of several partners the one is taken on whose estimate most views agree, and of these the nearest. With raw photographs of the
+place the partner is a descriptor (Eq. 5).
 
 A feature without a verified partner, or behind a line, takes the nearest subspace of any view that it does not meet in a shared
 decoy. Of those that have a partner this one is right so often that it is the better guess than none.
@@ -38,6 +38,8 @@ NOTE = "{} of {} views match; {} of {} features do: whoever matches a feature le
 UNVERIFIED = "{} of {} features have no match that positions verify, and take the nearest subspace of {} views"
 # Least number of features that would meet several others if decoys were met, for their absence to say anything.
 FEWEST_EXPECTED = 9.0
+# Estimates of two views agree within this distance, relative to the length of a descriptor.
+AGREEING = 0.1
 # Least number of matches of a fundamental matrix beyond its sample of seven.
 FEWEST = 15
 
@@ -118,16 +120,10 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
     matcher = _Matcher(target, options)
     with target.timer() as clock:
         done = target.time.run_some(name, views, matcher.partners, target.effort.seed)
-        best, used = undecided(len(target.form), target.form.space.dim), 0
-        away = np.full(len(target.form), np.inf)
-        for view, partners in done:
-            used += len(partners.verified) > 0
-            rows, columns = partners.verified.indices.T
-            _keep_nearer(best, away, target.form, view.form, rows, columns, partners.verified.distances)
-        is_verified = np.isfinite(away)
-        for view, partners in done:
-            rows = np.flatnonzero(~is_verified & np.isfinite(partners.away))
-            _keep_nearer(best, away, target.form, view.form, rows, partners.nearest[rows], partners.away[rows])
+        given = [_given(target.form, view, partners) for view, partners in done]
+        best = _agreed(given) if given else undecided(len(target.form), target.form.space.dim)
+        is_verified = np.any([one.verified for one in given], axis=0) if given else np.zeros(len(target.form), dtype=bool)
+    used = sum(bool(one.verified.any()) for one in given)
     matched, asked = int(is_verified[target.rows].sum()), len(target.rows)
     notes = [] if target.image.keypoints is None else [NOTE.format(used, len(done), matched, asked)]
     if matched < asked:
@@ -142,6 +138,48 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
         notes=tuple(notes),
         details={"matched": matched / max(asked, 1), "views": float(used)},
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Given:
+    """Estimates of all features by one view, the distances of their partners (infinite: none), and which are verified."""
+
+    estimates: Estimates
+    away: Float64[np.ndarray, "features"]
+    verified: Bool[np.ndarray, "features"]
+
+
+def _given(form: Subspaces, view: OtherView, partners: _Partners) -> _Given:
+    """Estimates by the partners in one view: the verified one of a feature, or else its nearest."""
+    away, columns = partners.away.copy(), partners.nearest.copy()
+    verified = np.zeros(len(form), dtype=bool)
+    order = np.argsort(-partners.verified.distances, kind="stable")  # of several the nearest is written last
+    rows, matches = partners.verified.indices[order].T
+    away[rows], columns[rows], verified[rows] = partners.verified.distances[order], matches, True
+    best, known = undecided(len(form), form.space.dim), np.flatnonzero(np.isfinite(away))
+    attacked = form.take(known)
+    if isinstance(view.form, Points):
+        estimates = inlier_points(attacked, view.form.vectors[columns[known]].astype(np.float64))
+    else:
+        estimates, _ = inlier_subspaces(attacked, view.form.take(columns[known]))
+    best.points[known], best.confidence[known] = estimates.points, estimates.confidence
+    return _Given(estimates=best, away=away, verified=verified)
+
+
+def _agreed(given: Sequence[_Given]) -> Estimates:
+    """Of each feature the estimate of a view: a verified one first, then one on which most views agree, then the nearest.
+
+    A descriptor is the same in all views, and decoys are drawn alone.
+    """
+    points = np.stack([one.estimates.points for one in given])
+    agree = np.zeros(points.shape[:2], dtype=np.int64)
+    for place, own in enumerate(points):
+        with np.errstate(invalid="ignore"):
+            agree[place] = (np.linalg.norm(points - own, axis=2) <= AGREEING).sum(axis=0)
+    ranks = np.stack([[one.away for one in given], -agree, [~one.verified for one in given]])
+    first, rows = np.lexsort(ranks, axis=0)[0], np.arange(points.shape[1])
+    confidence = np.stack([one.estimates.confidence for one in given])
+    return Estimates(points=points[first, rows], confidence=confidence[first, rows], certified=np.zeros(len(rows), dtype=bool))
 
 
 class _Matcher:
@@ -218,29 +256,6 @@ def epipolar_inliers(
     geometry = TwoView(fundamental=np.asarray(estimate["F"]), homography=None, calibrated=False)
     agrees = np.asarray(estimate["inlier_mask"], dtype=bool)
     return agrees if log10_chance(left, right, geometry) <= options.max_log10_nfa else nothing
-
-
-def _keep_nearer(
-    best: Estimates,
-    away: Float64[np.ndarray, "features"],
-    form: Subspaces,
-    other: Subspaces | Points,
-    rows: Int64[np.ndarray, "pairs"],
-    columns: Int64[np.ndarray, "pairs"],
-    gaps: Float64[np.ndarray, "pairs"],
-) -> None:
-    """Replace the estimates `best` of the features `rows`, in place, whose partner is nearer than the one so far (`away`)."""
-    closer = gaps < away[rows]
-    if not closer.any():
-        return
-    rows, columns = rows[closer], columns[closer]
-    attacked = form.take(rows)
-    if isinstance(other, Points):
-        estimates = inlier_points(attacked, other.vectors[columns].astype(np.float64))
-    else:
-        estimates, _ = inlier_subspaces(attacked, other.take(columns))
-    away[rows] = gaps[closer]
-    best.points[rows], best.confidence[rows] = estimates.points, estimates.confidence
 
 
 def _pixels(image: ReleasedImage) -> Float64[np.ndarray, "_ 2"] | None:
