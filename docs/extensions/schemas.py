@@ -15,12 +15,20 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from veil.cli.codebook.build import BuildCodebookJson, CodebookInfoJson
+from veil.cli.device.budget import ComposedJson, SetBudgetJson, ShowBudgetJson, SpentImageJson
 from veil.cli.device.extract import ExtractJson
+from veil.cli.device.gravity import GravityAnswersJson, GravityFoundJson, NoGravityJson, Source
+from veil.cli.device.plan import BudgetPlanJson, ReleasePlanJson
 from veil.cli.doctor import DoctorJson, RateJson
+from veil.cli.server.index import IndexJson
 from veil.cli.server.plan import PlanMapJson
 from veil.cli.server.serve_tiles import ServedTilesJson
 from veil.cli.server.serve_upkeep import AdoptionJson
 from veil.cli.server.tiles import CutTilesJson, TilePlanJson
+from veil.cli.view import ViewExportJson, ViewPageJson
+from veil.codebooks.quantization import DistanceStatisticsJson, QuantizationJson
+from veil.geometry.gravity_check import CheckedJson
 from veil.json_values import Limits, Written
 from veil.server.answers import of_maps, of_service, values
 
@@ -216,6 +224,20 @@ COMMANDS = Folder(
         "tiles-cut.json": {"": CutTilesJson},
         "tiles-plan.json": {"": TilePlanJson},
         "doctor.json": {"": DoctorJson, "rate": RateJson},
+        "budget-set.json": {"": SetBudgetJson},
+        "budget-show.json": {"": ShowBudgetJson, "image": SpentImageJson, "composed": ComposedJson},
+        "budget-plan.json": {"": BudgetPlanJson, "plan": ReleasePlanJson},
+        "codebook-build.json": {"": BuildCodebookJson, "quality": QuantizationJson, "spread": DistanceStatisticsJson},
+        "codebook-info.json": {"": CodebookInfoJson},
+        "index.json": {"": IndexJson},
+        "gravity.json": {
+            "": GravityAnswersJson,
+            "found": GravityFoundJson,
+            "no_gravity": NoGravityJson,
+            "source": Source,
+            "check": CheckedJson,
+        },
+        "view.json": {"": ViewPageJson | ViewExportJson},
     },
 )
 

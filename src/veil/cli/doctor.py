@@ -156,7 +156,7 @@ def _say_offers(arguments: Doctor, facts: DoctorJson) -> None:
     say_table(arguments, extra_table(facts["extras"]))
 
 
-def backend_table(backends: Sequence[BackendJson]) -> Table:
+def backend_table(backends: Sequence[Mapping[str, Any]]) -> Table:
     """Which backends of distances serve here, and what of, or why not."""
     rows = [(item["backend"], "yes" if item["serves"] else "no", item["detail"]) for item in backends]
     return Table(columns=[*names("backend", "serves"), Words("by, or why not")], rows=rows)
