@@ -29,7 +29,7 @@ from veil.cli.server.tiles import CutTilesJson, TilePlanJson
 from veil.cli.view import ViewExportJson, ViewPageJson
 from veil.codebooks.quantization import DistanceStatisticsJson, QuantizationJson
 from veil.geometry.gravity_check import CheckedJson
-from veil.json_values import Limits, Written
+from veil.json_records.values import Limits, Written
 from veil.server.answers import of_maps, of_service, values
 
 

@@ -26,7 +26,7 @@ from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
 from veil.files.maps.exports import GRAY, export_map
 from veil.files.maps.folders import model_folders
-from veil.json_values import Reasons
+from veil.json_records.values import Reasons
 from veil.places.held_map import Map
 from veil.report.viewer.content import View, ViewLimits
 from veil.report.viewer.packing import photograph_colors

@@ -23,7 +23,7 @@ from veil.device.device import Device
 from veil.errors import Action
 from veil.features import Features
 from veil.files.service.shipped import service_schemas
-from veil.json_values import Limits, Written
+from veil.json_records.values import Limits, Written
 from veil.server.access.tokens import SCOPES
 from veil.server.answers.of_maps import JobJson
 from veil.server.http.problems import KINDS, TITLES

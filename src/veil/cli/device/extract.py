@@ -21,7 +21,7 @@ from veil.files.features import count_images, holds_features, read_features, wri
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
-from veil.json_values import Reasons
+from veil.json_records.values import Reasons
 from veil.space import DIMS, Space, known_space
 
 EXAMPLES = """\

@@ -30,7 +30,7 @@ from veil.files.photographs.pictures import named_pictures, read_picture, read_r
 from veil.geometry.camera import require_readable
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.geometry.gravity_check import CheckedJson
-from veil.json_values import Vector
+from veil.json_records.values import Vector
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges

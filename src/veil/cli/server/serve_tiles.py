@@ -10,7 +10,7 @@ from veil.cli.common import at_least, say, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.files.service.served_tiles import add_served, remove_served, served_names, versions_of
-from veil.json_values import Digest
+from veil.json_records.values import Digest
 
 EXAMPLES = """\
   veil tiles cut map/ -o tiles/

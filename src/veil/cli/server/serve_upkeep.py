@@ -12,7 +12,7 @@ from veil.cli.common import explain, say, say_table, write_json
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.server.serve import AskedSettings, service_of, settings_of
 from veil.errors import InputError
-from veil.json_values import Digest, Limits
+from veil.json_records.values import Digest, Limits
 from veil.report.tables import Name, Table, numbers, percent
 from veil.wire.names import chosen
 

@@ -13,7 +13,7 @@ from veil.cli.server.plan import sized
 from veil.errors import InputError
 from veil.files.maps.places import read_place
 from veil.files.tiles import holds_tiles, read_manifest
-from veil.json_values import Digest
+from veil.json_records.values import Digest
 from veil.places.tiles import TilePlan, cut_map, plan_tiles
 from veil.report.tables import Name, Table, fixed, numbers
 from veil.tiles.cutting import CutOptions, CutReport, CutReportJson

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from veil.json_values import Digest, Limits, Matrix, Vector, Written
+from veil.json_records.values import Digest, Limits, Matrix, Vector, Written
 from veil.server.answers.values import (
     ContributionId,
     Count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
-from veil.json_values import Digest, Limits, Vector, Written
+from veil.json_records.values import Digest, Limits, Vector, Written
 from veil.server.answers.of_maps import MapPolicyJson, ModelSizeJson, PlaceJson, PoseJson
 from veil.server.answers.values import (
     Count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypedDict
 
 from veil.errors import Action
-from veil.json_values import Limits
+from veil.json_records.values import Limits
 
 # Largest integer that every reader of JSON takes for what it is.
 _MOST = 1 << 53

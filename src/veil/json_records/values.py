@@ -1,8 +1,4 @@
-"""Values that records for JSON share, and limits of them that a type cannot say.
-
-A record for JSON is a TypedDict, named `...Json`, beside the code that makes it. `python docs/extensions/schemas.py` writes
-the schemas of commands and of the service from such records.
-"""
+"""Values that records for JSON share, and limits of them that a type cannot say."""
 
 from __future__ import annotations
 
