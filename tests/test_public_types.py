@@ -68,7 +68,7 @@ def _named(name: str, module: str) -> Iterator[Home]:
     what = defined(module).get(name)
     if isinstance(what, tuple):
         yield from _named(what[1], what[0])
-    elif isinstance(what, ast.ClassDef):
+    elif isinstance(what, ast.ClassDef) and not name.endswith("Json"):  # those are records that a schema documents
         yield module, name
     elif isinstance(what, ast.BinOp | ast.Subscript) and name[0].isupper():
         yield from types_in(what, module)

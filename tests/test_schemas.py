@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
+from extensions.schemas import COMMANDS
 from veil.inversion.quality import Quality
 from veil.scene import MapCheck
 from worlds.documents import REFERENCES, ROOT
@@ -53,6 +54,12 @@ def test_every_documented_output_has_a_schema() -> None:
     sections = [section for page in pages for section in re.findall("^## veil (.*)$", page, re.M)]
     for section in sections:
         assert any(name.startswith(section.replace(" ", "-")) for name in NAMES), section
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.records))
+def test_schemas_of_commands_are_those_of_the_records(name: str) -> None:
+    """Second method: the files as `docs/extensions/schemas.py` makes them of the records."""
+    assert (COMMANDS.path / name).read_text("utf-8") == COMMANDS.written(name), "run: python docs/extensions/schemas.py"
 
 
 def made_of_fields(module: ast.Module) -> list[int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from threadpoolctl import threadpool_info
 
@@ -53,6 +53,45 @@ class Doctor(Record):
     json: Path | None = json_file()
 
 
+class MachineJson(TypedDict):
+    """Versions, system, number of cores and linear algebra libraries of a machine."""
+
+    veil: str
+    python: str
+    system: str
+    cores: int | None
+    blas: list[str]
+
+
+class BackendJson(TypedDict):
+    """A backend of distances: whether it serves, and by what means or why not."""
+
+    backend: str
+    serves: bool
+    detail: str
+
+
+class RateJson(TypedDict):
+    """Measured times of a backend."""
+
+    backend: str
+    m: int
+    features: int
+    threads: int
+    seconds: float
+    product_seconds: float
+
+
+class DoctorJson(TypedDict):
+    """Offers of a machine."""
+
+    machine: MachineJson
+    backends: list[BackendJson]
+    serving: str | None
+    extras: Mapping[str, Mapping[str, str | None]]
+    rates: list[RateJson]
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil doctor` to the parser's commands."""
     add_record_command(commands, "doctor", "what this machine offers", EXAMPLES, Doctor, _doctor)
@@ -72,7 +111,7 @@ def _doctor(arguments: Doctor) -> int:
             measure(serving, m, threads=threads, seconds=each)  # type: ignore[arg-type]
             for m in progress(DIMENSIONS, "measuring")
         ]
-    facts = {
+    facts: DoctorJson = {
         "machine": _machine(),
         "backends": [{"backend": o.backend, "serves": not o.refusal, "detail": o.refusal or o.detail} for o in offered],
         "serving": serving or None,
@@ -91,7 +130,7 @@ def _doctor(arguments: Doctor) -> int:
     return 0
 
 
-def _machine() -> dict[str, object]:
+def _machine() -> MachineJson:
     """Versions, system, number of cores and linear algebra libraries of this machine."""
     blas = [_library(item) for item in threadpool_info() if item["user_api"] == "blas"]
     return {
@@ -103,7 +142,7 @@ def _machine() -> dict[str, object]:
     }
 
 
-def _say_offers(arguments: Doctor, facts: dict[str, Any]) -> None:
+def _say_offers(arguments: Doctor, facts: DoctorJson) -> None:
     """Print the machine, its backends and the installed extras."""
     machine = facts["machine"]
     explain(
@@ -153,7 +192,7 @@ def rates_table(rates: Sequence[Rate]) -> Table:
     )
 
 
-def _record(rate: Rate, threads: int) -> dict[str, object]:
+def _record(rate: Rate, threads: int) -> RateJson:
     return {
         "backend": rate.backend,
         "m": rate.m,

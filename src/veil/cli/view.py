@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
 from veil.files.maps.exports import GRAY, export_map
 from veil.files.maps.folders import model_folders
+from veil.json_records.values import Reasons
 from veil.places.held_map import Map
 from veil.report.viewer.content import View, ViewLimits
 from veil.report.viewer.packing import photograph_colors
@@ -120,13 +121,45 @@ def _refuse_for_audits(arguments: ViewCommand) -> None:
             )
 
 
+class ViewPageJson(TypedDict):
+    """A page for browsers."""
+
+    output: str
+    format: Literal["html"]
+    bytes: int
+    points: int
+    all_points: int
+    not_finite: int
+    error: float
+    images: int
+    all_images: int
+    sightings: int
+    sightings_left_out: int
+    queries: int
+    photographs: int
+    true_positions: int
+    recovered: int
+    refused: Reasons
+    skipped: Reasons
+
+
+class ViewExportJson(TypedDict):
+    """A map for other viewers."""
+
+    output: str
+    format: Literal["ply", "gltf", "colmap"]
+    points: int
+    images: int
+    colored: int
+
+
 def _write(arguments: ViewCommand, made: Page, viewed: ViewedMap | None) -> None:
     """Write the page, and tell what it holds; `viewed` is None for an audit."""
     output = arguments.output or Path("view.html")
     write_text(output, made.html, private=made.photographs > 0 or made.true_positions > 0)
     queries = 0 if viewed is None else sum(image.is_query for image in viewed.view.images)
     size = len(made.html.encode())
-    record = {
+    record: ViewPageJson = {
         "output": str(output),
         "format": "html",
         "bytes": size,
@@ -161,7 +194,7 @@ def _export(arguments: ViewCommand, where: Map, view: View) -> None:
     gray = np.array(GRAY, dtype=np.uint8)
     rgb = np.where(colors[:, 3:] > 0, colors[:, :3], gray) if colors[:, 3].any() else None
     export_map(output, where.scene, arguments.export, rgb)
-    record = {
+    record: ViewExportJson = {
         "output": str(output),
         "format": arguments.export,
         "points": len(where.scene.points),

@@ -8,6 +8,7 @@ beside it: between two at random, and to the nearest other one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
@@ -20,6 +21,15 @@ from veil.progress import Progress
 MEASURED = 50_000  # number of descriptors whose nearest words are looked up
 NEIGHBORS = 2_000  # number of these whose nearest other descriptor is sought in the whole pool
 BLOCK = 1 << 14  # descriptors that are compared at a time
+
+
+class DistanceStatisticsJson(TypedDict):
+    """Mean and quantiles of distances."""
+
+    mean: float
+    p5: float
+    median: float
+    p95: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +47,7 @@ class DistanceStatistics:
         low, median, high = np.quantile(values, [0.05, 0.5, 0.95]).tolist()
         return DistanceStatistics(mean=float(values.mean()), p5=low, median=median, p95=high)
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> DistanceStatisticsJson:
         """The distances' part of the record of `veil lab quality`."""
         return {
             "mean": self.mean,
@@ -45,6 +55,24 @@ class DistanceStatistics:
             "median": self.median,
             "p95": self.p95,
         }
+
+
+class QuantizationJson(TypedDict):
+    """Distances of descriptors to words, and use of the words."""
+
+    descriptors: int
+    images: int
+    book_images: int
+    to_nearest_word: DistanceStatisticsJson
+    to_nearest_other: DistanceStatisticsJson
+    pool: int
+    to_random: DistanceStatisticsJson
+    words: int
+    unused_words: int
+    unused_words_if_even: float
+    entropy_bits: float
+    entropy_bits_if_even: float
+    log2_words: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +97,7 @@ class Quantization:
         shares = self.uses[self.uses > 0] / self.uses.sum()
         return float(-(shares * np.log2(shares)).sum()) + 0.0  # no negative zero
 
-    def as_json(self) -> dict:
+    def as_json(self) -> QuantizationJson:
         """The record of `veil lab quality`."""
         words, descriptors = len(self.uses), len(self.to_word)
         unused, entropy = even_use(words, descriptors)

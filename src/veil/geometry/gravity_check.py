@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float64
@@ -70,6 +70,15 @@ STRONG_LOG10_NFA, STRONG_LINES = -20.0, 12
 SUPPORT_LOG10_NFA = -3.0
 
 
+class CheckedJson(TypedDict):
+    """The verdict on a sensor's gravity and vertical edges."""
+
+    verdict: Verdict
+    apart_deg: float
+    limit_deg: float
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Checked:
     """Verdict on a sensor's gravity and vertical edges, their angle, the angle beyond which they disagree, and the reason."""
@@ -79,7 +88,7 @@ class Checked:
     limit_deg: float
     why: str
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> CheckedJson:
         """The check as the stable record of docs/reference/json.md."""
         return {
             "verdict": self.verdict,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
@@ -153,6 +154,20 @@ class CutOptions:
             raise RangeError(f"a tile takes {least} to {MOST_TILE_BYTES} bytes, got {self.tile_bytes!r}")
 
 
+class CutReportJson(TypedDict):
+    """Losses of a map that was cut."""
+
+    map_points: int
+    kept_points: int
+    placed: int
+    crowded_out: int
+    too_far: int
+    crowded_tiles: int
+    filled: float
+    aspects: float
+    variance_kept: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class CutReport:
     """Losses of a map that was cut.
@@ -181,7 +196,7 @@ class CutReport:
 
     __repr__ = one_line
 
-    def as_json(self) -> dict:
+    def as_json(self) -> CutReportJson:
         """The stable record of docs/reference/json.md."""
         return {
             "map_points": self.map_points,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from veil.errors import RangeError
 from veil.one_line import one_line
@@ -50,6 +50,21 @@ class ServerCosts:
     hint_s: float
 
 
+class ExitPlanJson(TypedDict):
+    """Cost of one exit."""
+
+    exit: ExitName
+    once_bytes: int
+    up_bytes: int
+    down_bytes: int
+    server_s: float
+    prepare_s: float
+    total_bytes: int
+    link_s: float
+    best_from: int | None
+    best_to: int | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExitPlan:
     """Cost of one exit for one device with a number of localizations of one version of the map.
@@ -77,7 +92,7 @@ class ExitPlan:
 
     __repr__ = one_line
 
-    def as_json(self) -> dict:
+    def as_json(self) -> ExitPlanJson:
         """The stable record of docs/reference/json.md."""
         return {
             "exit": self.exit,

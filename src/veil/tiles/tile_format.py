@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Int8, Int64, UInt8, UInt32
@@ -17,7 +18,8 @@ HEADER = struct.Struct("<8sHHHHIII4x3q")
 PLACE_BITS = 21
 FARTHEST = 1 << 52
 MOST_POINTS, MOST_ASPECTS = 1 << 20, 4
-BITS = (4, 8)
+LevelBits = Literal[4, 8]
+BITS = get_args(LevelBits)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

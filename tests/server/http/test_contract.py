@@ -18,14 +18,14 @@ from typing import Annotated, Any, Literal, TypedDict, get_args
 import pytest
 from jsonschema import Draft202012Validator
 
-from extensions.schemas import FOLDER, RECORDS, schema_of, written
+from extensions.schemas import SERVICE
 from veil.device.device import Device
 from veil.errors import Action
 from veil.features import Features
 from veil.files.service.shipped import service_schemas
+from veil.json_records.values import Limits, Written
 from veil.server.access.tokens import SCOPES
 from veil.server.answers.of_maps import JobJson
-from veil.server.answers.values import Limits, Written
 from veil.server.http.problems import KINDS, TITLES
 from veil.server.jobs.queue import JobState, Kind
 from veil.server.maps.contributions import State
@@ -157,7 +157,7 @@ class Outer(Inner, total=False):
 
 def test_a_schema_is_as_strict_as_its_record() -> None:
     """Oracle: a schema written by hand. Broken twins: an open type, and values that the schema must refuse."""
-    made = schema_of(Outer, "jobs.json")
+    made = SERVICE.schema_of(Outer, "jobs.json")
     assert made == {
         "type": "object",
         "properties": {
@@ -175,13 +175,13 @@ def test_a_schema_is_as_strict_as_its_record() -> None:
         assert not checked.is_valid(twin)
     for unknown in (dict[str, Any], object, Any):
         with pytest.raises(TypeError, match="no schema is known"):
-            schema_of(unknown, "jobs.json")
+            SERVICE.schema_of(unknown, "jobs.json")
 
 
-@pytest.mark.parametrize("name", sorted(RECORDS))
+@pytest.mark.parametrize("name", sorted(SERVICE.records))
 def test_schemas_on_disk_are_those_of_the_records(name: str) -> None:
     """Second method: the files as `docs/extensions/schemas.py` makes them of the records."""
-    assert (FOLDER / name).read_text("utf-8") == written(name), "run: python docs/extensions/schemas.py"
+    assert (SERVICE.path / name).read_text("utf-8") == SERVICE.written(name), "run: python docs/extensions/schemas.py"
 
 
 def test_records_hold_what_the_code_makes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from veil.cli.codebook.collect import Collection, Wanted, collect
 from veil.cli.common import Bar, Commands, add_command, at_least, quiet_colmap, report, say, say_facts, write_json
 from veil.cli.engine_arguments import AskedEngine
 from veil.cli.records import Record, add_record_command, json_file, option, positional
-from veil.codebooks.codebook import Codebook
+from veil.codebooks.codebook import Codebook, Kind
 from veil.codebooks.kmeans import FLAT_WORDS, chosen_method, train_words
-from veil.codebooks.quantization import MEASURED, Quantization, measure
+from veil.codebooks.quantization import MEASURED, Quantization, QuantizationJson, measure
 from veil.codebooks.sampling import WordTraining
 from veil.codebooks.shards import train_sharded
 from veil.device.descriptor_books import SAMPLE, SAMPLE_A_WORD, SLICES, assembled
@@ -23,6 +23,7 @@ from veil.engine import open_engine
 from veil.errors import InputError
 from veil.extraction import EXTRACTORS, full_name
 from veil.files.codebooks import read_codebook, saved_shards, write_codebook
+from veil.space import Normalization
 
 ClusteringMethod = Literal["flat", "hierarchical", "sharded"]
 DECOYS = 262144
@@ -184,6 +185,21 @@ def _measured(arguments: BuildCodebook, book: Codebook, collection: Collection, 
         )
 
 
+class BuildCodebookJson(TypedDict):
+    """A codebook that was made, and its quality."""
+
+    kind: Kind
+    words: int
+    method: Literal["flat", "hierarchical", "sharded", None]
+    images: int
+    held_out: int
+    skipped: int
+    descriptors_seen: int
+    remainder: int
+    sha256: str
+    quality: QuantizationJson | None
+
+
 def _tell(
     arguments: BuildCodebook,
     book: Codebook,
@@ -192,7 +208,7 @@ def _tell(
     quantization: Quantization | None,
 ) -> None:
     measured = None if quantization is None else quantization.as_json()
-    record = {
+    record: BuildCodebookJson = {
         "kind": book.kind,
         "words": len(book),
         "method": method,
@@ -219,9 +235,30 @@ def _tell(
     )
 
 
+class CodebookInfoJson(TypedDict):
+    """Facts of a codebook."""
+
+    kind: Kind
+    words: int
+    dim: int
+    descriptor: str
+    normalization: Normalization
+    stored_as: str
+    slices: int
+    slice_size: int
+    remainder: int
+    pca_dim: int | None
+    dither_steps: float
+    source: str
+    license: str
+    images: int
+    descriptors_seen: int
+    sha256: str
+
+
 def _info(arguments: TellCodebook) -> int:
     book = read_codebook(arguments.codebook)
-    facts = {
+    facts: CodebookInfoJson = {
         "kind": book.kind,
         "words": len(book),
         "dim": book.dim,

@@ -27,7 +27,7 @@ def spread_table(record: Mapping[str, Any]) -> Table:
     )
 
 
-def say_quality(arguments: Arguments, record: dict) -> None:
+def say_quality(arguments: Arguments, record: Mapping[str, Any]) -> None:
     """Print a record of `veil lab quality` for people."""
     images, own, words = record["images"], record["book_images"], record["words"]
     say(arguments, f"\n{record['descriptors']} descriptors of {images} photographs, and the {words} words")

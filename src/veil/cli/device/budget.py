@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypedDict
 
 from veil.cli.common import Commands, add_command, at_least, say, say_table, write_json
 from veil.cli.device import plan
@@ -80,6 +81,78 @@ def register(commands: Commands) -> None:
     plan.register(actions)
 
 
+class ComposedJson(TypedDict):
+    """Epsilon of charges at delta, and their plain sum."""
+
+    epsilon: float | None
+    basic: float | None
+
+
+class SpentReleaseJson(TypedDict):
+    """A release in words."""
+
+    words: int
+    epsilon: float | None
+    m: int
+    features: int
+    file: str
+    fresh: bool
+    released_at: float
+
+
+class SpentImageJson(TypedDict):
+    """Releases of an image, with its epsilons and what is left of its budget."""
+
+    name: str
+    releases: list[SpentReleaseJson]
+    feature: ComposedJson | None
+    object: ComposedJson | None
+    image: ComposedJson | None
+    left: float | None
+    no_proof: int
+
+
+class _SessionSize(TypedDict):
+    images: int
+    features: int
+
+
+class SessionJson(_SessionSize, ComposedJson):
+    """Epsilon of all images in words."""
+
+
+class BudgetInForceJson(TypedDict):
+    """A budget, with what was spent and is left of it."""
+
+    unit: BudgetUnit
+    epsilon: float | None
+    delta: float | None
+    spent: float | None
+    left: float | None
+
+
+class BudgetChangeJson(TypedDict):
+    """A budget that was set or cleared."""
+
+    unit: BudgetUnit
+    epsilon: float | None
+    delta: float | None
+    set_at: float
+
+
+class ShowBudgetJson(TypedDict):
+    """What was spent of epsilon, and what may be."""
+
+    delta: float
+    object_features: int
+    images: list[SpentImageJson]
+    point: ComposedJson | None
+    session: SessionJson
+    no_proof: int
+    budgets: list[BudgetInForceJson]
+    changes: list[BudgetChangeJson]
+
+
 def _show(arguments: ShowBudget) -> int:
     path = home() / "ledger.sqlite"
     known = path.exists()  # a look must not make a ledger
@@ -87,7 +160,7 @@ def _show(arguments: ShowBudget) -> int:
     budgets = _in_force(changes)
     images = [_image_facts(arguments, of_one, budgets.get("image")) for of_one in _by_image(entries)]
     session = _charges(entries)
-    facts = {
+    facts: ShowBudgetJson = {
         "delta": arguments.delta,
         "object_features": arguments.object,
         "images": images,
@@ -106,7 +179,7 @@ def _show(arguments: ShowBudget) -> int:
     return 0
 
 
-def _image_facts(arguments: ShowBudget, entries: list[Entry], budget: Budget | None) -> dict:
+def _image_facts(arguments: ShowBudget, entries: list[Entry], budget: Budget | None) -> SpentImageJson:
     """The record of one image's releases, with its epsilons and what is left of its budget."""
     charges = _charges(entries)
     return {
@@ -133,13 +206,13 @@ def _image_facts(arguments: ShowBudget, entries: list[Entry], budget: Budget | N
     }
 
 
-def _epsilons(charges: list[Charge], delta: float, of_each: int | None = None) -> dict:
+def _epsilons(charges: list[Charge], delta: float, of_each: int | None = None) -> ComposedJson:
     """Epsilon of charges at delta, and their plain sum; of at most `of_each` features of every release, if given."""
     spent = total(charges, of_each=of_each)
     return {"epsilon": composed_epsilon(spent, delta), "basic": composed_epsilon(spent)}
 
 
-def _budget_facts(budget: Budget, entries: list[Entry]) -> dict:
+def _budget_facts(budget: Budget, entries: list[Entry]) -> BudgetInForceJson:
     """The record of a budget, with what was spent and is left of it; of images, those of the one that spent most."""
     groups = _by_image(entries) if budget.unit == "image" else [entries]
     most = max((budget.spent(_charges(group)) for group in groups), default=0.0)
@@ -147,7 +220,7 @@ def _budget_facts(budget: Budget, entries: list[Entry]) -> dict:
     return {"unit": budget.unit, "epsilon": budget.epsilon, "delta": budget.delta, "spent": most, "left": least}
 
 
-def _change_facts(change: BudgetChange) -> dict:
+def _change_facts(change: BudgetChange) -> BudgetChangeJson:
     budget = change.budget
     epsilon, delta = (None, None) if budget is None else (budget.epsilon, budget.delta)
     return {"unit": change.unit, "epsilon": epsilon, "delta": delta, "set_at": change.set_at}
@@ -171,7 +244,7 @@ def _in_force(changes: list[BudgetChange]) -> dict[BudgetUnit, Budget]:
     return {unit: budget for unit, budget in last.items() if budget is not None}
 
 
-def _tell(arguments: ShowBudget, facts: dict) -> None:
+def _tell(arguments: ShowBudget, facts: Mapping[str, Any]) -> None:
     if facts["images"]:
         say_table(arguments, image_table(facts["images"], facts["object_features"]))
     session = facts["session"]
@@ -200,7 +273,7 @@ def _tell(arguments: ShowBudget, facts: dict) -> None:
         say(arguments, "no budget is set: `veil budget set` makes the ledger refuse what would exceed one")
 
 
-def image_table(images: Sequence[dict], object_features: int) -> Table:
+def image_table(images: Sequence[Mapping[str, Any]], object_features: int) -> Table:
     """The table of the ledger's images: what was released of each, and its epsilons."""
     rows: list[Row] = []
     for image in images:
@@ -216,10 +289,25 @@ def image_table(images: Sequence[dict], object_features: int) -> Table:
     return Table(columns=[Name("image", least=12), *numbers(*sent_heads, *heads)], rows=rows)
 
 
-def _spent(image: dict) -> list[str]:
+def _spent(image: Mapping[str, Any]) -> list[str]:
     """Epsilon of a feature, an object and the image, and the sum over the image's features."""
     spent = [image[unit]["epsilon"] for unit in ("feature", "object", "image")]
     return [outward(value) for value in (*spent, image["image"]["basic"])]
+
+
+class BudgetJson(TypedDict):
+    """A budget."""
+
+    epsilon: float
+    delta: float
+
+
+class SetBudgetJson(TypedDict):
+    """A budget now and before."""
+
+    unit: BudgetUnit
+    budget: BudgetJson | None
+    before: BudgetJson | None
 
 
 def _set(arguments: SetBudget) -> int:
@@ -227,7 +315,8 @@ def _set(arguments: SetBudget) -> int:
     budget = None if epsilon is None else Budget(unit=unit, epsilon=epsilon, delta=arguments.delta)
     ledger = Ledger(home())
     before = ledger.set_budget(unit, budget)
-    write_json(arguments.json, {"unit": unit, "budget": _plain(budget), "before": _plain(before)}, private=True)
+    record: SetBudgetJson = {"unit": unit, "budget": _plain(budget), "before": _plain(before)}
+    write_json(arguments.json, record, private=True)
     say(arguments, f"the budget of {LIMITED[unit]} is {_said(budget)}; it was {_said(before)}")
     if before is not None and (budget is None or budget.epsilon > before.epsilon or budget.delta > before.delta):
         say(arguments, f"warning: what was promised before, {_said(before)}, no longer holds")
@@ -258,7 +347,7 @@ def _tell_exceeded(arguments: SetBudget, budget: Budget, entries: list[Entry]) -
         )
 
 
-def _plain(budget: Budget | None) -> dict | None:
+def _plain(budget: Budget | None) -> BudgetJson | None:
     return None if budget is None else {"epsilon": budget.epsilon, "delta": budget.delta}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, tell_skipped, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
@@ -21,6 +21,7 @@ from veil.files.features import count_images, holds_features, read_features, wri
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
+from veil.json_records.values import Reasons
 from veil.space import DIMS, Space, known_space
 
 EXAMPLES = """\
@@ -72,6 +73,21 @@ class Extract(Extractor):
     json: Path | None = json_file()
 
 
+class ExtractedImageJson(TypedDict):
+    """Features of a photograph."""
+
+    name: str
+    features: int
+    space: str
+
+
+class ExtractJson(TypedDict):
+    """Photographs with their features, and those without."""
+
+    images: list[ExtractedImageJson]
+    skipped: Reasons
+
+
 def register(commands: Commands) -> None:
     """Add `veil extract` to the parser's commands."""
     add_record_command(commands, "extract", "photographs -> raw features (stay on the device)", EXAMPLES, Extract, _extract)
@@ -87,14 +103,11 @@ def _extract(arguments: Extract) -> int:
         raise InputError(f"none of the {len(skipped)} photographs can be used; {name}: {reason}")
     write_features(arguments.output, sorted(features.items()))
     total = sum(len(item) for item in features.values())
-    write_json(
-        arguments.json,
-        {
-            "images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())],
-            "skipped": skipped,
-        },
-        private=True,
-    )
+    record: ExtractJson = {
+        "images": [{"name": name, "features": len(f), "space": str(f.space)} for name, f in sorted(features.items())],
+        "skipped": skipped,
+    }
+    write_json(arguments.json, record, private=True)
     report(arguments, arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
     return 0
 

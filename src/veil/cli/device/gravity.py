@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict, cast
 
 from veil.cli.common import (
     EXIT_NO_GRAVITY,
@@ -29,6 +29,8 @@ from veil.files.photographs.gravity import write_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture, read_rgb
 from veil.geometry.camera import require_readable
 from veil.geometry.gravity import Gravity, NoGravity
+from veil.geometry.gravity_check import CheckedJson
+from veil.json_records.values import Vector
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges
@@ -77,9 +79,8 @@ def _gravity(arguments: AskedGravity) -> int:
     readings = {answer.name: answer.gravity for answer in answers if isinstance(answer.gravity, Gravity)}
     if readings:
         write_gravity(arguments.output, readings)
-    write_json(
-        arguments.json, {"images": [_row(answer) for answer in sorted(answers, key=lambda answer: answer.name)]}, private=True
-    )
+    record: GravityAnswersJson = {"images": [_row(answer) for answer in sorted(answers, key=lambda answer: answer.name)]}
+    write_json(arguments.json, record, private=True)
     say_facts(arguments, {answer.name: _told(answer) for answer in answers})
     if readings:
         report(arguments, arguments.output, f"gravity of {len(readings)} of {len(answers)} images")
@@ -142,11 +143,56 @@ def _told(answer: GravityAnswer) -> str:
     return f"({x:+.3f}, {y:+.3f}, {z:+.3f}){sigma}, from {answer.source}{note}"
 
 
-def _row(answer: GravityAnswer) -> dict:
-    row: dict = {"name": answer.name, "source": answer.source, "note": answer.note}
+Source = Literal["exif", "readings", "vanishing-point", "colmap"]
+
+
+class _AnswerJson(TypedDict):
+    name: str
+    source: Source
+    note: str | None
+
+
+class _FoundJson(_AnswerJson):
+    status: Literal["found"]
+    down: Vector
+    sigma_deg: float | None
+    check: CheckedJson | None
+
+
+class _EdgesJson(TypedDict, total=False):
+    lines: int
+    log10_nfa: float
+
+
+class GravityFoundJson(_FoundJson, _EdgesJson):
+    """Gravity of a photograph."""
+
+
+class NoGravityJson(_AnswerJson):
+    """No gravity, and why."""
+
+    status: Literal["no gravity"]
+    reason: str
+
+
+class GravityAnswersJson(TypedDict):
+    """Answers for all photographs."""
+
+    images: list[GravityFoundJson | NoGravityJson]
+
+
+def _row(answer: GravityAnswer) -> GravityFoundJson | NoGravityJson:
+    row: _AnswerJson = {"name": answer.name, "source": cast(Source, answer.source), "note": answer.note}
     if isinstance(answer.gravity, NoGravity):
-        return row | {"status": "no gravity", "reason": advised(answer.gravity.reason, answer.gravity.remedy)}
-    row |= {"status": "found", "down": answer.gravity.direction.tolist(), "sigma_deg": answer.gravity.sigma_deg}
+        return {**row, "status": "no gravity", "reason": advised(answer.gravity.reason, answer.gravity.remedy)}
+    edges: _EdgesJson = {}
     if answer.vertical is not None:
-        row |= {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}
-    return row | {"check": None if answer.check is None else answer.check.as_json()}
+        edges = {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}
+    return {
+        **row,
+        "status": "found",
+        "down": answer.gravity.direction.tolist(),
+        "sigma_deg": answer.gravity.sigma_deg,
+        **edges,
+        "check": None if answer.check is None else answer.check.as_json(),
+    }

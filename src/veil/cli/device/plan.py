@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from veil.cli.common import Commands, at_least, explain, picture, report, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option
@@ -75,10 +76,41 @@ def plans_of(
     )
 
 
-def plans_record(arguments: AskedPlans, plans: Sequence[ReleasePlan]) -> dict:
+class ReleasePlanJson(TypedDict):
+    """A release in words that fits an epsilon."""
+
+    words: int
+    m: int
+    features: int
+    epsilon: float
+    truth: float
+    posterior: float
+    image_epsilon: float
+    true_words: float
+    candidates: float
+    needed: int
+    margin: float
+    samples: float | None
+    possible: bool
+
+
+class BudgetPlanJson(TypedDict):
+    """Plans for an epsilon of the image."""
+
+    epsilon_image: float
+    delta: float
+    map_features: int
+    plans: list[ReleasePlanJson]
+
+
+def plans_record(arguments: AskedPlans, plans: Sequence[ReleasePlan]) -> BudgetPlanJson:
     """The record of plans for machines."""
-    facts: dict = {"epsilon_image": arguments.epsilon_image, "delta": arguments.delta, "map_features": arguments.map_features}
-    return {**facts, "plans": [_plan_facts(plan) for plan in plans]}
+    return {
+        "epsilon_image": arguments.epsilon_image,
+        "delta": arguments.delta,
+        "map_features": arguments.map_features,
+        "plans": [_plan_facts(plan) for plan in plans],
+    }
 
 
 def _plan(arguments: PlanBudget) -> int:
@@ -142,7 +174,7 @@ def _advice(plans: list[ReleasePlan]) -> list[str]:
     return advice
 
 
-def _plan_facts(plan: ReleasePlan) -> dict:
+def _plan_facts(plan: ReleasePlan) -> ReleasePlanJson:
     return {
         "words": plan.mechanism.dictionary_size,
         "m": plan.mechanism.m,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 from veil.cli.common import Arguments, Bar, at_least, report, say, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
@@ -45,6 +45,20 @@ class IndexMap(Record):
     json: Path | None = json_file()
 
 
+class _IndexesJson(TypedDict, total=False):
+    dictionary: str
+    words: int
+    entries: int
+    listed_points: int
+
+
+class IndexJson(_IndexesJson):
+    """Indexes of a map: for queries in words, by distance, or both."""
+
+    points: int
+    images: int
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil index` to the parser's commands."""
     add_record_command(commands, "index", "a map + a dictionary -> indexes for queries", EXAMPLES, IndexMap, _index)
@@ -59,12 +73,12 @@ def _index(arguments: IndexMap) -> int:
     if asked != "distances" and not where.is_public:
         raise InputError(f"{arguments.map} is a private map, which serves no queries in words; index it with --for distances")
     book = read_dictionary(arguments.dictionary, scene.space.descriptor)
-    facts: dict[str, object] = {"points": len(scene.points), "images": len(scene.images)}
+    facts: IndexJson = {"points": len(scene.points), "images": len(scene.images)}
     if asked != "distances":
         with Bar("indexing words") as bar:
             made = where.index("words", dictionary=book, progress=bar)
         folder = vocabulary_folder(arguments.map, book.digest)
-        facts |= {"dictionary": book.digest, "words": len(book), "entries": made["words"]}
+        facts = {**facts, "dictionary": book.digest, "words": len(book), "entries": made["words"]}
         say(arguments, f"{facts['entries']} entries of {facts['points']} points under {facts['words']} words")
         report(arguments, folder, "the index for queries in words")
     if asked != "words":

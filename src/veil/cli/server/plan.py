@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict, cast
 
 from veil.cli.common import at_least, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option
-from veil.places.maps.plans import MapPlan
+from veil.places.maps.plans import MapPlan, MapPlanJson
 from veil.places.pairs.candidates import BY_TRACKS, RETRIEVED
 from veil.report.tables import Name, Number, Table, Words
 
@@ -46,6 +46,17 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
     add_record_command(commands, "map", "what a map of many images takes", EXAMPLES, PlanMap, _plan)
 
 
+PairsBy = Literal["all", "tracks", "retrieval"]
+
+
+class _PairsByJson(TypedDict):
+    pairs_by: PairsBy
+
+
+class PlanMapJson(_PairsByJson, MapPlanJson):
+    """The plan of a map, and how its pairs are chosen."""
+
+
 def _plan(arguments: PlanMap) -> int:
     from veil.places.pairs.choice import pair_choice
     from veil.places.unit_costs import plan_map
@@ -59,7 +70,8 @@ def _plan(arguments: PlanMap) -> int:
         machines=arguments.machines,
         machine_cores=arguments.cores,
     )
-    write_json(arguments.json, {"pairs_by": method, **plan.as_json()})
+    record: PlanMapJson = {"pairs_by": cast(PairsBy, method), **plan.as_json()}
+    write_json(arguments.json, record)
     say_table(arguments, plan_table(plan, method, arguments.image_count))
     return 0
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from veil.cli.common import at_least, say, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.errors import InputError
 from veil.files.service.served_tiles import add_served, remove_served, served_names, versions_of
+from veil.json_records.values import Digest
 
 EXAMPLES = """\
   veil tiles cut map/ -o tiles/
@@ -46,6 +48,19 @@ class ServeTiles(Record):
     json: Path | None = json_file()
 
 
+class ServedNameJson(TypedDict):
+    """Versions of tiles that are served by one name."""
+
+    name: str
+    versions: list[Digest]
+
+
+class ServedTilesJson(TypedDict):
+    """All tiles that a server gives."""
+
+    tiles: list[ServedNameJson]
+
+
 def register(commands) -> None:  # type: ignore[no-untyped-def]
     """Add `veil serve tiles` to the parser's commands."""
     summary = "tiles that a server gives to devices without learning which"
@@ -65,8 +80,9 @@ def _tiles(arguments: ServeTiles) -> int:
         localizations = arguments.localizations or None  # none: devices do not fetch from one server alone
         version = add_served(root, arguments.name, arguments.tiles, localizations=localizations, threads=arguments.threads)
         say(arguments, f"served in version {version[:16]}; devices fetch from ADDRESS/v1/tiles/{arguments.name}")
-    served = [{"name": name, "versions": versions_of(root, name)} for name in served_names(root)]
-    write_json(arguments.json, {"tiles": served})
+    served: list[ServedNameJson] = [{"name": name, "versions": versions_of(root, name)} for name in served_names(root)]
+    record: ServedTilesJson = {"tiles": served}
+    write_json(arguments.json, record)
     if arguments.list:
         for item in served:
             say(arguments, f"{item['name']}  {', '.join(version[:16] for version in item['versions'])}")

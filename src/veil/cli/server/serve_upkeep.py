@@ -6,12 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from veil.cli.common import explain, say, say_table, write_json
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.server.serve import AskedSettings, service_of, settings_of
 from veil.errors import InputError
+from veil.json_records.values import Digest, Limits
 from veil.report.tables import Name, Table, numbers, percent
 from veil.wire.names import chosen
 
@@ -131,6 +132,16 @@ def _restore(arguments: ServeRestore) -> int:
     return 0
 
 
+class AdoptionJson(TypedDict):
+    """A database and its blobs, which are to be one store."""
+
+    store: Annotated[str | None, Limits(pattern="^s[0-9a-f]{32}$")]
+    blobs_store: str | None
+    named: Annotated[int, Limits(minimum=0)]
+    missing: Annotated[int, Limits(minimum=0)]
+    unknown: list[Digest]
+
+
 def _adopt(arguments: ServeAdopt) -> int:
     settings = settings_of(arguments)
     if not arguments.folder.is_dir():
@@ -164,7 +175,7 @@ def _adopt(arguments: ServeAdopt) -> int:
     return 0
 
 
-def _adoption(adoption: Any) -> dict[str, Any]:
+def _adoption(adoption: Any) -> AdoptionJson:
     """The stable record of docs/reference/json.md."""
     return {
         "store": adoption.store or None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict, cast
 
 from veil.cli.common import Bar, at_least, explain, quiet_colmap, report, say, say_table, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional
@@ -12,11 +13,13 @@ from veil.cli.server.plan import sized
 from veil.errors import InputError
 from veil.files.maps.places import read_place
 from veil.files.tiles import holds_tiles, read_manifest
+from veil.json_records.values import Digest
 from veil.places.tiles import TilePlan, cut_map, plan_tiles
 from veil.report.tables import Name, Table, fixed, numbers
-from veil.tiles.cutting import CutOptions, CutReport
+from veil.tiles.cutting import CutOptions, CutReport, CutReportJson
 from veil.tiles.manifest import Manifest
-from veil.tiles.plans import ExitPlan
+from veil.tiles.plans import ExitPlan, ExitPlanJson
+from veil.tiles.tile_format import LevelBits
 
 DEFAULT = CutOptions()
 EXAMPLES = """\
@@ -80,7 +83,22 @@ def _cut(arguments: CutTiles) -> int:
     return 0
 
 
-def cut_record(manifest: Manifest, report: CutReport) -> dict:
+class _TilesFactsJson(TypedDict):
+    version: Digest
+    tiles: int
+    tile_bytes: int
+    record_bytes: int
+    asked: int
+    axes: int
+    bits: LevelBits
+    max_position_error: float
+
+
+class CutTilesJson(_TilesFactsJson, CutReportJson):
+    """Tiles of a map that was cut, with its losses."""
+
+
+def cut_record(manifest: Manifest, report: CutReport) -> CutTilesJson:
     """The JSON record of the command."""
     return {
         "version": manifest.version,
@@ -89,7 +107,7 @@ def cut_record(manifest: Manifest, report: CutReport) -> dict:
         "record_bytes": manifest.record_bytes,
         "asked": manifest.asked,
         "axes": manifest.coding.axes,
-        "bits": manifest.coding.bits,
+        "bits": cast(LevelBits, manifest.coding.bits),
         "max_position_error": manifest.coding.max_position_error,
         **report.as_json(),
     }
@@ -143,7 +161,18 @@ def _options(arguments: PlanTiles) -> CutOptions | None:
     return CutOptions(tile_bytes=arguments.bytes or DEFAULT.tile_bytes)
 
 
-def plan_record(plan: TilePlan) -> dict:
+class TilePlanJson(TypedDict):
+    """The plan of private fetching."""
+
+    tiles: int
+    record_bytes: int
+    manifest_bytes: int
+    asked: int
+    localizations: int
+    exits: list[ExitPlanJson]
+
+
+def plan_record(plan: TilePlan) -> TilePlanJson:
     """The JSON record of the command."""
     return {
         "tiles": plan.tiles,

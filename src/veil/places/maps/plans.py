@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypedDict
 
 from veil.errors import RangeError
 from veil.one_line import one_line
@@ -73,6 +74,21 @@ class MapSize:
             raise RangeError(f"paired must be at least 1, got {self.paired!r}")
 
 
+class MapPlanJson(TypedDict):
+    """The plan of a map."""
+
+    pairs: int
+    retrieval_s: float
+    matching_s: float
+    mapping_s: float
+    core_hours: float
+    memory_bytes: int
+    worker_bytes: int
+    disk_bytes: int
+    network_bytes: int
+    days: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class MapPlan:
     """Plan of a map: `pairs` of images, seconds of one core of each step, bytes, and `days` on the given machines.
@@ -99,7 +115,7 @@ class MapPlan:
         """Hours of one core, all steps together."""
         return (self.retrieval_s + self.matching_s + self.mapping_s) / 3600
 
-    def as_json(self) -> dict:
+    def as_json(self) -> MapPlanJson:
         """The stable record of docs/reference/json.md."""
         return {
             "pairs": self.pairs,

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
+from veil.json_records.values import Digest, Limits, Matrix, Vector, Written
 from veil.server.answers.values import (
     ContributionId,
     Count,
-    Digest,
     JobId,
-    Limits,
     MapId,
-    Matrix,
     Printable,
     Quantity,
     RemediesJson,
     Seconds,
     Share,
     TokenId,
-    Vector,
-    Written,
 )
 
 # Maps.

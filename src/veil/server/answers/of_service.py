@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
+from veil.json_records.values import Digest, Limits, Vector, Written
 from veil.server.answers.of_maps import MapPolicyJson, ModelSizeJson, PlaceJson, PoseJson
 from veil.server.answers.values import (
     Count,
-    Digest,
-    Limits,
     MapId,
     Printable,
     Quantity,
@@ -17,8 +16,6 @@ from veil.server.answers.values import (
     Scopes,
     Seconds,
     TokenId,
-    Vector,
-    Written,
 )
 
 # Queries.
