@@ -141,7 +141,7 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Given:
+class _FromView:
     """Estimates of all features by one view, the distances of their partners (infinite: none), and which are verified."""
 
     estimates: Estimates
@@ -149,7 +149,7 @@ class _Given:
     verified: Bool[np.ndarray, "features"]
 
 
-def _given(form: Subspaces, view: OtherView, partners: _Partners) -> _Given:
+def _given(form: Subspaces, view: OtherView, partners: _Partners) -> _FromView:
     """Estimates by the partners in one view: the verified one of a feature, or else its nearest."""
     away, columns = partners.away.copy(), partners.nearest.copy()
     verified = np.zeros(len(form), dtype=bool)
@@ -163,10 +163,10 @@ def _given(form: Subspaces, view: OtherView, partners: _Partners) -> _Given:
     else:
         estimates, _ = inlier_subspaces(attacked, view.form.take(columns[known]))
     best.points[known], best.confidence[known] = estimates.points, estimates.confidence
-    return _Given(estimates=best, away=away, verified=verified)
+    return _FromView(estimates=best, away=away, verified=verified)
 
 
-def _agreed(given: Sequence[_Given]) -> Estimates:
+def _agreed(given: Sequence[_FromView]) -> Estimates:
     """Of each feature the estimate of a view: a verified one first, then one on which most views agree, then the nearest.
 
     A descriptor is the same in all views, and decoys are drawn alone.
