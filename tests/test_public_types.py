@@ -64,11 +64,18 @@ def types_in(annotation: ast.AST, module: str) -> Iterator[Home]:
             yield from _named(node.id, module)
 
 
+def is_json_record(node: ast.ClassDef) -> bool:
+    """Whether a class is the record of a `dict` for JSON, whose keys a schema documents."""
+    return node.name.endswith("Json") and all(
+        isinstance(base, ast.Name) and (base.id == "TypedDict" or base.id.endswith("Json")) for base in node.bases
+    )
+
+
 def _named(name: str, module: str) -> Iterator[Home]:
     what = defined(module).get(name)
     if isinstance(what, tuple):
         yield from _named(what[1], what[0])
-    elif isinstance(what, ast.ClassDef) and not name.endswith("Json"):  # those are records that a schema documents
+    elif isinstance(what, ast.ClassDef) and not is_json_record(what):
         yield module, name
     elif isinstance(what, ast.BinOp | ast.Subscript) and name[0].isupper():
         yield from types_in(what, module)

@@ -19,7 +19,7 @@ from veil.errors import Remedy
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
 # Name under which the modes of a release are kept for the attack by context.
 MODES = "modes"
-# Features of a photograph whose lines hide who is whose neighbor that say enough of it.
+# Number of features, at most, that speak for the whole photograph behind lines.
 WHOLE = 300
 
 

@@ -13,19 +13,17 @@ from functools import partial
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from veil import distances
 from veil.attacks.attack import Attack, Attempt
 from veil.attacks.claims import CannotRun, Estimates, NamedWords, no_release
 from veil.attacks.intersection.repeat import repeat_positions
 from veil.attacks.matches.inliers import inlier_subspaces
-from veil.attacks.matches.matched_views import is_near_repeat
+from veil.attacks.matches.matched_views import nearest_partners
 from veil.attacks.target import ReleasedImage, Target
 from veil.attacks.words.posterior import descriptors
 from veil.attacks.words.votes import LINKED_PX, Linked, vote
 from veil.audit.finding import RECOVERED_WITHIN, RECOVERED_WITHIN_PX
 from veil.forms import Lines, Subsets, Subspaces
 from veil.geometry.camera import Camera, as_colmap
-from veil.matching.neighbors import NEIGHBORS, as_set, decoy_distance
 
 ALIGNED = "near repeats of the photograph, and how their pictures lie on each other"
 # Probability that two near repeats of a feature have the same nearest word, as the attacker assumes.
@@ -84,7 +82,7 @@ def _views(target: Target, alignments: Sequence[Alignment]) -> Attempt:
     with target.timer() as clock:
         for other, alignment in _others(target, alignments):
             assert isinstance(other.form, Subspaces)
-            partners, at_place = _nearest(form, other.form), np.zeros(len(form), dtype=bool)
+            (partners, *_), at_place = nearest_partners(form, other.form), np.zeros(len(form), dtype=bool)
             if keypoints is not None and other.keypoints is not None:
                 rows = _same_places(keypoints, other.keypoints, alignment)
                 at_place = rows >= 0
@@ -151,7 +149,7 @@ def _positions(target: Target, alignments: Sequence[Alignment]) -> Attempt:
         for other, alignment in _others(target, alignments):
             if not isinstance(other.form, Subspaces) or other.lines is None or other.camera is None:
                 raise CannotRun("words do not tell which lines belong together")
-            partners = _nearest(target.form, other.form)
+            partners, *_ = nearest_partners(target.form, other.form)
             own, its = inlier_subspaces(target.form, other.form.take(partners))
             moved = _moved(other.lines.take(partners), other.camera, camera, alignment)
             points.append(repeat_positions([lines, moved], camera=camera).points)
@@ -160,14 +158,6 @@ def _positions(target: Target, alignments: Sequence[Alignment]) -> Attempt:
     seen = np.isfinite(chosen).all(axis=1)
     claim = Estimates(points=chosen, confidence=seen * 1.0, certified=np.zeros(len(lines), dtype=bool))
     return Attempt(label="aligned lines", rows=np.arange(len(lines)), claim=claim, seconds=clock.seconds)
-
-
-def _nearest(form: Subspaces, other: Subspaces) -> Int64[np.ndarray, "features"]:
-    """Nearest subspace of a near repeat to each of `form`, as matched views take it."""
-    near = distances.nearest(as_set(form), as_set(other), min(NEIGHBORS, len(other)))
-    meets = near.distance <= decoy_distance(form, other)
-    away = near.distance if is_near_repeat(meets.sum(axis=1), form.m) else np.where(meets, np.inf, near.distance)
-    return near.index[np.arange(len(form)), away.argmin(axis=1)]
 
 
 def _moved(lines: Lines, camera: Camera, into: Camera, alignment: Alignment) -> Lines:

@@ -3,8 +3,8 @@
 Whoever has two uploads of a place matches them as the service does: mutual nearest neighbors, and of these the ones that the
 epipolar geometry of the positions explains. The point of a subspace that is nearest to its partner's subspace estimates its
 descriptor (Eq. 6 of release.md). No database, no training and no secret is needed, and uploads of other people serve as well.
-Of several partners the one is taken on whose estimate most views agree, and of these the nearest. With raw photographs of the
-place the partner is a descriptor (Eq. 5).
+Of several partners the nearest is taken, and of near repeats the one on whose estimate most of them agree. With raw photographs
+of the place the partner is a descriptor (Eq. 5).
 
 A feature without a verified partner, or behind a line, takes the nearest subspace of any view that it does not meet in a shared
 decoy. Of those that have a partner this one is right so often that it is the better guess than none.
@@ -40,6 +40,8 @@ UNVERIFIED = "{} of {} features have no match that positions verify, and take th
 FEWEST_EXPECTED = 9.0
 # Estimates of two views agree within this distance, relative to the length of a descriptor.
 AGREEING = 0.1
+# Number of partners of a feature, the verified and nearest of all views, whose estimates are compared.
+MOST_VIEWS = 12
 # Least number of matches of a fundamental matrix beyond its sample of seven.
 FEWEST = 15
 
@@ -105,14 +107,15 @@ def matched_photographs(target: Target, options: MatchedViewOptions | None = Non
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Partners:
-    """Partners of the attacked features in one view: those that geometry verifies, and the nearest one of each feature.
+    """Partner of each attacked feature in one view: the one that geometry verifies, or else the nearest.
 
-    `nearest` is the row of the view for each feature, and `away` its distance, infinite where there is none.
+    `nearest` is its row in the view, and `away` its distance, infinite where there is none. `is_repeat`: a near repeat.
     """
 
-    verified: Matches
     nearest: Int64[np.ndarray, "features"]
     away: Float64[np.ndarray, "features"]
+    is_repeat: bool
+    is_verified: Bool[np.ndarray, "features"]
 
 
 def _attempt(name: str, target: Target, views: Sequence[OtherView], options: MatchedViewOptions) -> Attempt:
@@ -120,10 +123,8 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
     matcher = _Matcher(target, options)
     with target.timer() as clock:
         done = target.time.run_some(name, views, matcher.partners, target.effort.seed)
-        given = [_given(target.form, view, partners) for view, partners in done]
-        best = _agreed(given) if given else undecided(len(target.form), target.form.space.dim)
-        is_verified = np.any([one.verified for one in given], axis=0) if given else np.zeros(len(target.form), dtype=bool)
-    used = sum(bool(one.verified.any()) for one in given)
+        best, is_verified = _best(target.form, done)
+    used = sum(bool(partners.is_verified.any()) for _, partners in done)
     matched, asked = int(is_verified[target.rows].sum()), len(target.rows)
     notes = [] if target.image.keypoints is None else [NOTE.format(used, len(done), matched, asked)]
     if matched < asked:
@@ -140,46 +141,54 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
     )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _FromView:
-    """Estimates of all features by one view, the distances of their partners (infinite: none), and which are verified."""
+def _best(form: Subspaces, done: Sequence[tuple[OtherView, _Partners]]) -> tuple[Estimates, Bool[np.ndarray, "features"]]:
+    """Of each feature the estimate of one view, and whether positions verify its partner there.
 
-    estimates: Estimates
-    away: Float64[np.ndarray, "features"]
-    verified: Bool[np.ndarray, "features"]
-
-
-def _given(form: Subspaces, view: OtherView, partners: _Partners) -> _FromView:
-    """Estimates by the partners in one view: the verified one of a feature, or else its nearest."""
-    away, columns = partners.away.copy(), partners.nearest.copy()
-    verified = np.zeros(len(form), dtype=bool)
-    order = np.argsort(-partners.verified.distances, kind="stable")  # of several the nearest is written last
-    rows, matches = partners.verified.indices[order].T
-    away[rows], columns[rows], verified[rows] = partners.verified.distances[order], matches, True
-    best, known = undecided(len(form), form.space.dim), np.flatnonzero(np.isfinite(away))
-    attacked = form.take(known)
-    if isinstance(view.form, Points):
-        estimates = inlier_points(attacked, view.form.vectors[columns[known]].astype(np.float64))
-    else:
-        estimates, _ = inlier_subspaces(attacked, view.form.take(columns[known]))
-    best.points[known], best.confidence[known] = estimates.points, estimates.confidence
-    return _FromView(estimates=best, away=away, verified=verified)
-
-
-def _agreed(given: Sequence[_FromView]) -> Estimates:
-    """Of each feature the estimate of a view: a verified one first, then one on which most views agree, then the nearest.
-
-    A descriptor is the same in all views, and decoys are drawn alone.
+    A verified partner goes first, then one whose estimate most near repeats among the `MOST_VIEWS` nearest partners share, then
+    the nearest: a descriptor is the same in all repeats, and decoys are drawn alone. Of other views agreement says nothing, as
+    those that drew from one run agree in decoys.
     """
-    points = np.stack([one.estimates.points for one in given])
-    agree = np.zeros(points.shape[:2], dtype=np.int64)
-    for place, own in enumerate(points):
-        with np.errstate(invalid="ignore"):
-            agree[place] = (np.linalg.norm(points - own, axis=2) <= AGREEING).sum(axis=0)
-    ranks = np.stack([[one.away for one in given], -agree, [~one.verified for one in given]])
-    first, rows = np.lexsort(ranks, axis=0)[0], np.arange(points.shape[1])
-    confidence = np.stack([one.estimates.confidence for one in given])
-    return Estimates(points=points[first, rows], confidence=confidence[first, rows], certified=np.zeros(len(rows), dtype=bool))
+    if not done:
+        return undecided(len(form), form.space.dim), np.zeros(len(form), dtype=bool)
+    away = np.stack([partners.away for _, partners in done])
+    verified = np.stack([partners.is_verified for _, partners in done])
+    first = np.lexsort([away, ~verified], axis=0)[:MOST_VIEWS]
+    away, verified = np.take_along_axis(away, first, axis=0), np.take_along_axis(verified, first, axis=0)
+    repeats = np.array([partners.is_repeat for _, partners in done])[first]
+    points, confidence = np.full((*first.shape, form.space.dim), np.nan), np.zeros(first.shape)
+    for number, (view, partners) in enumerate(done):
+        places, rows = np.nonzero((first == number) & np.isfinite(away))
+        if len(rows):
+            estimates = _estimates(form.take(rows), view.form, partners.nearest[rows])
+            points[places, rows], confidence[places, rows] = estimates.points, estimates.confidence
+    shared = [repeats & (np.linalg.norm(points - own, axis=2) <= AGREEING) for own in points]
+    agree = np.stack([of.sum(axis=0) for of in shared]) * repeats
+    chosen, rows = np.lexsort([away, -agree, ~verified], axis=0)[0], np.arange(len(form))
+    certified = np.zeros(len(form), dtype=bool)
+    best = Estimates(points=points[chosen, rows], confidence=confidence[chosen, rows], certified=certified)
+    return best, np.asarray(verified[0])
+
+
+def _estimates(attacked: Subspaces, other: Subspaces | Points, partners: Int64[np.ndarray, "features"]) -> Estimates:
+    """Estimates of the attacked features by their partners, rows of another view."""
+    if isinstance(other, Points):
+        return inlier_points(attacked, other.vectors[partners].astype(np.float64))
+    return inlier_subspaces(attacked, other.take(partners))[0]
+
+
+def nearest_partners(
+    form: Subspaces, other: Subspaces | Points, *, threads: int = 1
+) -> tuple[Int64[np.ndarray, "features"], Float64[np.ndarray, "features"], bool]:
+    """Row of another view that is nearest to each feature and no shared decoy, its distance, and whether it is a near repeat.
+
+    The distance is infinite where there is none. In a near repeat descriptors meet as decoys do, and no meeting is left out.
+    """
+    near = distances.nearest(as_set(form), as_set(other), min(NEIGHBORS, max(1, len(other))), threads=threads)
+    meets = near.distance <= decoy_distance(form, other)
+    is_repeat = is_near_repeat(meets.sum(axis=1), form.m)
+    away = near.distance if is_repeat else np.where(meets, np.inf, near.distance)
+    first, rows = away.argmin(axis=1), np.arange(len(form))
+    return near.index[rows, first], away[rows, first], is_repeat
 
 
 class _Matcher:
@@ -191,13 +200,11 @@ class _Matcher:
 
     def partners(self, view: OtherView) -> _Partners:
         """Verified and nearest partners of all features of the release in a view."""
-        form, threads = self.target.form, self.target.effort.threads
-        count = min(NEIGHBORS, max(1, len(view.form)))
-        near = distances.nearest(as_set(form), as_set(view.form), count, threads=threads)
-        meets = near.distance <= decoy_distance(form, view.form)
-        away = near.distance if is_near_repeat(meets.sum(axis=1), form.m) else np.where(meets, np.inf, near.distance)
-        first, rows = away.argmin(axis=1), np.arange(len(form))
-        return _Partners(verified=self._verified(view), nearest=near.index[rows, first], away=away[rows, first])
+        nearest, away, is_repeat = nearest_partners(self.target.form, view.form, threads=self.target.effort.threads)
+        verified = self._verified(view)
+        rows, columns = verified.indices.T  # mutual nearest neighbors: each row stands here once
+        nearest[rows], away[rows] = columns, verified.distances
+        return _Partners(nearest=nearest, away=away, is_repeat=is_repeat, is_verified=np.isin(np.arange(len(away)), rows))
 
     def _verified(self, view: OtherView) -> Matches:
         """Matches of the release with a view that one epipolar geometry explains; none where lines hide positions.
