@@ -26,6 +26,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.forms import Subspaces
 from veil.geometry.camera import as_colmap, guessed
+from veil.ldp.guarantee import NoProof
 from veil.matching import neighbors
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
@@ -181,6 +182,40 @@ def test_two_frames_of_a_video_give_most_away_behind_lines(door: dict[str, Featu
         other, _ = released(replace(features, descriptors=noisy, image_digest=digest), lines=True)
         shown[name] = shares(matched_views(target(image, {"other": other})), truth, 0.1)[0]
     assert shown["frame"] > 0.7 and shown["frame"] > shown["view"] + 0.3
+
+
+def _through(points: np.ndarray) -> Subspaces:
+    """Subspaces of the hardened profile through five points each (features, 5, 48)."""
+    basis = np.linalg.qr((points[:, 1:] - points[:, :1]).transpose(0, 2, 1))[0].transpose(0, 2, 1)
+    origin, basis = points[:, 0].astype(np.float32), basis.astype(np.float32)
+    return Subspaces(
+        space=_book().compression.hardened_space,
+        origin=origin,
+        basis=basis,
+        guarantee=NoProof(reason="planted"),
+        profile="hardened",
+        releasable=False,
+    )
+
+
+def test_of_near_repeats_the_estimate_is_taken_on_which_most_agree() -> None:
+    """Planted: each feature meets a decoy in one of three repeats, nearer than its descriptor in the two others.
+
+    The nearest partner alone, as in one repeat of the three, is then wrong.
+    """
+    random = np.random.default_rng(8)
+    points = random.standard_normal((4, 240, 5, 48)) / np.sqrt(48)
+    own, others, third = points[0], points[1:], np.arange(240) % 3
+    for number, other in enumerate(others):
+        other[:, 0] = own[:, 0] + 1e-3 * random.standard_normal((240, 48))
+        met = np.flatnonzero(third == number)
+        other[(met + 7) % 240, 1] = own[met, 1]
+    images = {str(number): ReleasedImage(form=_through(other)) for number, other in enumerate(others)}
+    image = ReleasedImage(form=_through(own))
+    together = matched_views(target(image, images))
+    assert np.nanmax(errors(together, own[:, 0])) < 0.1
+    alone = errors(matched_views(target(image, {"0": images["0"]})), own[:, 0])
+    assert (alone > 0.5).mean() == pytest.approx(1 / 3, abs=0.05)
 
 
 @pytest.mark.slow
