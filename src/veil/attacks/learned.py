@@ -21,6 +21,8 @@ LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely
 MODES = "modes"
 # Number of features, at most, that speak for the whole photograph behind lines.
 WHOLE = 300
+# Number of features that leave by default, at most. Behind lines the network knows what is selected, and misjudges the rest.
+SELECTED = 1000
 
 
 def _learned(target: Target) -> LearnedModel:
@@ -57,6 +59,8 @@ def _context(target: Target) -> Attempt:
     learned, image = _learned(target), target.image
     if MODES not in target.cache:
         raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
+    if image.keypoints is None and len(image.form) > SELECTED:
+        raise CannotRun(f"the network behind lines learned from at most {SELECTED} selected features of a photograph")
     rows, modes = target.cache[MODES]
     keypoints = None if image.keypoints is None else image.keypoints.astype(np.float64)
     if keypoints is None:
