@@ -18,10 +18,9 @@ from veil.files.attack_networks import bundled_learned_model, read_learned_model
 def weights(network: ContextNetwork) -> list[np.ndarray]:
     """All arrays and numbers of a network."""
     arrays = [*network.alone, *network.style, *network.whole, *network.vertex]
-    numbers = [network.sharpness, network.damping]
-    if (near := network.neighbors) is not None:
-        arrays += [*near.code, *near.distance, near.pair, near.pair_bias, near.out]
-        numbers += [near.out_bias, near.mistaken]
+    near = network.neighbors
+    arrays += [*near.code, *near.distance, near.pair, near.pair_bias, near.out]
+    numbers = [network.sharpness, network.damping, near.out_bias, near.mistaken]
     return [*arrays, np.array(numbers)]
 
 
@@ -32,23 +31,20 @@ def test_networks_of_context_come_back(tmp_path: Path) -> None:
     write_learned_model(tmp_path / "model.npz", model)
     back = read_learned_model(tmp_path / "model.npz")
     assert back.training == training and back.space == model.space and back.density.source == model.density.source
-    assert back.neighbors.neighbors is not None and back.photograph.neighbors is None
-    for name in ("neighbors", "photograph"):
-        pairs = zip(weights(getattr(back, name)), weights(getattr(model, name)), strict=True)
-        assert all(np.array_equal(one, two) for one, two in pairs)
+    assert all(np.array_equal(one, two) for one, two in zip(weights(back.context), weights(model.context), strict=True))
     assert all(np.array_equal(one, two) for one, two in zip(back.density.weights, model.density.weights, strict=True))
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("neighbors_pair", None),
-        ("photograph_whole_w2", None),
-        ("neighbors_sharpness", None),
-        ("neighbors_code_w1", np.zeros((3, 4), dtype=np.float16)),
-        ("photograph_alone_b1", np.full(128, np.nan, dtype=np.float16)),
-        ("neighbors_mistaken", np.float64(1.5)),
-        ("photograph_pair", np.zeros((192, 64), dtype=np.float16)),
+        ("context_pair", None),
+        ("context_whole_w2", None),
+        ("context_sharpness", None),
+        ("context_code_w1", np.zeros((3, 4), dtype=np.float16)),
+        ("context_alone_b1", np.full(128, np.nan, dtype=np.float16)),
+        ("context_mistaken", np.float64(1.5)),
+        ("context_pair", np.zeros((190, 64), dtype=np.float16)),
     ],
 )
 def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarray | None) -> None:
@@ -78,9 +74,6 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 def test_networks_that_do_not_go_together_are_refused() -> None:
     model = bundled_learned_model()
-    for wrong in ({"neighbors": model.photograph}, {"photograph": model.neighbors}):
-        with pytest.raises(InputError, match="known positions"):
-            replace(model, **wrong)  # type: ignore[arg-type]
-    other = replace(model.photograph, space=replace(model.space, normalization="L1_ROOT"))
+    other = replace(model.context, space=replace(model.space, normalization="L1_ROOT"))
     with pytest.raises(InputError, match="different spaces"):
-        LearnedModel(density=model.density, neighbors=model.neighbors, photograph=other)
+        LearnedModel(density=model.density, context=other)

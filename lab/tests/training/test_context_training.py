@@ -91,12 +91,12 @@ class Planted:
         )
 
 
-def trained(torch: Any, *, positions: bool, law: bool = True, photographs: int = 24, steps: int = 50) -> ContextNetwork:
+def trained(torch: Any, *, law: bool = True, photographs: int = 24, steps: int = 50) -> ContextNetwork:
     from veil_lab.training.context_training import train_context
 
     releases = [Planted(f"training {number}", law=law).release(torch) for number in range(photographs)]
     options = ContextTraining(steps=steps, batch_features=200, rate=1e-2, device="cpu")
-    return train_context(releases, space=SPACE, source="planted", positions=positions, options=options)
+    return train_context(releases, space=SPACE, source="planted", options=options)
 
 
 def share(net: ContextNetwork, *, law: bool) -> float:
@@ -105,22 +105,21 @@ def share(net: ContextNetwork, *, law: bool) -> float:
     return float(np.mean([context_beliefs(one.modes, net, one.keypoints).argmax(axis=1) == one.right for one in worlds]))
 
 
-@pytest.mark.parametrize(("positions", "photographs", "steps"), [(True, 24, 50), (False, 60, 150)])
-def test_the_planted_law_is_learned(torch: Any, positions: bool, photographs: int, steps: int) -> None:
+def test_the_planted_law_is_learned(torch: Any) -> None:
     """Planted: photographs share a direction, which no candidate shows alone. Null: where they do not, it is chance.
 
     Modes alone are right once in four. 600 features tell 0.25 from 0.35 with five standard deviations.
     """
-    net = trained(torch, positions=positions, photographs=photographs, steps=steps)
+    net = trained(torch)
     assert share(net, law=True) > 0.9
     assert 0.15 < share(net, law=False) < 0.35
-    nothing = trained(torch, positions=positions, law=False, photographs=6, steps=10)
+    nothing = trained(torch, law=False, photographs=6, steps=10)
     assert share(nothing, law=False) < 0.35
 
 
 def test_the_way_to_the_vertex_is_learned(torch: Any) -> None:
     """Planted: every descriptor lies by 0.1 along one axis from its mode, inside of the flat."""
-    net, one = trained(torch, positions=False, steps=150), Planted("unseen way")
+    net, one = trained(torch, steps=150), Planted("unseen way")
     form = Subspaces(
         origin=one.points[:, 0].astype(np.float32),
         basis=one.basis.astype(np.float32),
@@ -134,13 +133,12 @@ def test_the_way_to_the_vertex_is_learned(torch: Any) -> None:
     assert np.median(off) < 0.5 * Planted.OFF
 
 
-@pytest.mark.parametrize("positions", [True, False])
-def test_the_module_answers_as_the_attack(torch: Any, positions: bool) -> None:
+def test_the_module_answers_as_the_attack(torch: Any) -> None:
     """Second method: `context_beliefs` in NumPy, with weights of no training at all, for two photographs at once."""
     from veil_lab.training.context_training import ContextModule, joined
 
     torch.manual_seed(3)
-    module: Any = ContextModule(DIM, positions=positions)
+    module: Any = ContextModule(DIM)
     with torch.no_grad():
         for weight in module.parameters():
             weight.add_(0.1 * torch.randn_like(weight))
@@ -166,12 +164,10 @@ def test_a_seed_gives_the_same_weights(torch: Any) -> None:
             releases,
             space=SPACE,
             source="",
-            positions=True,
             options=ContextTraining(steps=3, batch_features=100, seed=seed, device="cpu"),
         )
         for seed in (1, 1, 2)
     )
-    assert first.neighbors is not None and again.neighbors is not None and other.neighbors is not None
     for name in ("alone", "style", "whole", "vertex"):
         assert all(np.array_equal(a, b) for a, b in zip(getattr(first, name), getattr(again, name), strict=True))
     assert np.array_equal(first.neighbors.pair, again.neighbors.pair)
@@ -182,7 +178,7 @@ def test_features_without_a_near_mode_teach_nothing(torch: Any) -> None:
     """Defining equation: the loss is that of the other features; of none it is zero."""
     from veil_lab.training.context_training import Answers, ContextModule, context_loss, joined
 
-    module: Any = ContextModule(DIM, positions=False)
+    module: Any = ContextModule(DIM)
     release = Planted("missed").release(torch)
     batch, answers = joined([(release, release.views[0])])
     loss = context_loss(module, batch, answers)

@@ -15,9 +15,9 @@ Device = Literal["auto", "cpu", "cuda"]
 
 @dataclass(frozen=True, kw_only=True)
 class ContextTraining:
-    """Options of the training of both networks of context.
+    """Options of the training of context.
 
-    The attacker simulates `releases` releases of its photographs. Each network takes `steps` gradient steps with releases of
+    The attacker simulates `releases` releases of its photographs. The network takes `steps` gradient steps with releases of
     some `batch_features` features (None: 400, or 2,500 on a graphics processor); `rate` is the largest learning rate. `device`
     "auto" is a graphics processor where there is one. The defaults are made for two cores, and teach little; a graphics
     processor has time for thousands of releases and steps. Raises RangeError for values outside their range.

@@ -1,4 +1,4 @@
-"""Training of the networks of context in torch, through the exchange of beliefs itself.
+"""Training of the network of context in torch, through the exchange of beliefs itself.
 
 Theory: learned_attacks.md#context.
 """
@@ -71,20 +71,19 @@ def train_context(
     *,
     space: Space,
     source: str,
-    positions: bool,
     options: ContextTraining | None = None,
     progress: Progress = ignore_progress,
 ) -> ContextNetwork:
     """A network of context, trained on releases that `simulated_releases` made.
 
-    With `positions` neighbors exchange beliefs; without them the whole photograph alone is asked. The same releases and options
-    give the same network on one processor with one number of threads; a graphics processor rounds differently each time.
+    The same releases and options give the same network on one processor with one number of threads; a graphics processor rounds
+    differently each time.
     """
     options = options or ContextTraining()
     device, random = torch_device(options.device), np.random.default_rng(options.seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(options.seed)
-        module: Any = ContextModule(space.dim, positions=positions)
+        module: Any = ContextModule(space.dim)
     module = module.to(device).train()
     optimizer = torch.optim.AdamW(module.parameters(), lr=options.rate, weight_decay=WEIGHT_DECAY)
     features = options.batch_features or BATCH_FEATURES[device]
@@ -170,14 +169,12 @@ def _perceptron(inputs: int, hidden: int, outputs: int) -> Any:
 class ContextModule(nn.Module):
     """A `ContextNetwork` whose weights can be learned; see there what each of its layers says."""
 
-    def __init__(self, dim: int, *, positions: bool) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
-        self.positions = positions
         self.alone, self.style = _perceptron(dim, 128, 1), _perceptron(dim, 128, STYLE)
         self.whole, self.vertex = _perceptron(3 * STYLE, 64, 1), _perceptron(dim, 256, dim)
-        if positions:
-            self.code, self.distance = _perceptron(dim, 192, CODE), _perceptron(DISTANCE_INPUTS, 32, 2 * INNER)
-            self.pair, self.out = nn.Linear(2 * CODE, INNER), nn.Linear(INNER, 1)
+        self.code, self.distance = _perceptron(dim, 192, CODE), _perceptron(DISTANCE_INPUTS, 32, 2 * INNER)
+        self.pair, self.out = nn.Linear(2 * CODE, INNER), nn.Linear(INNER, 1)
         for item in (self.vertex[2].weight, self.vertex[2].bias):  # the way begins with no step
             nn.init.zeros_(item)
         self.sharpness = nn.Parameter(torch.tensor(0.75))
@@ -189,16 +186,14 @@ class ContextModule(nn.Module):
         alone = self.sharpness * batch.log_ratios + self.alone(batch.inputs)[..., 0]
         alone = alone.masked_fill(hidden, -math.inf)
         style = self.style(batch.inputs)
-        fits = self._fits(batch) if self.positions else None
+        fits = self._fits(batch)
         mistaken, damping = torch.sigmoid(self.mistaken), torch.sigmoid(self.damping)
         beliefs, rounds = alone.softmax(1), []
         for number in range(ROUNDS):
             if number % ASKED_EVERY == 0:
                 whole = self._fit_to_whole(style, beliefs, batch.photograph)
-            logs = alone + whole
-            if fits is not None:
-                heard = torch.einsum("fnab,fnb->fna", fits, _of_neighbors(beliefs, batch.neighbors))
-                logs = logs + torch.log(mistaken + (1 - mistaken) * heard).sum(1)
+            heard = torch.einsum("fnab,fnb->fna", fits, _of_neighbors(beliefs, batch.neighbors))
+            logs = alone + whole + torch.log(mistaken + (1 - mistaken) * heard).sum(1)
             rounds.append(functional.log_softmax(logs, 1))
             beliefs = (1 - damping) * beliefs + damping * rounds[-1].exp()
         return rounds, VERTEX_SCALE * self.vertex(batch.inputs)
@@ -229,17 +224,15 @@ class ContextModule(nn.Module):
     def network(self, space: Space, source: str) -> ContextNetwork:
         """The network in NumPy, with the weights that were learned."""
         vertex = _read_layers(self.vertex)
-        near = None
-        if self.positions:
-            near = NeighborLayers(
-                code=_read_layers(self.code),
-                pair=_array(self.pair.weight.T),
-                pair_bias=_array(self.pair.bias),
-                distance=_read_layers(self.distance),
-                out=_array(self.out.weight[0]),
-                out_bias=float(self.out.bias[0].detach()),
-                mistaken=float(torch.sigmoid(self.mistaken.detach())),
-            )
+        near = NeighborLayers(
+            code=_read_layers(self.code),
+            pair=_array(self.pair.weight.T),
+            pair_bias=_array(self.pair.bias),
+            distance=_read_layers(self.distance),
+            out=_array(self.out.weight[0]),
+            out_bias=float(self.out.bias[0].detach()),
+            mistaken=float(torch.sigmoid(self.mistaken.detach())),
+        )
         return ContextNetwork(
             space=space,
             alone=_read_layers(self.alone),

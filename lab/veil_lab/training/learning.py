@@ -59,17 +59,7 @@ def train_learned_model(
         progress=on_density,
     )
     releases = simulated_releases(photographs, book, density, options=context_options, progress=on_releases)
-    neighbors, photograph = (
-        train_context(
-            releases,
-            space=density.space,
-            source=source,
-            positions=positions,
-            options=context_options,
-            progress=half,
-        )
-        for positions, half in ((True, _half(on_context, 0)), (False, _half(on_context, 1)))
-    )
+    context = train_context(releases, space=density.space, source=source, options=context_options, progress=on_context)
     training = AttackTraining(
         image_digests=tuple(dict.fromkeys(item.image_digest[:8].hex() for item in photographs)),
         descriptors=sum(len(item) for item in photographs),
@@ -78,9 +68,4 @@ def train_learned_model(
         decoys=options.decoys,
         seed=options.seed,
     )
-    return LearnedModel(density=density, neighbors=neighbors, photograph=photograph, training=training)
-
-
-def _half(progress: Progress, number: int) -> Progress:
-    """Progress of the first (0) or the second (1) of two equal works, as a part of that of both."""
-    return lambda done, total: progress(number * total + done, 2 * total)
+    return LearnedModel(density=density, context=context, training=training)

@@ -19,10 +19,6 @@ from veil.errors import Remedy
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
 # Name under which the modes of a release are kept for the attack by context.
 MODES = "modes"
-# Number of features, at most, that speak for the whole photograph behind lines.
-WHOLE = 300
-# Number of features that leave by default, at most. Behind lines the network knows what is selected, and misjudges the rest.
-SELECTED = 1000
 
 
 def _learned(target: Target) -> LearnedModel:
@@ -52,40 +48,34 @@ def _modes(target: Target) -> Attempt:
 
 
 def _context(target: Target) -> Attempt:
-    """Modes of the attacked features and of others, chosen by what all of them say: neighbors, or the whole behind lines.
+    """Modes of the attacked features and of their neighbors, chosen by what all of them say.
 
     Features that the attack `modes` searched are not searched again; those that it had no time for are left out.
     """
-    learned, image = _learned(target), target.image
+    learned, keypoints = _learned(target), target.image.keypoints
+    if keypoints is None:
+        raise CannotRun("lines hide who is whose neighbor")
     if MODES not in target.cache:
         raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
-    if image.keypoints is None and len(image.form) > SELECTED:
-        raise CannotRun(f"the network behind lines learned from at most {SELECTED} selected features of a photograph")
     rows, modes = target.cache[MODES]
-    keypoints = None if image.keypoints is None else image.keypoints.astype(np.float64)
-    if keypoints is None:
-        order = np.random.default_rng(target.effort.seed).permutation(np.setdiff1d(np.arange(len(image.form)), rows))
-        more, network = np.sort(order[: max(0, WHOLE - len(rows))]), learned.photograph
-    else:
-        more, network = np.setdiff1d(neighbor_rows(keypoints, NEIGHBORS)[rows], rows), learned.neighbors
+    positions = keypoints.astype(np.float64)
+    more = np.setdiff1d(neighbor_rows(positions, NEIGHBORS)[rows], rows)
     extra = AttackedRows(rows=np.empty(0, dtype=np.int64), order=np.empty(0, dtype=np.int64), left_out=0, seconds=0.0)
     if len(more):
-        with suppress(CannotRun):  # without time for others the attacked features are all that speak
+        with suppress(CannotRun):  # without time for neighbors the attacked features are each other's
             extra, extra_modes = _found_modes(target, "context", more)
             modes = joined_modes([modes, extra_modes])
     with target.timer() as clock:
         together = np.concatenate([rows, extra.rows])
-        spacing = None if keypoints is None else mean_spacing(keypoints)
-        beliefs = context_beliefs(modes, network, None if keypoints is None else keypoints[together], spacing=spacing)
-        claim = context_estimates(target.form.take(together), modes, beliefs, network).take(np.arange(len(rows)))
+        beliefs = context_beliefs(modes, learned.context, positions[together], spacing=mean_spacing(positions))
+        claim = context_estimates(target.form.take(together), modes, beliefs, learned.context).take(np.arange(len(rows)))
     return Attempt(
         label="context",
         rows=rows,
         claim=claim,
-        assumes=f"{LEARNED} and which are neighbors" if keypoints is not None else LEARNED,
         left_out=len(target.rows) - len(rows),
         seconds=clock.seconds + extra.seconds,
-        notes=(f"{len(together)} features were searched, {len(rows)} of them to be judged and the others to be listened to",),
+        notes=(f"{len(together)} features were searched, {len(rows)} of them to be judged and the others as their neighbors",),
         details={"searched": float(len(together))},
     )
 
@@ -109,7 +99,7 @@ LEARNED_ATTACKS = (
         name="context",
         surface="subspaces",
         family="distribution",
-        assumes=f"{LEARNED} and, where positions leave, which are neighbors",
+        assumes=f"{LEARNED} and which are neighbors",
         units="descriptor",
         modules=("distribution.context", "distribution.modes"),
         run=_context,

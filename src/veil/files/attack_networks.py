@@ -83,8 +83,7 @@ def load_arrays(path: Path, what: str) -> tuple[dict[str, np.ndarray], dict]:
         raise FileFormatError(f"{path} is not {what}, or is damaged ({error})") from None
 
 
-# Networks of context in a file, and the layers that each of them has.
-_CONTEXTS = ("neighbors", "photograph")
+# Layers of context in a file, beside those of its neighbors.
 _CONTEXT_LAYERS = ("alone", "style", "whole", "vertex")
 _SPACE = ("descriptor", "normalization", "dim", "codebook", "dither_steps")
 
@@ -101,8 +100,7 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
     arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
     for number, (weight, bias) in enumerate(zip(model.density.weights, model.density.biases, strict=True)):
         arrays[f"density_w{number}"], arrays[f"density_b{number}"] = weight.astype(np.float16), bias.astype(np.float16)
-    for name in _CONTEXTS:
-        arrays |= {f"{name}_{part}": item for part, item in _context_arrays(getattr(model, name)).items()}
+    arrays |= {f"context_{name}": item for name, item in _context_arrays(model.context).items()}
     with replacing(path) as temporary, temporary.open("wb") as stream:
         np.savez(stream, **arrays)
 
@@ -124,10 +122,8 @@ def read_learned_model(path: Path | str) -> LearnedModel:
                 biases=tuple(stored[f"density_b{number}"].astype(np.float32) for number in numbers),
                 source=str(header["source"]),
             )
-            neighbors, photograph = (_context(stored, name, space, str(header["source"])) for name in _CONTEXTS)
-            return LearnedModel(
-                density=density, neighbors=neighbors, photograph=photograph, training=_training(header["training"])
-            )
+            context = _context(stored, space, str(header["source"]))
+            return LearnedModel(density=density, context=context, training=_training(header["training"]))
     except FileNotFoundError:
         raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:
@@ -136,41 +132,37 @@ def read_learned_model(path: Path | str) -> LearnedModel:
 
 def _context_arrays(network: ContextNetwork) -> dict[str, np.ndarray]:
     """Weights of a network of context in float16, by names, and its numbers in full."""
-    layers = {name: getattr(network, name) for name in _CONTEXT_LAYERS}
+    near = network.neighbors
+    layers = {name: getattr(network, name) for name in _CONTEXT_LAYERS} | {"code": near.code, "distance": near.distance}
+    arrays = {f"{name}_{part}": item for name, of in layers.items() for part, item in of._asdict().items()}
+    arrays |= {"pair": near.pair, "pair_bias": near.pair_bias, "out": near.out}
     numbers = {"sharpness": network.sharpness, "damping": network.damping}
-    arrays: dict[str, np.ndarray] = {}
-    if (near := network.neighbors) is not None:
-        layers |= {"code": near.code, "distance": near.distance}
-        numbers |= {"out_bias": near.out_bias, "mistaken": near.mistaken}
-        arrays |= {"pair": near.pair, "pair_bias": near.pair_bias, "out": near.out}
-    arrays |= {f"{name}_{part}": item for name, of in layers.items() for part, item in of._asdict().items()}
+    numbers |= {"out_bias": near.out_bias, "mistaken": near.mistaken}
     halves = {name: item.astype(np.float16) for name, item in arrays.items()}
     return halves | {name: np.array(value, dtype=np.float64) for name, value in numbers.items()}
 
 
-def _context(stored: Mapping[str, np.ndarray], name: str, space: Space, source: str) -> ContextNetwork:
-    """The network of context whose arrays have names that begin with `name`. Raises LookupError where one is missing."""
+def _context(stored: Mapping[str, np.ndarray], space: Space, source: str) -> ContextNetwork:
+    """The network of context of a file. Raises LookupError where an array is missing."""
 
     def layers(of: str) -> Perceptron:
-        return Perceptron(*(stored[f"{name}_{of}_{part}"].astype(np.float32) for part in Perceptron._fields))
+        return Perceptron(*(stored[f"context_{of}_{part}"].astype(np.float32) for part in Perceptron._fields))
 
-    near = None
-    if f"{name}_pair" in stored:
-        near = NeighborLayers(
-            code=layers("code"),
-            pair=stored[f"{name}_pair"].astype(np.float32),
-            pair_bias=stored[f"{name}_pair_bias"].astype(np.float32),
-            distance=layers("distance"),
-            out=stored[f"{name}_out"].astype(np.float32),
-            out_bias=float(stored[f"{name}_out_bias"]),
-            mistaken=float(stored[f"{name}_mistaken"]),
-        )
+    near = NeighborLayers(
+        code=layers("code"),
+        pair=stored["context_pair"].astype(np.float32),
+        pair_bias=stored["context_pair_bias"].astype(np.float32),
+        distance=layers("distance"),
+        out=stored["context_out"].astype(np.float32),
+        out_bias=float(stored["context_out_bias"]),
+        mistaken=float(stored["context_mistaken"]),
+    )
     return ContextNetwork(
         space=space,
         **{of: layers(of) for of in _CONTEXT_LAYERS},
         neighbors=near,
-        sharpness=float(stored[f"{name}_sharpness"]),
-        damping=float(stored[f"{name}_damping"]),
+        sharpness=float(stored["context_sharpness"]),
+        damping=float(stored["context_damping"]),
         source=source,
     )
 

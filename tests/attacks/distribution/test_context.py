@@ -59,6 +59,11 @@ def alike(strength: float = 4.0) -> NeighborLayers:
     return layers
 
 
+def silent_neighbors() -> NeighborLayers:
+    """Neighbors that fit whatever they are."""
+    return alike(0.0)._replace(out=np.zeros(1, dtype=np.float32))
+
+
 def network(**changes: object) -> ContextNetwork:
     """A network that says nothing, but for what `changes` name."""
     silent = ContextNetwork(
@@ -67,7 +72,7 @@ def network(**changes: object) -> ContextNetwork:
         style=passing(DIM),
         whole=zeros(3, 1),
         vertex=zeros(DIM, DIM),
-        neighbors=None,
+        neighbors=silent_neighbors(),
         sharpness=1.0,
         damping=0.5,
         source="planted",
@@ -104,7 +109,7 @@ def test_candidates_that_fit_their_neighbors_are_chosen() -> None:
     assert 0.05 < (beliefs.argmax(axis=1) == right).mean() < 0.45
 
 
-def test_without_positions_the_photograph_chooses() -> None:
+def test_the_photograph_chooses() -> None:
     """Planted: true candidates share a sign of their style, others have any. Null: all features have the same."""
     random = generator("style")
     signs = random.choice([-1.0, 1.0], (FEATURES, CANDIDATES))
@@ -113,10 +118,11 @@ def test_without_positions_the_photograph_chooses() -> None:
     points[..., 0] = signs
     modes = Modes(points=points, log_ratios=np.zeros((FEATURES, CANDIDATES)))
     net = network(whole=of_one_kind())
-    chosen = context_beliefs(modes, net)
+    keypoints = random.uniform(0, 200, (FEATURES, 2))
+    chosen = context_beliefs(modes, net, keypoints)
     assert (signs[np.arange(FEATURES), chosen.argmax(axis=1)] == 1).all() and (chosen[signs == -1] < 0.1).all()
     points[..., 0] = [1.0, -1.0, 1.0, -1.0, 0.0]
-    even = context_beliefs(Modes(points=points, log_ratios=modes.log_ratios), net)
+    even = context_beliefs(Modes(points=points, log_ratios=modes.log_ratios), net, keypoints)
     assert even == pytest.approx(np.full((FEATURES, CANDIDATES), 0.2), abs=1e-6)
 
 
@@ -212,11 +218,9 @@ def test_what_does_not_fit_is_refused() -> None:
     modes, keypoints, _ = world("refused", together=True)
     with pytest.raises(InputError, match="as many positions"):
         context_beliefs(modes, network(neighbors=alike()), keypoints[:-1])
-    with pytest.raises(InputError, match="got 0"):
-        context_beliefs(modes, network(neighbors=alike()))
     longer = Modes(points=np.zeros((3, 2, DIM + 1)), log_ratios=np.zeros((3, 2)))
     with pytest.raises(InputError, match="reads 4-D"):
-        context_beliefs(longer, network())
+        context_beliefs(longer, network(), keypoints[:3])
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_networks_are_written_read_and_refused(model: Path, tmp_path: Path) -> N
         read_learned_model(tmp_path / "missing.npz")
     with np.load(model) as stored:
         arrays = dict(stored)
-    for name in ("density_w0", "neighbors_pair", "photograph_style_w1"):
+    for name in ("density_w0", "context_pair", "context_style_w1"):
         broken = arrays | {name: np.full_like(arrays[name], np.nan)}
         np.savez(tmp_path / "nan.npz", **broken)
         with pytest.raises(FileFormatError, match="finite"):

@@ -1,8 +1,8 @@
 """Study of the attacks that learn: what modes of a density and context recover from one upload, with controls.
 
 Photographs are released in the hardened profile under a new secret, with decoys from a pool that the attacker does not have.
-Each is attacked alone, with its positions and as if lines hid them. As a control, the subspaces of all photographs are
-exchanged at random while positions stay: modes are the same then, and context has nothing to say.
+Each is attacked alone. As a control, the subspaces of all photographs are exchanged at random while positions stay: modes are
+the same then, and context has nothing to say.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ from veil_lab.studies.attacks.pooled_shares import pooled_shares
 
 WITHIN = (0.1, 0.2, 0.4)
 ATTACKS = ("nearest, projected", "modes", "context")
-HIDDEN = "context, positions hidden"
 MIXED = "context, subspaces exchanged among the photographs"
-MIXED_HIDDEN = "context, positions hidden, subspaces exchanged"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -94,16 +92,14 @@ def learned_study(
         raise InputError("there is no photograph to attack; give one or more")
     count = StepCount(progress, 2 * len(victims))  # each photograph is attacked twice, with about the same work
     released = {name: _released(name, item, setup) for name, item in victims.items()}
-    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, HIDDEN, MIXED, MIXED_HIDDEN)}
+    distances: dict[str, list[np.ndarray]] = {name: [] for name in (*ATTACKS, MIXED)}
     for name, (image, truth) in released.items():
         count.begin(name)
         for attack, errors in _errors(name, image, truth, setup, ATTACKS).items():
             distances[attack].append(errors)
     for name, (image, truth) in _mixed(released, setup.seed).items():
         count.begin(f"{name}, mixed")
-        mixed = _errors(name, image, truth, setup, ("modes", "context"))
-        distances[MIXED].append(mixed["context"])
-        distances[MIXED_HIDDEN].append(mixed[HIDDEN])
+        distances[MIXED].append(_errors(name, image, truth, setup, ("modes", "context"))["context"])
     for attack, parts in distances.items():
         yield _row(attack, parts, setup.seed)
 
@@ -147,23 +143,18 @@ def _mixed(
 
 
 def _errors(
-    photograph: str, image: ReleasedImage, truth: np.ndarray, setup: LearnedSetup, attacks: Sequence[str]
+    name: str, image: ReleasedImage, truth: np.ndarray, setup: LearnedSetup, attacks: Sequence[str]
 ) -> dict[str, Float64[np.ndarray, "attacked"]]:
-    """Distances of the estimates of each attack to the truth, for the attacked features of one photograph.
-
-    `HIDDEN` is the attack by context on the same subspaces without their positions.
-    """
+    """Distances of the estimates of each attack to the truth, for the attacked features of one photograph."""
     knowledge = Knowledge(codebook=setup.codebook, decoys=None, database=setup.database, learned=setup.model)
     effort = Effort(features=setup.features or len(truth), seed=setup.seed)
-    target = Target(image=image, rows=effort.rows(len(truth), photograph), knowledge=knowledge, effort=effort)
-    hidden = replace(target, image=replace(image, keypoints=None))
+    target = Target(image=image, rows=effort.rows(len(truth), name), knowledge=knowledge, effort=effort)
     distances = {}
-    for name, where, attack in [(one.name, target, one) for one in named(*attacks)] + [(HIDDEN, hidden, named("context")[0])]:
-        hidden.cache.update(target.cache)  # the same subspaces have the same modes
-        outcome = attempted(attack, where)
+    for attack in named(*attacks):
+        outcome = attempted(attack, target)
         if not isinstance(outcome, Attempt) or outcome.estimates is None:
-            raise InputError(f"{name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
-        distances[name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
+            raise InputError(f"{attack.name} cannot be run: {getattr(outcome, 'why', 'it estimates no descriptors')}")
+        distances[attack.name] = np.linalg.norm(outcome.estimates.points - truth[outcome.rows], axis=1)
     return distances
 
 

@@ -2,8 +2,7 @@
 
 Patches of neighboring keypoints overlap, and all patches of a photograph share its light, lens and motif; decoys are from
 other photographs. A network says how well two candidates fit at the distance of their keypoints, and how well one fits the rest
-of the photograph. Features then exchange beliefs. Behind lines, which hide who is whose neighbor, the photograph alone is
-asked.
+of the photograph. Features then exchange beliefs.
 
 The networks were trained through the exchange itself, on releases that the attacker made of its own photographs.
 
@@ -79,7 +78,7 @@ class NeighborLayers(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ContextNetwork:
-    """Network of the attack `context` for descriptors of `space`; without `neighbors` it needs no positions.
+    """Network of the attack `context` for descriptors of `space`.
 
     - `alone`: how likely a candidate is the feature's own, by itself. Features that leave are larger than those of a pool.
     - `style`, `whole`: what a candidate says of its photograph, and how well it fits what all others say.
@@ -95,7 +94,7 @@ class ContextNetwork:
     style: Perceptron
     whole: Perceptron
     vertex: Perceptron
-    neighbors: NeighborLayers | None
+    neighbors: NeighborLayers
     sharpness: float
     damping: float
     source: str
@@ -104,14 +103,14 @@ class ContextNetwork:
         dim, style = self.space.dim, self.style.b2.shape[0]
         expected = [(self.alone, (dim, 1)), (self.style, (dim, style)), (self.whole, (3 * style, 1)), (self.vertex, (dim, dim))]
         numbers = [self.sharpness, self.damping]
-        if (near := self.neighbors) is not None:
-            code, inner = near.code.b2.shape[0], near.pair_bias.shape[0]
-            expected += [(near.code, (dim, code)), (near.distance, (DISTANCE_INPUTS, 2 * inner))]
-            if near.pair.shape != (2 * code, inner) or near.out.shape != (inner,):
-                raise InputError(f"pairs of codes of {code} numbers cannot be compared by weights of {near.pair.shape}")
-            numbers += [near.out_bias, near.mistaken, *near.pair.ravel(), *near.pair_bias, *near.out]
-            if not 0 < near.mistaken < 1:
-                raise InputError(f"neighbors are mistaken with a probability between 0 and 1, not {near.mistaken!r}")
+        near = self.neighbors
+        code, inner = near.code.b2.shape[0], near.pair_bias.shape[0]
+        expected += [(near.code, (dim, code)), (near.distance, (DISTANCE_INPUTS, 2 * inner))]
+        if near.pair.shape != (2 * code, inner) or near.out.shape != (inner,):
+            raise InputError(f"pairs of codes of {code} numbers cannot be compared by weights of {near.pair.shape}")
+        numbers += [near.out_bias, near.mistaken, *near.pair.ravel(), *near.pair_bias, *near.out]
+        if not 0 < near.mistaken < 1:
+            raise InputError(f"neighbors are mistaken with a probability between 0 and 1, not {near.mistaken!r}")
         for layers, sizes in expected:
             if layers.sizes != sizes:
                 raise InputError(f"a network of context for {dim}-D descriptors has layers of {layers.sizes} for {sizes}")
@@ -146,43 +145,36 @@ def mean_spacing(keypoints: Float64[np.ndarray, "features 2"]) -> float:
 def context_beliefs(
     modes: Modes,
     network: ContextNetwork,
-    keypoints: Float64[np.ndarray, "features 2"] | None = None,
+    keypoints: Float64[np.ndarray, "features 2"],
     *,
     spacing: float | None = None,
     rounds: int = ROUNDS,
 ) -> Float64[np.ndarray, "features modes"]:
     """Probabilities of the modes of each feature, given those of all others (docs/theory/learned_attacks.md, Eq. 4-6).
 
-    `keypoints` are positions in pixels, which a network with neighbors needs and another one ignores; `spacing` is the mean
-    spacing of all keypoints of the release (None: that of these). Raises InputError if there are not as many as features, or
-    the network reads descriptors of another length.
+    `keypoints` are positions in pixels; `spacing` is the mean spacing of all keypoints of the release (None: that of these).
+    Raises InputError if there are not as many as features, or the network reads descriptors of another length.
     """
     if modes.points.shape[2] != network.space.dim:
         raise InputError(f"the network reads {network.space.dim}-D descriptors, and modes have {modes.points.shape[2]} numbers")
-    if network.neighbors is not None and (keypoints is None or len(keypoints) != len(modes)):
-        raise InputError(f"{len(modes)} features need as many positions, got {0 if keypoints is None else len(keypoints)}")
+    if len(keypoints) != len(modes):
+        raise InputError(f"{len(modes)} features need as many positions, got {len(keypoints)}")
     known = np.isfinite(modes.log_ratios)
     inputs = (np.where(known[..., None], modes.points, 0.0) * math.sqrt(network.space.dim)).astype(np.float32)
     with np.errstate(invalid="ignore"):
         ratios = np.where(known, modes.log_ratios - modes.log_ratios[:, :1], 0.0)
     alone = np.where(known, network.sharpness * ratios + network.alone(inputs)[..., 0], -np.inf)
     style = network.style(inputs)
-    heard = None
-    if network.neighbors is not None and keypoints is not None and len(keypoints) > 1:
-        rows = neighbor_rows(keypoints, NEIGHBORS)
-        gaps = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)
-        fits = _fits(inputs, known, rows, distance_inputs(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
-        heard = rows, fits, network.neighbors.mistaken
+    rows, mistaken = neighbor_rows(keypoints, NEIGHBORS), network.neighbors.mistaken
+    gaps = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)
+    fits = _fits(inputs, known, rows, distance_inputs(gaps, spacing or mean_spacing(keypoints)), network.neighbors)
     beliefs, whole = _normalized(alone), np.zeros(known.shape)
     for number in range(rounds):
         if number % ASKED_EVERY == 0:
             whole = _fit_to_whole(style, beliefs, network.whole)
-        logs = alone + whole
-        if heard is not None:
-            rows, fits, mistaken = heard
-            messages = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
-            logs = logs + np.log(mistaken + (1 - mistaken) * messages).sum(axis=1)
-        last = _normalized(logs)
+        messages = np.einsum("fnab,fnb->fna", fits, beliefs[rows])
+        heard = np.log(mistaken + (1 - mistaken) * messages).sum(axis=1)
+        last = _normalized(alone + whole + heard)
         beliefs = (1 - network.damping) * beliefs + network.damping * last
     return last if rounds else beliefs
 

@@ -16,7 +16,7 @@ class AttackTraining:
     """Data and options that networks were trained with.
 
     `image_digests` are the first 8 bytes (hex) of each photograph's digest, `descriptors` is their number of features. `steps`
-    and `context_steps` are those of the density and of each network of context, on subspaces of `decoys` decoys, drawn by
+    and `context_steps` are those of the density and of context, on subspaces of `decoys` decoys, drawn by
     `seed`.
     """
 
@@ -36,25 +36,20 @@ class AttackTraining:
 class LearnedModel:
     """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
-    `neighbors` is the network of context where positions are known, `photograph` the one behind lines. Raises InputError if the
-    networks are of different spaces, or the one behind lines asks for neighbors.
+    Raises InputError if the networks are of different spaces.
     """
 
     density: DensityNetwork
-    neighbors: ContextNetwork
-    photograph: ContextNetwork
+    context: ContextNetwork
     training: AttackTraining = field(default_factory=AttackTraining)
 
     __repr__ = one_line
 
     def __post_init__(self) -> None:
-        for network in (self.neighbors, self.photograph):
-            if self.density.space != network.space:
-                raise InputError(f"the networks are of different spaces: [{self.density.space}] and [{network.space}]")
-        if self.neighbors.neighbors is None or self.photograph.neighbors is not None:
-            raise InputError("of the two networks of context only the one for known positions has neighbors")
+        if self.density.space != self.context.space:
+            raise InputError(f"the networks are of different spaces: [{self.density.space}] and [{self.context.space}]")
 
     @property
     def space(self) -> Space:
-        """Space of the descriptors that all networks read."""
+        """Space of the descriptors that both networks read."""
         return self.density.space
