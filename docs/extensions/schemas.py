@@ -22,6 +22,9 @@ from veil.cli.device.gravity import GravityAnswersJson, GravityFoundJson, NoGrav
 from veil.cli.device.plan import BudgetPlanJson, ReleasePlanJson
 from veil.cli.doctor import DoctorJson, RateJson
 from veil.cli.server.index import IndexJson
+from veil.cli.server.line_maps import LineMapJson
+from veil.cli.server.map import NoMapJson, PositionMapJson
+from veil.cli.server.map_writing import GravityReadingsJson
 from veil.cli.server.plan import PlanMapJson
 from veil.cli.server.serve_tiles import ServedTilesJson
 from veil.cli.server.serve_upkeep import AdoptionJson
@@ -29,7 +32,9 @@ from veil.cli.server.tiles import CutTilesJson, TilePlanJson
 from veil.cli.view import ViewExportJson, ViewPageJson
 from veil.codebooks.quantization import DistanceStatisticsJson, QuantizationJson
 from veil.geometry.gravity_check import CheckedJson
-from veil.json_records.values import Limits, Written
+from veil.json_records.values import Digest, Limits, Written
+from veil.places.removal import RemovalReceiptJson
+from veil.scene import LineMapCheckJson, MapCheckJson
 from veil.server.answers import of_maps, of_service, values
 
 
@@ -238,6 +243,21 @@ COMMANDS = Folder(
             "check": CheckedJson,
         },
         "view.json": {"": ViewPageJson | ViewExportJson},
+        "map.json": {
+            "": PositionMapJson | LineMapJson | NoMapJson,
+            "map_of_positions": PositionMapJson,
+            "map_of_lines": LineMapJson,
+            "no_map": NoMapJson,
+            "check": MapCheckJson,
+            "line_check": LineMapCheckJson,
+            "gravity": GravityReadingsJson,
+        },
+        "map-remove.json": {
+            "": RemovalReceiptJson,
+            "sha256": Digest,
+            "check": MapCheckJson,
+            "line_check": LineMapCheckJson,
+        },
     },
 )
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -19,6 +19,7 @@ from veil.forms import Form, Lines, Points
 from veil.geometry.camera import Camera
 from veil.geometry.rigid import Rigid
 from veil.geometry.views import MapViews, map_views
+from veil.json_records.values import Reasons
 from veil.one_line import one_line
 from veil.space import Space
 
@@ -36,6 +37,26 @@ GRAVITY_DEG, MIN_GRAVITY = 15.0, 0.5
 # Lines beyond the number of unknowns that a map must have; a wrong map is bent to fit few more lines than it has unknowns.
 MIN_CHECKS = 30
 MIN_CLOSE = 0.5
+
+
+class _RemovedSinceJson(TypedDict, total=False):
+    removed: int
+
+
+class MapCheckJson(_RemovedSinceJson):
+    """Numbers for and against a map of positions."""
+
+    pairs: int
+    explained_pairs: int
+    contradicting_pairs: int
+    explained_matches: float
+    neck: int | None
+    uncertainty: float | None
+    step_ratio: float | None
+    rotation_deg: float | None
+    gravity_deg: float | None
+    gravity_agreeing: float | None
+    left_out: Reasons
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,9 +112,9 @@ class MapCheck:
             raise ValueError(f"a check has no {', '.join(sorted(unknown))}")
         return check
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> MapCheckJson:
         """JSON record of the check, as docs/reference/json.md describes it; it has `removed` only where images were."""
-        record = {
+        record: MapCheckJson = {
             "pairs": self.pairs,
             "explained_pairs": self.explained_pairs,
             "contradicting_pairs": self.contradicting_pairs,
@@ -106,7 +127,9 @@ class MapCheck:
             "gravity_agreeing": self.gravity_agreeing,
             "left_out": dict(self.left_out),
         }
-        return record | ({"removed": self.removed} if self.removed else {})
+        if self.removed:
+            record["removed"] = self.removed
+        return record
 
     def described(self) -> str:
         """Summary of the check in one line, for people."""
@@ -151,6 +174,18 @@ class MapCheck:
         return reasons
 
 
+class LineMapCheckJson(TypedDict):
+    """Numbers for and against a map from lines."""
+
+    checks: int
+    close: float
+    explained_tracks: float
+    uncertainty: float | None
+    gravity_deg: float | None
+    gravity_agreeing: float | None
+    left_out: Reasons
+
+
 @dataclass(frozen=True, kw_only=True)
 class LineMapCheck:
     """Numbers that speak for and against a map from lines (docs/theory/mapping.md, How sure a map is).
@@ -172,7 +207,7 @@ class LineMapCheck:
 
     __repr__ = one_line
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> LineMapCheckJson:
         """JSON record of the check, as docs/reference/json.md describes it."""
         return {
             "checks": self.checks,

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from veil.errors import InputError, Remedy
 from veil.files.atomic import require_vacant
@@ -20,11 +20,13 @@ from veil.files.maps.folders import (
     write_models,
 )
 from veil.files.maps.format import read_map
+from veil.json_records.values import Digest, Reasons
 from veil.one_line import one_line
 from veil.places.maps import NoMap
 from veil.places.maps.removal import Removal, named_in, remove_images, require_named
 from veil.places.pairs.blocks import KIND
 from veil.places.pairs.store import MatchStore, require_folder
+from veil.scene import LineMapCheckJson, MapCheckJson
 from veil.version import __version__
 
 # Forgets the matches of the images of these names in a store beside the map, and returns the number of pairs that went.
@@ -53,6 +55,51 @@ def forgetting(folder: Path | str) -> Forget:
         return store.forget({digest for name in names for digest in known.get(name, [])})
 
     return forget
+
+
+class RemovedImageJson(TypedDict):
+    """A removed image and its number of features."""
+
+    name: str
+    features: int
+
+
+class RewrittenFileJson(TypedDict):
+    """A file of a map, before and after a removal."""
+
+    file: str
+    before: Digest | None
+    after: Digest | None
+
+
+class LeftMapJson(TypedDict):
+    """Size of all models after a removal."""
+
+    images: int
+    points: int
+    observations: int
+
+
+class _KeptPairsJson(TypedDict, total=False):
+    kept_pairs: int
+
+
+class RemovalReceiptJson(_KeptPairsJson):
+    """The receipt of a removal."""
+
+    veil: str
+    map: str
+    output: str
+    in_place: bool
+    removed: list[RemovedImageJson]
+    left_out: Reasons
+    points: int
+    features_of_others: int
+    dropped: list[str]
+    files: list[RewrittenFileJson]
+    left: LeftMapJson
+    unadjusted: list[str]
+    check: MapCheckJson | LineMapCheckJson | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,9 +138,10 @@ class RemovalReceipt:
         """Whether the new map took the place of the old one."""
         return self.map == self.output
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> RemovalReceiptJson:
         """JSON record of the receipt, as docs/reference/json.md describes it."""
         first = self.removals[0]
+        kept: _KeptPairsJson = {} if self.kept_pairs is None else {"kept_pairs": self.kept_pairs}
         return {
             "veil": __version__,
             "map": str(self.map),
@@ -104,7 +152,7 @@ class RemovalReceipt:
             "points": self.points,
             "features_of_others": self.features_of_others,
             "dropped": list(self.dropped),
-            **({} if self.kept_pairs is None else {"kept_pairs": self.kept_pairs}),
+            **kept,
             "files": [
                 {"file": name, "before": self.before.get(name), "after": self.after.get(name)}
                 for name in sorted({*self.before, *self.after})
@@ -115,7 +163,7 @@ class RemovalReceipt:
                 "observations": sum(item.scene.observation_count for item in self.removals),
             },
             "unadjusted": [item.unadjusted for item in self.removals if item.unadjusted is not None],
-            "check": first.check and first.check.as_json(),
+            "check": None if first.check is None else first.check.as_json(),
         }
 
 

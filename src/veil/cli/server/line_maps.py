@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, TypedDict
 
 from veil.cli.common import Bar, report, say, write_json
 from veil.cli.server.map_options import MakeMap, asked_pairs, asked_ratio, matching_work
-from veil.cli.server.map_writing import MapOutput, further_models, gravity_facts, say_gravity
+from veil.cli.server.map_writing import GravityReadingsJson, MapOutput, further_models, gravity_facts, say_gravity
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 from veil.files.maps.checkpoints import Checkpoints, run_key, unfinished_folder
+from veil.json_records.values import Reasons
 from veil.matching.ratio import calibrated
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.held_map import Map
@@ -19,6 +21,7 @@ from veil.places.line_mapping import EVERY_MATCH, map_lines
 from veil.places.maps import NoMap
 from veil.places.pairs.images import LoadedImage
 from veil.places.uploads import message_files
+from veil.scene import LineMapCheck, LineMapCheckJson
 
 LINES_HELP = (
     "weak scenes: more lines along gravity where it is good (`veil.HideInLines.aligned_share` of Python), more features "
@@ -70,10 +73,28 @@ def _max_ratio(arguments: MakeMap, loaded: Mapping[str, LoadedImage]) -> float |
     return EVERY_MATCH if ratio == "none" else ratio
 
 
+class LineMapJson(TypedDict):
+    """A map from lines."""
+
+    images: int
+    skipped: Reasons
+    registered: int
+    points: int
+    observations: int
+    mean_reprojection_error_px: float
+    public: bool
+    lines: Literal[True]
+    models: list[list[str]]
+    refused: Reasons
+    check: LineMapCheckJson
+    gravity: GravityReadingsJson
+    reasons: list[str]
+
+
 def _tell(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str, str]) -> None:
     scene, check = built.map.scene, built.check
-    assert built.readings is not None and check is not None
-    facts = {
+    assert built.readings is not None and isinstance(check, LineMapCheck)
+    facts: LineMapJson = {
         "images": images,
         "skipped": dict(skipped),
         "registered": len(scene.images),

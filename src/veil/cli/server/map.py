@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from veil.cli.records import add_record_command
 from veil.cli.remedies import advised
 from veil.cli.server.map_options import (
     MakeMap,
+    MatchingFactsJson,
     TimedSteps,
     asked_pairs,
     asked_ratio,
@@ -26,11 +28,12 @@ from veil.cli.server.map_options import (
     matching_facts,
     matching_work,
 )
-from veil.cli.server.map_writing import further_models, gravity_facts, map_output, say_gravity
+from veil.cli.server.map_writing import GravityReadingsJson, further_models, gravity_facts, map_output, say_gravity
 from veil.device.doors import load_on_demand
 from veil.errors import InputError
 from veil.files.photographs.gravity import read_gravity
 from veil.forms import Lines
+from veil.json_records.values import Reasons
 from veil.places.building import map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import add_positions
@@ -39,7 +42,7 @@ from veil.places.images_on_demand import GIB
 from veil.places.maps import NoMap
 from veil.places.pairs.images import PlacedImages
 from veil.places.uploads import comparable
-from veil.scene import MapCheck
+from veil.scene import MapCheck, MapCheckJson
 
 EXAMPLES = """\
   veil map upload/ -o map/            a private map from messages of `veil privatize`
@@ -112,18 +115,33 @@ def _map(arguments: MakeMap) -> int:
             models = (built.map, *built.further, *further_models(arguments.add_to))
             output.write(arguments, [item.scene for item in models], base)
             verified = built.check.pairs if isinstance(built.check, MapCheck) else None
-            more = {} if base else matching_facts(arguments, work, steps, models, verified, images)
+            more: MatchingFactsJson = {} if base else matching_facts(arguments, work, steps, models, verified, images)
             _tell_map(arguments, built, images, uploads.skipped, more)
     if isinstance(built, NoMap):
-        write_json(arguments.json, {**_no_map_facts(images, built), "skipped": uploads.skipped})
+        write_json(arguments.json, _no_map_facts(images, built, uploads.skipped))
         say_left_out(arguments, built.left_out)
         raise InputError(f"no map: {built.reason}", remedy=built.remedy)
     return 0
 
 
-def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str, str], more: Mapping) -> None:
+class PositionMapJson(MatchingFactsJson):
+    """A map of positions."""
+
+    images: int
+    skipped: Reasons
+    registered: int
+    points: int
+    observations: int
+    mean_reprojection_error_px: float
+    public: bool
+    check: MapCheckJson | None
+    gravity: GravityReadingsJson | None
+    reasons: list[str]
+
+
+def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str, str], more: MatchingFactsJson) -> None:
     scene, readings = built.map.scene, built.readings
-    facts = {
+    facts: PositionMapJson = {
         "images": images,
         "skipped": dict(skipped),
         "registered": len(scene.images),
@@ -131,8 +149,8 @@ def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping
         "observations": scene.observation_count,
         "mean_reprojection_error_px": scene.mean_reprojection_error_px,
         "public": scene.is_public,
-        "check": scene.check and scene.check.as_json(),
-        "gravity": readings and gravity_facts(readings),
+        "check": None if scene.check is None else scene.check.as_json(),
+        "gravity": None if readings is None else gravity_facts(readings),
         "reasons": list(built.reasons),
         **more,
     }
@@ -170,7 +188,23 @@ def _map_ratio(arguments: MakeMap) -> float | None:
     return None if ratio == "auto" else ratio
 
 
-def _no_map_facts(images: int, no_map: NoMap) -> dict:
-    check = no_map.check and no_map.check.as_json()
-    reason = advised(no_map.reason, no_map.remedy)
-    return {"images": images, "registered": 0, "reason": reason, "left_out": dict(no_map.left_out), "check": check}
+class NoMapJson(TypedDict):
+    """No map of positions, and why."""
+
+    images: int
+    registered: Literal[0]
+    reason: str
+    left_out: Reasons
+    check: MapCheckJson | None
+    skipped: Reasons
+
+
+def _no_map_facts(images: int, no_map: NoMap, skipped: Mapping[str, str]) -> NoMapJson:
+    return {
+        "images": images,
+        "registered": 0,
+        "reason": advised(no_map.reason, no_map.remedy),
+        "left_out": dict(no_map.left_out),
+        "check": None if no_map.check is None else no_map.check.as_json(),
+        "skipped": dict(skipped),
+    }

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import AskedEngine, opened_engine
@@ -225,6 +225,32 @@ class TimedSteps:
             self.seconds[what] = round(self.seconds.get(what, 0.0) + time.monotonic() - begun, 3)
 
 
+class MatchedPairsJson(TypedDict):
+    """Numbers of pairs of images."""
+
+    chosen: int
+    possible: int
+    matched: int
+    verified: int | None
+
+
+class ModelJson(TypedDict):
+    """Size of a model."""
+
+    images: int
+    points: int
+
+
+class MatchingFactsJson(TypedDict, total=False):
+    """Pairs, models, place of the work, its seconds and memory; no key of a map that grew."""
+
+    pairs: MatchedPairsJson
+    models: list[ModelJson]
+    engine: str
+    seconds: Mapping[str, float]
+    peak_memory_bytes: int | None
+
+
 def matching_facts(
     arguments: MakeMap,
     work: MatchingWork,
@@ -232,7 +258,7 @@ def matching_facts(
     models: Sequence[Map],
     verified: int | None,
     images: int,
-) -> dict[str, Any]:
+) -> MatchingFactsJson:
     """Facts of `veil map --json` about pairs, models, where the work was done, its seconds and memory."""
     return {
         "pairs": {

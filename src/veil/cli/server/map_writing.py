@@ -6,9 +6,10 @@ the readings that the map shows to be wrong.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 from veil.cli.common import say
 from veil.cli.server.index import index_large
@@ -62,7 +63,17 @@ def map_output(arguments: MakeMap) -> MapOutput:
     return MapOutput(folder=arguments.output, key=key, is_own=is_own_output(arguments.output, key))
 
 
-def gravity_facts(check: ReadingsCheck) -> dict[str, object]:
+class GravityReadingsJson(TypedDict):
+    """Readings of gravity against a map."""
+
+    readings: int
+    agreeing: int
+    sigma_deg: float | None
+    wrong: Mapping[str, float]
+    reason: str
+
+
+def gravity_facts(check: ReadingsCheck) -> GravityReadingsJson:
     """The record of docs/reference/json.md."""
     return {
         "readings": check.readings,
