@@ -26,13 +26,14 @@ from veil.cli.server.line_maps import LineMapJson
 from veil.cli.server.map import NoMapJson, PositionMapJson
 from veil.cli.server.map_writing import GravityReadingsJson
 from veil.cli.server.plan import PlanMapJson
+from veil.cli.server.pose_rows import LocalizedQueryJson, LocalizeJson, QueryWithoutPoseJson
 from veil.cli.server.serve_tiles import ServedTilesJson
 from veil.cli.server.serve_upkeep import AdoptionJson
 from veil.cli.server.tiles import CutTilesJson, TilePlanJson
 from veil.cli.view import ViewExportJson, ViewPageJson
 from veil.codebooks.quantization import DistanceStatisticsJson, QuantizationJson
 from veil.geometry.gravity_check import CheckedJson
-from veil.json_records.values import Digest, Limits, Written
+from veil.json_records.values import Digest, Limits, PoseJson, Written
 from veil.places.removal import RemovalReceiptJson
 from veil.scene import LineMapCheckJson, MapCheckJson
 from veil.server.answers import of_maps, of_service, values
@@ -192,7 +193,7 @@ SERVICE = Folder(
             "MapView": of_maps.MapViewJson,
             "Place": of_maps.PlaceJson,
             "ModelSize": of_maps.ModelSizeJson,
-            "Pose": of_maps.PoseJson,
+            "Pose": PoseJson,
         },
         "queries.json": {
             "Localized": of_service.LocalizedJson,
@@ -243,6 +244,7 @@ COMMANDS = Folder(
             "check": CheckedJson,
         },
         "view.json": {"": ViewPageJson | ViewExportJson},
+        "localize.json": {"": LocalizeJson, "localized": LocalizedQueryJson, "no_pose": QueryWithoutPoseJson},
         "map.json": {
             "": PositionMapJson | LineMapJson | NoMapJson,
             "map_of_positions": PositionMapJson,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypedDict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,5 +34,15 @@ class Written:
 Digest = Annotated[str, Limits(pattern="^[0-9a-f]{64}$")]
 Vector = Annotated[list[float], Limits(fewest_items=3, most_items=3)]
 Matrix = Annotated[list[Vector], Limits(fewest_items=3, most_items=3)]
+_SixNumbers = Annotated[list[float], Limits(fewest_items=6, most_items=6)]
+# Of (rotation in radians, translation in units of the map).
+PoseCovariance = Annotated[list[_SixNumbers], Limits(fewest_items=6, most_items=6)]
 # By name of an image or file, why it was left out.
 Reasons = Mapping[str, str]
+
+
+class PoseJson(TypedDict):
+    """A camera from the world."""
+
+    rotation: Matrix
+    translation: Vector

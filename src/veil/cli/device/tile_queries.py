@@ -14,7 +14,7 @@ from veil.cli.device.extract import with_camera
 from veil.cli.records import Record, option
 from veil.cli.remedies import advised
 from veil.cli.server.map_options import asked_ratio
-from veil.cli.server.pose_rows import pose_line, pose_row
+from veil.cli.server.pose_rows import LocalizeJson, QueryJson, pose_line, pose_row
 from veil.client.tile_access import TileExit, open_tiles
 from veil.device.tiles import PREFIX, TileAnswer, localize_with_tiles
 from veil.errors import InputError, VeilError
@@ -60,7 +60,7 @@ def localize_in_fetched(arguments: Arguments) -> int:
     if arguments.offline and arguments.cache is None:
         raise InputError("--offline uses what is kept on this device; say where with --cache")
     fetcher = _fetcher(arguments)
-    rows: list[dict] = []
+    rows: list[QueryJson] = []
     refused: dict[str, dict[str, str]] = {}
     skipped: dict[str, str] = {}
     for name, features in _features(arguments, fetcher.manifest.coding.raw_space, skipped):
@@ -75,14 +75,18 @@ def localize_in_fetched(arguments: Arguments) -> int:
     if not rows:
         raise InputError(f"none of the {len(skipped)} photographs could be used; the reasons stand above")
     sentence = "Nothing was sent." if arguments.offline else promise(fetcher.guarantee)
-    tiles = {
-        "version": fetcher.manifest.version,
-        "asked": 0 if arguments.offline else fetcher.manifest.asked,
-        "record_bytes": fetcher.manifest.record_bytes,
-        "guarantee": sentence,
-        "refused": refused,
+    record: LocalizeJson = {
+        "queries": rows,
+        "skipped": skipped,
+        "tiles": {
+            "version": fetcher.manifest.version,
+            "asked": 0 if arguments.offline else fetcher.manifest.asked,
+            "record_bytes": fetcher.manifest.record_bytes,
+            "guarantee": sentence,
+            "refused": refused,
+        },
     }
-    write_json(arguments.json, {"queries": rows, "skipped": skipped, "tiles": tiles}, private=True)
+    write_json(arguments.json, record, private=True)
     say(arguments, f"localized on this device, in tiles of a public map. {sentence}")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 

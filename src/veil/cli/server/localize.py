@@ -24,7 +24,7 @@ from veil.cli.records import add_record_command, json_file, option, positional, 
 from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map_options import AskedMatcher, asks_for_network, load_matcher, matching_options
-from veil.cli.server.pose_rows import pose_line, pose_row
+from veil.cli.server.pose_rows import LocalizeJson, QueryJson, pose_line, pose_row
 from veil.device.doors import queries
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
@@ -95,7 +95,7 @@ def _localize(arguments: Localize) -> int:
     asked = asks_for_network(arguments)
     where = Map.read(arguments.map)
     network: LightGlue | None = None
-    rows: list[dict] = []
+    rows: list[QueryJson] = []
     skipped: dict[str, str] = {}
     try:
         for name, query in queries(list(arguments.queries), strict=arguments.strict, skipped=skipped):
@@ -113,7 +113,8 @@ def _localize(arguments: Localize) -> int:
             say(arguments, pose_line(name, answer))
     finally:  # a query that cannot be read takes nothing from the others
         tell_skipped(skipped)
-        write_json(arguments.json, {"queries": rows, "skipped": skipped})
+        record: LocalizeJson = {"queries": rows, "skipped": skipped}
+        write_json(arguments.json, record)
     if not rows:
         raise InputError(f"none of the {len(skipped)} queries could be used; the reasons stand above")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK

@@ -2,11 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Literal, TypedDict
+
 from veil.cli.remedies import advised
+from veil.json_records.values import Digest, PoseCovariance, PoseJson, Reasons, Vector
 from veil.places.poses.answer import Localization, NoPose
 
 
-def pose_row(name: str, answer: Localization | NoPose, seconds: float) -> dict:
+class LocalizedQueryJson(TypedDict):
+    """A query with a pose."""
+
+    name: str
+    status: Literal["localized"]
+    cam_from_world: PoseJson
+    camera_center: Vector
+    covariance: PoseCovariance | None
+    turn_deviation_deg: float | None
+    inliers: int
+    correspondences: int
+    log10_nfa: float
+    seconds: float
+
+
+class QueryWithoutPoseJson(TypedDict):
+    """A query without a pose, and why."""
+
+    name: str
+    status: Literal["no pose"]
+    reason: str
+    seconds: float
+
+
+QueryJson = LocalizedQueryJson | QueryWithoutPoseJson
+
+
+class FetchedTilesJson(TypedDict):
+    """Tiles in which queries were localized on the device; those refused by photograph and number of the tile."""
+
+    version: Digest
+    asked: int
+    record_bytes: int
+    guarantee: str
+    refused: Mapping[str, Reasons]
+
+
+class _InTilesJson(TypedDict, total=False):
+    tiles: FetchedTilesJson
+
+
+class LocalizeJson(_InTilesJson):
+    """Answers to queries, and why others got none."""
+
+    queries: list[QueryJson]
+    skipped: Reasons
+
+
+def pose_row(name: str, answer: Localization | NoPose, seconds: float) -> QueryJson:
     """The JSON record of the answer to one query."""
     if isinstance(answer, NoPose):
         return {"name": name, "status": "no pose", "reason": advised(answer.reason, answer.remedy), "seconds": seconds}

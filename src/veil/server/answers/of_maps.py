@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypedDict
 
-from veil.json_records.values import Digest, Limits, Matrix, Vector, Written
+from veil.json_records.values import Digest, Limits, Matrix, PoseJson, Vector, Written
 from veil.server.answers.values import (
     ContributionId,
     Count,
@@ -26,13 +26,6 @@ class ModelSizeJson(TypedDict):
 
     images: Count
     points: Count
-
-
-class PoseJson(TypedDict):
-    """A camera from the world."""
-
-    rotation: Matrix
-    translation: Vector
 
 
 class OriginJson(TypedDict):

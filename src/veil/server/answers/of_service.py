@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypedDict
 
-from veil.json_records.values import Digest, Limits, Vector, Written
-from veil.server.answers.of_maps import MapPolicyJson, ModelSizeJson, PlaceJson, PoseJson
+from veil.json_records.values import Digest, Limits, PoseCovariance, PoseJson, Vector, Written
+from veil.server.answers.of_maps import MapPolicyJson, ModelSizeJson, PlaceJson
 from veil.server.answers.values import (
     Count,
     MapId,
@@ -54,10 +54,7 @@ class LocalizedJson(_Earth):
     status: Literal["localized"]
     cam_from_world: PoseJson
     camera_center: Vector
-    covariance: (
-        Annotated[list[Annotated[list[float], Limits(fewest_items=6, most_items=6)]], Limits(fewest_items=6, most_items=6)]
-        | None
-    )
+    covariance: PoseCovariance | None
     turn_deviation_deg: float | None
     evidence: PoseEvidenceJson
     map: MapId
