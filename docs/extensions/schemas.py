@@ -20,7 +20,9 @@ from veil.cli.device.budget import ComposedJson, SetBudgetJson, ShowBudgetJson, 
 from veil.cli.device.extract import ExtractJson
 from veil.cli.device.gravity import GravityAnswersJson, GravityFoundJson, NoGravityJson, Source
 from veil.cli.device.plan import BudgetPlanJson, ReleasePlanJson
+from veil.cli.device.privatize import PrivatizeJson, SubspaceReleasesJson, WordReleasesJson
 from veil.cli.doctor import DoctorJson, RateJson
+from veil.cli.privacy.inversion import ComparedJson, DrawnJson, InvertJson
 from veil.cli.server.index import IndexJson
 from veil.cli.server.line_maps import LineMapJson
 from veil.cli.server.map import NoMapJson, PositionMapJson
@@ -244,6 +246,8 @@ COMMANDS = Folder(
             "check": CheckedJson,
         },
         "view.json": {"": ViewPageJson | ViewExportJson},
+        "privatize.json": {"": PrivatizeJson, "subspaces": SubspaceReleasesJson, "words": WordReleasesJson},
+        "invert.json": {"": InvertJson, "compared": ComparedJson, "drawn": DrawnJson},
         "localize.json": {"": LocalizeJson, "localized": LocalizedQueryJson, "no_pose": QueryWithoutPoseJson},
         "map.json": {
             "": PositionMapJson | LineMapJson | NoMapJson,

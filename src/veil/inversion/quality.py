@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float64, UInt8
@@ -13,6 +14,22 @@ from veil.one_line import one_line
 
 # Wang, Bovik, Sheikh and Simoncelli 2004, Sec. III-C: an 11x11 Gaussian window of 1.5 px, K1 = 0.01, K2 = 0.03.
 SIGMA_PX, RADIUS_PX, C1, C2 = 1.5, 5, 0.01**2, 0.03**2
+
+
+class QualityJson(TypedDict):
+    """Measures of a reconstruction's quality; an infinite `psnr` is None."""
+
+    mae: float
+    ssim: float
+    psnr: float | None
+
+
+class OptionalQualityJson(TypedDict):
+    """The same, each None without an original."""
+
+    mae: float | None
+    ssim: float | None
+    psnr: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +46,7 @@ class Quality:
 
     __repr__ = one_line
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> QualityJson:
         """The record of docs/reference/json.md."""
         return {
             "mae": self.mae,
@@ -38,9 +55,9 @@ class Quality:
         }
 
 
-def quality_facts(measured: Quality | None) -> dict[str, object]:
+def quality_facts(measured: Quality | None) -> OptionalQualityJson:
     """The record of a quality; without one its keys with None."""
-    return dict.fromkeys(("mae", "ssim", "psnr")) if measured is None else measured.as_json()
+    return {"mae": None, "ssim": None, "psnr": None} if measured is None else {**measured.as_json()}
 
 
 def quality(original: UInt8[np.ndarray, "height width 3"], other: UInt8[np.ndarray, "_ _ 3"]) -> Quality:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, TypedDict
 
 from veil.cli.common import Commands, explain, progress, report, say, say_table, tell, write_json
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
@@ -66,7 +67,7 @@ def _privatize(arguments: Privatize) -> int:
     images = ((name, item.image_digest) for name, item in read_features(arguments.features))
     descriptors = asked_descriptors(arguments, device, images, allow_private_dictionary=arguments.allow_private_dictionary)
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
-    rows: list[dict] = []
+    record = _no_releases(descriptors)
     notes = _notes_before(arguments, device, descriptors)
     try:
         for name, features in progress(read_features(arguments.features), "privatizing", count_images(arguments.features)):
@@ -78,18 +79,18 @@ def _privatize(arguments: Privatize) -> int:
                 allow_second=arguments.allow_second_release,
             )
             write_bytes(arguments.output / f"{made.released_as}.veil", made.message)
-            rows.append(_row(name, made, descriptors))
+            _enter(record, name, made)
             notes |= dict.fromkeys(made.notes)
             notes |= dict.fromkeys(f"note: {phrase(remedy)}" for remedy in made.remedy)
             if gravity and name not in gravity:
                 notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
     except VeilError:
-        if rows:  # what was released before the refusal stays released, and stands in the ledger
-            _report(arguments, rows, notes, descriptors, device)
+        if record["releases"]:  # what was released before the refusal stays released, and stands in the ledger
+            _report(arguments, record, notes, device)
         raise
     if isinstance(descriptors, HideInWords) and (seen := _point_note(device, descriptors.delta)):
         notes[seen] = None
-    _report(arguments, rows, notes, descriptors, device)
+    _report(arguments, record, notes, device)
     return 0
 
 
@@ -114,18 +115,78 @@ def _point_note(device: Device, delta: float) -> str:
     )
 
 
-def _row(name: str, made: DeviceRelease, descriptors: HideInSubspaces | HideInWords) -> dict:
-    """The record of one release."""
-    row = {
+class ReleaseJson(TypedDict):
+    """A release of an image."""
+
+    name: str
+    file: str
+    features: int
+    found: int
+    bytes: int
+
+
+class WordReleaseJson(ReleaseJson):
+    """A release in words."""
+
+    image_epsilon: float | None
+    median_error: float
+
+
+class SubspaceReleasesJson(TypedDict):
+    """Releases in subspaces."""
+
+    profile: Literal["hardened"]
+    releases: list[ReleaseJson]
+
+
+class WordReleasesJson(TypedDict):
+    """Releases in words, and their mechanism."""
+
+    profile: Literal["words"]
+    words: int
+    m: int
+    epsilon: float | None
+    delta: float
+    truth: float
+    posterior: float
+    dictionary: str
+    releases: list[WordReleaseJson]
+
+
+PrivatizeJson = SubspaceReleasesJson | WordReleasesJson
+
+
+def _no_releases(descriptors: HideInSubspaces | HideInWords) -> PrivatizeJson:
+    """The record before the first release."""
+    if isinstance(descriptors, HideInSubspaces):
+        return {"profile": "hardened", "releases": []}
+    return {
+        "profile": "words",
+        "words": descriptors.mechanism.dictionary_size,
+        "m": descriptors.mechanism.m,
+        "epsilon": descriptors.mechanism.epsilon,
+        "delta": descriptors.delta,
+        "truth": float(descriptors.mechanism.truth),
+        "posterior": descriptors.mechanism.posterior,
+        "dictionary": descriptors.book.digest,
+        "releases": [],
+    }
+
+
+def _enter(record: PrivatizeJson, name: str, made: DeviceRelease) -> None:
+    """Add a release to the record."""
+    row: ReleaseJson = {
         "name": name,
         "file": f"{made.released_as}.veil",
         "features": len(made.upload),
         "found": made.image_features,
         "bytes": len(made.message),
     }
-    if isinstance(descriptors, HideInWords) and made.image_epsilon is not None:
-        row |= {"image_epsilon": made.image_epsilon, "median_error": made.median_error}
-    return row
+    if record["profile"] == "hardened":
+        record["releases"].append(row)
+        return
+    assert made.image_epsilon is not None and made.median_error is not None  # of words
+    record["releases"].append({**row, "image_epsilon": made.image_epsilon, "median_error": made.median_error})
 
 
 def _outside(device: Device) -> list[str]:
@@ -136,28 +197,19 @@ def _outside(device: Device) -> list[str]:
     return [f"warning: subspaces have no epsilon: they are outside of the budget of the {budgets}, which says nothing of them"]
 
 
-def _report(
-    arguments: Privatize,
-    rows: list[dict],
-    notes: dict[str, None],
-    descriptors: HideInSubspaces | HideInWords,
-    device: Device,
-) -> None:
+def _report(arguments: Privatize, record: PrivatizeJson, notes: dict[str, None], device: Device) -> None:
     """Write and print the releases that were made, then the notes."""
-    in_words = isinstance(descriptors, HideInWords)
-    facts: dict = {"profile": "words" if in_words else "hardened"}
-    if isinstance(descriptors, HideInWords):
-        facts |= word_facts(descriptors)
-    write_json(arguments.json, {**facts, "releases": rows}, private=True)
-    say_table(arguments, release_table(rows))
-    if isinstance(descriptors, HideInWords):
-        explain(arguments, f"epsilon at delta {descriptors.delta:g}; distance of words: the median from descriptors")
-    report(arguments, arguments.output, f"{len(rows)} messages; which is which stands only in {device.ledger.path}")
+    write_json(arguments.json, record, private=True)
+    say_table(arguments, release_table(record["releases"]))
+    if record["profile"] == "words":
+        explain(arguments, f"epsilon at delta {record['delta']:g}; distance of words: the median from descriptors")
+    messages = f"{len(record['releases'])} messages"
+    report(arguments, arguments.output, f"{messages}; which is which stands only in {device.ledger.path}")
     for note in notes:
         say(arguments, note)
 
 
-def release_table(rows: Sequence[dict]) -> Table:
+def release_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """The table of releases; those in words have an epsilon, and the median distance of a word from its descriptor."""
     in_words = any("image_epsilon" in row for row in rows)
     return Table(
@@ -178,16 +230,3 @@ def release_table(rows: Sequence[dict]) -> Table:
             for row in rows
         ],
     )
-
-
-def word_facts(words: HideInWords) -> dict:
-    """The facts of releases in words, for machines."""
-    return {
-        "words": words.mechanism.dictionary_size,
-        "m": words.mechanism.m,
-        "epsilon": words.mechanism.epsilon,
-        "delta": words.delta,
-        "truth": float(words.mechanism.truth),
-        "posterior": words.mechanism.posterior,
-        "dictionary": words.book.digest,
-    }

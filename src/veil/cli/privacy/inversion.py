@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from veil.files.codebooks import read_codebook
 from veil.files.features import HDF5_SUFFIXES, holds_features, read_features
 from veil.files.photographs.pictures import SUFFIXES, read_picture, read_rgb
 from veil.inversion.maps import Frame, SparseMap
-from veil.inversion.quality import quality
+from veil.inversion.quality import Quality, QualityJson, quality
 from veil.wire.codec import decode
 
 EXAMPLES = """\
@@ -49,30 +50,42 @@ def register(commands: Commands) -> None:
     add_record_command(commands, "invert", "pictures from features or messages", EXAMPLES, Invert, _invert)
 
 
+class DrawnJson(TypedDict):
+    """A picture without an original."""
+
+    name: str
+    features: int
+
+
+class ComparedJson(DrawnJson, QualityJson):
+    """A picture beside its original."""
+
+
+class InvertJson(TypedDict):
+    """Pictures from features and messages."""
+
+    pictures: list[ComparedJson | DrawnJson]
+
+
 def _invert(arguments: Invert) -> int:
     quiet_colmap()
-    rows = []
-    for name, record in inverted(arguments):
-        row = {"name": name, **record}
-        rows.append(row)
-        quality = f"  ssim {row['ssim']:.3f}  psnr {row['psnr']:.2f} dB  mae {row['mae']:.3f}" if "ssim" in row else ""
-        say(arguments, f"{name}: {row['features']} features{quality}")
-    write_json(arguments.json, {"pictures": rows})
-    report(arguments, arguments.output, f"{len(rows)} pictures")
+    record: InvertJson = {"pictures": []}
+    for row, measured in inverted(arguments):
+        record["pictures"].append(row if measured is None else {**row, **measured.as_json()})
+        facts = "" if measured is None else f"  ssim {measured.ssim:.3f}  psnr {measured.psnr:.2f} dB  mae {measured.mae:.3f}"
+        say(arguments, f"{row['name']}: {row['features']} features{facts}")
+    write_json(arguments.json, record)
+    report(arguments, arguments.output, f"{len(record['pictures'])} pictures")
     return 0
 
 
-def inverted(arguments: Invert) -> Iterator[tuple[str, dict]]:
-    """Write the inverted pictures one after another; yields the name of each and a record for machines.
-
-    The record has the number of features, and the quality where the original is known.
-    """
+def inverted(arguments: Invert) -> Iterator[tuple[DrawnJson, Quality | None]]:
+    """Write the inverted pictures one after another; yields the record of each, and its quality if the original is known."""
     inverter = network_of(bundled_inverter() if arguments.inverter is None else read_weights(arguments.inverter))
     for name, seen, original in _inputs(arguments):
         rgb = inverter.invert([seen])[0]
         write_picture(arguments.output / (name.replace("/", "_") + ".png"), rgb)
-        measured = {} if original is None else quality(original, rgb).as_json()
-        yield name, {"features": len(seen), **measured}
+        yield {"name": name, "features": len(seen)}, None if original is None else quality(original, rgb)
 
 
 def write_picture(path: Path, rgb: np.ndarray) -> None:
