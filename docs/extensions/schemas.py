@@ -15,6 +15,11 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+from veil.audit.audit_result import AuditTimeJson
+from veil.audit.epsilon import EpsilonBoundJson
+from veil.audit.finding import FindingJson
+from veil.audit.on_pictures import DrawnPictureJson
+from veil.audit.on_tiles import DescriptorErrorsJson, TilePictureJson
 from veil.cli.codebook.build import BuildCodebookJson, CodebookInfoJson
 from veil.cli.device.budget import ComposedJson, SetBudgetJson, ShowBudgetJson, SpentImageJson
 from veil.cli.device.extract import ExtractJson
@@ -22,6 +27,17 @@ from veil.cli.device.gravity import GravityAnswersJson, GravityFoundJson, NoGrav
 from veil.cli.device.plan import BudgetPlanJson, ReleasePlanJson
 from veil.cli.device.privatize import PrivatizeJson, SubspaceReleasesJson, WordReleasesJson
 from veil.cli.doctor import DoctorJson, RateJson
+from veil.cli.privacy.audit import AuditedReleaseJson, AuditUploadsJson
+from veil.cli.privacy.audit_tiles import AuditTilesJson
+from veil.cli.privacy.inspect import (
+    CodebookFactsJson,
+    FeatureFactsJson,
+    FileFactsJson,
+    LedgerFactsJson,
+    MapFactsJson,
+    MessageFactsJson,
+    SeveralFactsJson,
+)
 from veil.cli.privacy.inversion import ComparedJson, DrawnJson, InvertJson
 from veil.cli.server.index import IndexJson
 from veil.cli.server.line_maps import LineMapJson
@@ -248,6 +264,25 @@ COMMANDS = Folder(
         "view.json": {"": ViewPageJson | ViewExportJson},
         "privatize.json": {"": PrivatizeJson, "subspaces": SubspaceReleasesJson, "words": WordReleasesJson},
         "invert.json": {"": InvertJson, "compared": ComparedJson, "drawn": DrawnJson},
+        "inspect.json": {
+            "": FileFactsJson | SeveralFactsJson,
+            "facts": FileFactsJson,
+            "message": MessageFactsJson,
+            "map": MapFactsJson,
+            "features": FeatureFactsJson,
+            "codebook": CodebookFactsJson,
+            "ledger": LedgerFactsJson,
+            "several": SeveralFactsJson,
+        },
+        "audit.json": {
+            "": AuditUploadsJson,
+            "release": AuditedReleaseJson,
+            "attack": FindingJson,
+            "measured": EpsilonBoundJson,
+            "picture": DrawnPictureJson,
+            "time": AuditTimeJson,
+        },
+        "audit-tiles.json": {"": AuditTilesJson, "descriptors": DescriptorErrorsJson, "picture": TilePictureJson},
         "localize.json": {"": LocalizeJson, "localized": LocalizedQueryJson, "no_pose": QueryWithoutPoseJson},
         "map.json": {
             "": PositionMapJson | LineMapJson | NoMapJson,

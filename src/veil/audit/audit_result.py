@@ -5,15 +5,88 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypedDict, get_args
 
 from veil.attacks.time_budget import TimeBudget
-from veil.audit.epsilon import EpsilonBound
-from veil.audit.finding import Finding
-from veil.audit.on_pictures import DrawnPicture
+from veil.audit.epsilon import EpsilonBound, EpsilonBoundJson
+from veil.audit.finding import Finding, FindingJson
+from veil.audit.on_pictures import DrawnPicture, DrawnPictureJson
 from veil.audit.policy import Rule
-from veil.audit.verdict import NOT_TESTED, Verdict
+from veil.audit.verdict import NOT_TESTED, Grade, Verdict
 from veil.errors import Remedy, Say
+from veil.json_records.values import Reasons
 from veil.one_line import one_line
+
+Unit = Literal["feature", "object", "image", "session"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+
+
+class EpsilonOfUnitsJson(TypedDict, total=False):
+    """Epsilon of words, by what it covers; infinite ones are None."""
+
+    feature: float | None
+    object: float | None
+    image: float | None
+    session: float | None
+
+
+class EpsilonJson(EpsilonOfUnitsJson):
+    """Epsilon at delta, and the bound that was measured."""
+
+    delta: float
+    measured: EpsilonBoundJson | None
+
+
+class VerdictJson(TypedDict):
+    """The verdict of an audit."""
+
+    grade: Grade
+    headline: str
+    sentences: list[str]
+
+
+class JudgedRuleJson(TypedDict):
+    """A rule, and why it is broken."""
+
+    rule: str
+    broken: str | None
+
+
+class AttackTimeJson(TypedDict):
+    """Time and features of one attack."""
+
+    attack: str
+    share_seconds: float | None
+    seconds: float
+    wanted: int
+    attacked: int
+
+
+class AuditTimeJson(TypedDict):
+    """Time of all attacks; None: no limit."""
+
+    allowed_seconds: float | None
+    used_seconds: float
+    attacks: list[AttackTimeJson]
+
+
+class AuditResultsJson(TypedDict):
+    """Results of an audit, without the facts about the releases."""
+
+    attacks: list[FindingJson]
+    not_looked_at: Reasons
+    epsilon: EpsilonJson
+    images: list[DrawnPictureJson]
+    verdict: VerdictJson
+    policy: list[JudgedRuleJson]
+    not_tested: list[str]
+    time: AuditTimeJson
+
+
+class AuditJson(AuditResultsJson):
+    """Results of an audit; the release has `messages` and the facts that were given."""
+
+    release: Mapping[str, object]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,34 +155,45 @@ class Audit:
         """Reason why a rule is broken, None if it is kept."""
         return self.breaches.get(rule)
 
-    def as_json(self) -> dict:
+    def as_json(self) -> AuditJson:
         """Stable JSON record, as docs/reference/json.md describes it."""
-        measured = None if self.measured is None else self.measured.as_json()
-        return {
-            "release": {"messages": list(self.messages), **self.facts},
-            "attacks": [finding.as_json() for finding in self.findings],
-            "not_looked_at": dict(self.not_looked_at),
-            "epsilon": {"delta": self.delta, **self.epsilons, "measured": measured},
-            "images": [picture.as_json() for picture in self.pictures],
-            "verdict": {
-                "grade": self.verdict.grade,
-                "headline": self.verdict.headline,
-                "sentences": list(self.verdict.sentences),
-            },
-            "policy": [{"rule": rule.text, "broken": self.why(rule)} for rule in self.rules],
-            "not_tested": list(NOT_TESTED),
-            "time": {
-                "allowed_seconds": None if math.isinf(self.time.seconds) else self.time.seconds,
-                "used_seconds": self.time.used_seconds,
-                "attacks": [
-                    {
-                        "attack": name,
-                        "share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds,
-                        "seconds": item.seconds,
-                        "wanted": item.wanted,
-                        "attacked": item.attacked,
-                    }
-                    for name, item in self.time.spent.items()
-                ],
-            },
-        }
+        return {"release": {"messages": list(self.messages), **self.facts}, **results_of(self)}
+
+
+def results_of(audit: Audit) -> AuditResultsJson:
+    """The record of an audit, without the facts about the releases."""
+    spent: EpsilonOfUnitsJson = {}
+    for unit in UNITS:
+        if unit in audit.epsilons:
+            spent[unit] = audit.epsilons[unit]
+    return {
+        "attacks": [finding.as_json() for finding in audit.findings],
+        "not_looked_at": dict(audit.not_looked_at),
+        "epsilon": {
+            "delta": audit.delta,
+            **spent,
+            "measured": None if audit.measured is None else audit.measured.as_json(),
+        },
+        "images": [picture.as_json() for picture in audit.pictures],
+        "verdict": {
+            "grade": audit.verdict.grade,
+            "headline": audit.verdict.headline,
+            "sentences": list(audit.verdict.sentences),
+        },
+        "policy": [{"rule": rule.text, "broken": audit.why(rule)} for rule in audit.rules],
+        "not_tested": list(NOT_TESTED),
+        "time": {
+            "allowed_seconds": None if math.isinf(audit.time.seconds) else audit.time.seconds,
+            "used_seconds": audit.time.used_seconds,
+            "attacks": [
+                {
+                    "attack": name,
+                    "share_seconds": None if math.isinf(item.share_seconds) else item.share_seconds,
+                    "seconds": item.seconds,
+                    "wanted": item.wanted,
+                    "attacked": item.attacked,
+                }
+                for name, item in audit.time.spent.items()
+            ],
+        },
+    }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -30,6 +31,18 @@ Release = Callable[[int, int], Int64[np.ndarray, "draws m"]]
 
 # Draws of each input in an audit: they take two seconds, and are enough to show an epsilon of about 9.
 AUDIT_DRAWS = 60_000
+
+
+class EpsilonBoundJson(TypedDict):
+    """A lower bound on epsilon, and the trials that show it."""
+
+    low: float
+    confidence: float
+    delta: float
+    trials: int
+    hits: int
+    misses: int
+    ceiling: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +68,7 @@ class EpsilonBound:
         """Whether the bound refutes a claimed epsilon, at this confidence."""
         return self.low > epsilon
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> EpsilonBoundJson:
         """Stable JSON record, as docs/reference/json.md describes it."""
         return {
             "low": self.low,

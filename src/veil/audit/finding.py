@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float64
 
 from veil.attacks.attack import Family
 from veil.errors import Remedy
+from veil.json_records.values import Limits
 from veil.one_line import one_line
 
 ErrorUnit = Literal["descriptor", "px", "word"]
@@ -79,6 +80,42 @@ class Score:
         return shares | {name: share for name, share in optional if share is not None}
 
 
+Interval = Annotated[list[float], Limits(fewest_items=2, most_items=2)]
+_WithinJson = TypedDict(
+    "_WithinJson",
+    {
+        "within_0.02": float | None,
+        "within_0.1": float | None,
+        "within_0.2": float | None,
+        "within_0.4": float | None,
+        "within_0.6": float | None,
+    },
+)
+
+
+class FindingJson(_WithinJson):
+    """What one attack recovered."""
+
+    attack: str
+    family: Family
+    assumes: str
+    features: int
+    wanted: int
+    undecided: int
+    certified: float | None
+    false_certificates: int | None
+    exact: float | None
+    within_px: Mapping[str, float] | None
+    mean_distance: float | None
+    median_distance: float | None
+    identified: float | None
+    interval: Mapping[str, Interval]
+    seconds: float
+    skipped: str
+    notes: list[str]
+    details: Mapping[str, float | None]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Finding:
     """Result of one `attack` over all audited releases; rules may name its `family`, too.
@@ -119,10 +156,10 @@ class Finding:
         """Share that counts in verdicts and policies: that of the score, or what is certified where originals are unknown."""
         return self.certified if self.score is None else self.score.recovered
 
-    def as_json(self) -> dict:
+    def as_json(self) -> FindingJson:
         """Stable JSON record, as docs/reference/json.md describes it."""
         score = self.score
-        within: dict[str, float | None] = {f"within_{limit:g}": None for limit in WITHIN}
+        within: Mapping[float, Share] = {}
         within_px: dict[str, float] | None = None
         intervals: dict[str, list[float]] = {}
         if score is not None:
@@ -130,7 +167,7 @@ class Finding:
             if score.unit == "px":
                 within_px = {f"{limit:g}": share.value for limit, share in score.within.items()}
             else:
-                within |= {f"within_{limit:g}": share.value for limit, share in score.within.items()}
+                within = score.within
         if self.certified is not None:
             intervals["certified"] = [self.certified.low, self.certified.high]
         return {
@@ -143,7 +180,11 @@ class Finding:
             "certified": None if self.certified is None else self.certified.value,
             "false_certificates": None if score is None else score.false_certificates,
             "exact": _value(None if score is None else score.exact),
-            **within,
+            "within_0.02": _value(within.get(0.02)),
+            "within_0.1": _value(within.get(0.1)),
+            "within_0.2": _value(within.get(0.2)),
+            "within_0.4": _value(within.get(0.4)),
+            "within_0.6": _value(within.get(0.6)),
             "within_px": within_px,
             "mean_distance": None if score is None else score.mean_distance,
             "median_distance": None if score is None else score.median_distance,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
@@ -18,7 +19,7 @@ from veil.audit.run import Examined, try_attacks, work_of
 from veil.features import Features
 from veil.forms import Subsets, Subspaces
 from veil.inversion.maps import Frame, Inverts, Kind, SparseMap, back_projected, points_map, subspaces_map, words_map
-from veil.inversion.quality import quality
+from veil.inversion.quality import OptionalQualityJson, quality
 from veil.inversion.whole import whole
 from veil.mechanisms.public import publish
 from veil.one_line import one_line
@@ -34,6 +35,16 @@ LINES = ("line neighborhood", "line neighbors", "line density")
 UNPROTECTED = "raw features, had they been sent"
 # Work of drawing a picture, in the unit of `veil.audit.run.work_of`.
 PICTURE_WORK = 0.5
+
+
+class _OfReleaseJson(TypedDict):
+    release: str
+    attack: str
+    features: int
+
+
+class DrawnPictureJson(_OfReleaseJson, OptionalQualityJson):
+    """A picture of a release; its quality is None without the photograph."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,7 +66,7 @@ class DrawnPicture:
 
     __repr__ = one_line
 
-    def as_json(self) -> dict:
+    def as_json(self) -> DrawnPictureJson:
         """Stable JSON record, as docs/reference/json.md describes it, without the picture."""
         return {
             "release": self.release,

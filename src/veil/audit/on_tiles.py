@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float64, Int64, UInt8
@@ -19,7 +20,7 @@ from veil.features import Features
 from veil.geometry.camera import Camera, as_colmap, guessed
 from veil.geometry.rigid import Rigid
 from veil.inversion.maps import Frame, Inverts, SparseMap, points_map
-from veil.inversion.quality import Quality, quality, quality_facts
+from veil.inversion.quality import OptionalQualityJson, Quality, quality, quality_facts
 from veil.mechanisms.public import publish
 from veil.places.poses.answer import Localization, NoPose
 from veil.tiles.coding import TileCoding
@@ -106,27 +107,50 @@ def _unit(vectors: Float64[np.ndarray, "*rows 3"]) -> Float64[np.ndarray, "*rows
 
 
 WITHIN = (0.1, 0.4)
+PictureSource = Literal["tiles", "raw features"]
+
+
+class _PictureSourceJson(TypedDict):
+    source: PictureSource
+    features: int
+
+
+class TilePictureJson(_PictureSourceJson, OptionalQualityJson):
+    """A picture of a place; its quality is None without the photograph."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TilePicture:
-    """A picture that a network drew from `source`, "tiles" or "raw features".
+    """A picture that a network drew from `source`.
 
     `features` is the number of pixels of the sparse map that hold a feature. `quality` is None without the photograph.
     """
 
-    source: str
+    source: PictureSource
     features: int
     rgb: UInt8[np.ndarray, "256 256 3"]
     quality: Quality | None
 
-    def as_json(self) -> dict:
+    def as_json(self) -> TilePictureJson:
         """The stable record of docs/reference/json.md, without the picture."""
         return {
             "source": self.source,
             "features": self.features,
             **quality_facts(self.quality),
         }
+
+
+DescriptorErrorsJson = TypedDict(
+    "DescriptorErrorsJson",
+    {
+        "features": int,
+        "matched": int,
+        "compression": float,
+        "median": float | None,
+        "within_0.1": int,
+        "within_0.4": int,
+    },
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +169,7 @@ class DescriptorErrors:
     median: float | None
     within: tuple[int, int]
 
-    def as_json(self) -> dict:
+    def as_json(self) -> DescriptorErrorsJson:
         """The stable record of docs/reference/json.md."""
         return {
             "features": self.features,
@@ -155,6 +179,16 @@ class DescriptorErrors:
             "within_0.1": self.within[0],
             "within_0.4": self.within[1],
         }
+
+
+class TileViewJson(TypedDict):
+    """A view of tiles, without its pictures."""
+
+    name: str
+    tiles: list[int]
+    points: int
+    seen: int
+    descriptors: DescriptorErrorsJson | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -182,7 +216,7 @@ class TileView:
     def __len__(self) -> int:
         return len(self.keypoints)
 
-    def as_json(self) -> dict:
+    def as_json(self) -> TileViewJson:
         """The stable record of docs/reference/json.md, without pictures."""
         return {
             "name": self.name,
@@ -257,7 +291,7 @@ def pictures(
     if space.descriptor != "sift":
         return []
     frame = Frame(width=view.camera.width_px, height=view.camera.height_px)
-    maps = {"tiles": points_map(frame, view.keypoints, without_root(view.descriptors, space))}
+    maps: dict[PictureSource, SparseMap] = {"tiles": points_map(frame, view.keypoints, without_root(view.descriptors, space))}
     if features is not None:
         count = min(len(view), len(features))
         drawn = features.take(np.sort(np.random.default_rng(0).permutation(len(features))[:count]))
@@ -267,7 +301,9 @@ def pictures(
     return [_picture(source, sparse, network, original) for source, sparse in maps.items()]
 
 
-def _picture(source: str, sparse: SparseMap, network: Inverts, original: UInt8[np.ndarray, "256 256 3"] | None) -> TilePicture:
+def _picture(
+    source: PictureSource, sparse: SparseMap, network: Inverts, original: UInt8[np.ndarray, "256 256 3"] | None
+) -> TilePicture:
     rgb = network.invert([sparse])[0]
     measured = None if original is None else quality(original, rgb)
     return TilePicture(source=source, features=len(sparse), rgb=rgb, quality=measured)

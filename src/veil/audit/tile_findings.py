@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypedDict, cast
 
 import numpy as np
 from jaxtyping import UInt8
 
-from veil.audit.on_tiles import TilePicture, TileView
+from veil.audit.on_tiles import TilePicture, TilePictureJson, TileView, TileViewJson
+from veil.json_records.values import Digest, Reasons
 from veil.tiles.manifest import Manifest
+from veil.tiles.tile_format import LevelBits
 
 STATEMENT = (
     "Tiles are public raw descriptors: whoever fetches them, or downloads them all, has the map's points and can draw pictures "
     "of the place. They protect whoever asks for them, and nothing that they show. What a tile holds does not come back."
 )
+
+
+class ShownViewJson(TileViewJson):
+    """A view of tiles with its pictures."""
+
+    pictures: list[TilePictureJson]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,9 +34,34 @@ class ShownView:
     pictures: tuple[TilePicture, ...]
     photograph: UInt8[np.ndarray, "height width 3"] | None
 
-    def as_json(self) -> dict:
+    def as_json(self) -> ShownViewJson:
         """The stable record of docs/reference/json.md."""
-        return self.view.as_json() | {"pictures": [picture.as_json() for picture in self.pictures]}
+        return {**self.view.as_json(), "pictures": [picture.as_json() for picture in self.pictures]}
+
+
+class AuditedTilesJson(TypedDict):
+    """Numbers of a folder of tiles."""
+
+    version: Digest
+    tiles: int
+    tile_bytes: int
+    map_bytes: int
+    manifest_bytes: int
+    points: int
+    aspects: int
+    axes: int
+    bits: LevelBits
+    max_position_error: float
+    rounding: float
+
+
+class TileAuditJson(TypedDict):
+    """An audit of tiles."""
+
+    tiles: AuditedTilesJson
+    views: list[ShownViewJson]
+    no_pose: Reasons
+    statement: str
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,7 +83,7 @@ class TileAudit:
     views: tuple[ShownView, ...]
     no_pose: Mapping[str, str]
 
-    def as_json(self) -> dict:
+    def as_json(self) -> TileAuditJson:
         """The stable record of docs/reference/json.md."""
         manifest = self.manifest
         return {
@@ -62,7 +96,7 @@ class TileAudit:
                 "points": self.points,
                 "aspects": self.aspects,
                 "axes": manifest.coding.axes,
-                "bits": manifest.coding.bits,
+                "bits": cast(LevelBits, manifest.coding.bits),
                 "max_position_error": manifest.coding.max_position_error,
                 "rounding": self.rounding,
             },

@@ -25,7 +25,7 @@ JSON = (REFERENCE / "json.md").read_text()
 
 def facts(form: Subsets, *, with_lines: bool = False) -> dict:
     upload = word_line_upload(form) if with_lines else word_upload(form)
-    return upload_facts(upload, len(encode(upload)))
+    return dict(upload_facts(upload, len(encode(upload))))
 
 
 def test_the_account_of_an_image() -> None:

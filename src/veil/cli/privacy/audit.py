@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypedDict
 
 from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
-from veil.audit.audit_result import Audit
+from veil.audit.audit_result import Audit, AuditResultsJson, results_of
 from veil.audit.finding import Finding
 from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import HELP, Rule, parse_policy
@@ -31,7 +32,7 @@ from veil.cli.common import (
 )
 from veil.cli.engine_arguments import AskedEngine
 from veil.cli.privacy.audit_tiles import audited_tiles
-from veil.cli.privacy.inspect import upload_facts
+from veil.cli.privacy.inspect import MessageFactsJson, upload_facts
 from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised, phrase
@@ -43,6 +44,7 @@ from veil.files.atomic import read_bytes, write_text
 from veil.files.codebooks import read_codebook
 from veil.files.device.home import home
 from veil.files.tiles import holds_tiles
+from veil.json_records.values import Reasons
 from veil.places.held_map import Map
 from veil.places.uploads import decoded, further_messages
 from veil.report.audit import Shown, page, position_pictures, reconstructed_pictures
@@ -130,6 +132,27 @@ class AskedAudit(AskedAttacker, AskedEffort):
     json: Path | None = json_file()
 
 
+class _SeveralJson(TypedDict, total=False):
+    releases: str
+
+
+class ReleaseFactsJson(_SeveralJson, MessageFactsJson):
+    """Facts about the first release, and the number of several."""
+
+
+class AuditedReleaseJson(ReleaseFactsJson):
+    """The releases that were attacked."""
+
+    messages: list[str]
+
+
+class AuditUploadsJson(AuditResultsJson):
+    """An audit of uploads, and why messages were left out."""
+
+    release: AuditedReleaseJson
+    skipped: Reasons
+
+
 def register(commands: Commands) -> None:
     """Add `veil audit` to the parser's commands."""
     summary = "what the server can see: every known attack on your own upload"
@@ -154,6 +177,7 @@ def _audit(arguments: AskedAudit) -> int:
     attacker = _attacker(arguments, list(releases.values()), {f"against {k}": v for k, v in others.items()})
     own_descriptors(attacker, list(releases.values()))  # refuses what does not fit before the originals are read
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
+    facts = _facts(releases, arguments.release)
     outcome, examined = audited(
         releases,
         originals=originals.features if originals else None,
@@ -162,7 +186,7 @@ def _audit(arguments: AskedAudit) -> int:
         inverters=arguments.inverter,
         read_photograph=lambda name: originals.read_rgb(name) if originals and name in originals.paths else None,
         ledger=home(),
-        facts=_facts(releases, arguments.release),
+        facts=facts,
         engine=arguments.engine,
         workers=arguments.workers,
         steps=StepBar,
@@ -171,7 +195,12 @@ def _audit(arguments: AskedAudit) -> int:
     # With originals, the page shows photographs, and both tell how near an attack came to what did not leave the device.
     made, private = page(outcome, shown=shown, seconds=time.perf_counter() - start, say=phrase), originals is not None
     write_text(arguments.output, made, private=private)
-    write_json(arguments.json, outcome.as_json() | {"skipped": skipped}, private=private)
+    record: AuditUploadsJson = {
+        "release": {"messages": list(outcome.messages), **facts},
+        **results_of(outcome),
+        "skipped": skipped,
+    }
+    write_json(arguments.json, record, private=private)
     if str(arguments.json) != "-":
         say_table(arguments, attack_table(outcome.findings))
         explain(arguments, *_sentences(outcome))
@@ -211,15 +240,15 @@ def _rules(arguments: AskedAudit) -> list[Rule]:
     return rules
 
 
-def _facts(releases: Mapping[str, Message], path: Path) -> dict:
+def _facts(releases: Mapping[str, Message], path: Path) -> ReleaseFactsJson:
     """Facts about the first release, as `veil inspect` prints them, and the number of all releases."""
     name, first = next(iter(releases.items()))
     size = (path if path.is_file() else path / f"{name}.veil").stat().st_size
-    facts = upload_facts(first, size)
+    several: _SeveralJson = {}
     if len(releases) > 1:
         features = sum(len(message) for message in releases.values())
-        facts = {"releases": f"{len(releases)}, {features} features in all; the first of them:"} | facts
-    return facts
+        several["releases"] = f"{len(releases)}, {features} features in all; the first of them:"
+    return {**several, **upload_facts(first, size)}
 
 
 def _shown(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit
+from veil.audit.tile_findings import STATEMENT, ShownView, TileAudit, TileAuditJson
 from veil.cli.common import EXIT_OK, Arguments, Bar, report, say, tell_skipped, write_json
 from veil.cli.privacy.originals import Originals, read_place_photographs
 from veil.cli.remedies import phrase
@@ -18,6 +18,7 @@ from veil.files.attack_networks import bundled_inverter, read_weights
 from veil.files.tiles import read_manifest
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import Inverts
+from veil.json_records.values import Reasons
 from veil.report.tile_audit import page
 
 # Options of an attacker on uploads, of which tiles need none: they are read as they are.
@@ -25,6 +26,12 @@ FOR_UPLOADS = (
     *("against", "place_photographs", "map", "codebook", "decoys", "secret_decoys", "database", "attack_model", "attacker"),
     *("only", "attacked_features", "fail_on", "policy"),
 )
+
+
+class AuditTilesJson(TileAuditJson):
+    """An audit of tiles, and why photographs were left out."""
+
+    skipped: Reasons
 
 
 def audited_tiles(arguments: Arguments) -> int:
@@ -48,7 +55,8 @@ def audited_tiles(arguments: Arguments) -> int:
             progress=bar,
         )
     write_text(arguments.output, page(audit, seconds=time.perf_counter() - start, say=phrase))
-    write_json(arguments.json, audit.as_json() | {"skipped": skipped})
+    record: AuditTilesJson = {**audit.as_json(), "skipped": skipped}
+    write_json(arguments.json, record)
     for line in described(audit):
         say(arguments, line)
     report(arguments, arguments.output, "the report")

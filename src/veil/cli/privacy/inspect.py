@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import TypedDict
 
 from veil.audit.measured_forms import MeasuredForm
 from veil.cli.common import EXIT_ERROR, EXIT_OK, Commands, say, tell_skipped, write_json
@@ -21,6 +22,7 @@ from veil.files.features import holds_features, read_features
 from veil.files.maps.format import read_map
 from veil.files.measured_forms import bundled_measured_forms
 from veil.forms import Released, Subsets, Subspaces
+from veil.json_records.values import Reasons
 from veil.ldp.budget import outward
 from veil.ldp.composition import account
 from veil.ldp.guarantee import Guarantee, LocalDP
@@ -85,6 +87,80 @@ class Inspect(Record):
     json: Path | None = json_file()
 
 
+_AnyMessageJson = TypedDict(
+    "_AnyMessageJson",
+    {
+        "what": str,
+        "space": str,
+        "bytes": str,
+        "image": str,
+        "guarantee": str,
+        "sent in clear": str,
+        "not in this file": str,
+        "not protected": list[str],
+    },
+)
+_SomeMessagesJson = TypedDict(
+    "_SomeMessagesJson",
+    {
+        "dictionary": str,
+        "privacy loss": str | list[str],
+        "posterior": str,
+        "guarantee of the lines": str,
+        "measured": str,
+    },
+    total=False,
+)
+
+
+class MessageFactsJson(_AnyMessageJson, _SomeMessagesJson):
+    """Facts about a message."""
+
+
+_AnyMapJson = TypedDict(
+    "_AnyMapJson",
+    {"what": str, "space": str, "mean reprojection error": str, "guarantee": str, "not protected": list[str]},
+)
+_SomeMapsJson = TypedDict("_SomeMapsJson", {"checked": list[str], "dictionary": str, "privacy loss": str}, total=False)
+
+
+class MapFactsJson(_AnyMapJson, _SomeMapsJson):
+    """Facts about a map."""
+
+
+class FeatureFactsJson(TypedDict):
+    """Facts about raw features."""
+
+    what: str
+    space: str
+    guarantee: str
+
+
+class CodebookFactsJson(TypedDict):
+    """Facts about a codebook."""
+
+    what: str
+    sha256: str
+    source: str
+
+
+class LedgerFactsJson(TypedDict):
+    """Facts about a ledger."""
+
+    what: str
+    releases: list[str]
+
+
+FileFactsJson = MessageFactsJson | MapFactsJson | FeatureFactsJson | CodebookFactsJson | LedgerFactsJson
+
+
+class SeveralFactsJson(TypedDict):
+    """Facts about several files by path, and why others could not be read."""
+
+    files: Mapping[str, FileFactsJson]
+    skipped: Reasons
+
+
 def register(commands: Commands) -> None:
     """Add `veil inspect` to the parser's commands."""
     add_record_command(commands, "inspect", "what a file contains and does not protect", EXAMPLES, Inspect, _inspect)
@@ -96,7 +172,7 @@ def _inspect(arguments: Inspect) -> int:
         write_json(arguments.json, facts)
         _print(arguments, facts)
         return EXIT_OK
-    facts_of: dict[str, dict] = {}
+    facts_of: dict[str, FileFactsJson] = {}
     skipped: dict[str, str] = {}
     for path in arguments.files:
         try:
@@ -104,13 +180,14 @@ def _inspect(arguments: Inspect) -> int:
         except VeilError as error:
             skipped[str(path)] = advised(error)
     tell_skipped(skipped)
-    write_json(arguments.json, {"files": facts_of, "skipped": skipped})
+    record: SeveralFactsJson = {"files": facts_of, "skipped": skipped}
+    write_json(arguments.json, record)
     for name, facts in facts_of.items():
         _print(arguments, {"file": name, **facts})
     return EXIT_ERROR if skipped else EXIT_OK
 
 
-def _facts(path: Path) -> dict:
+def _facts(path: Path) -> FileFactsJson:
     """Facts about one file for people, by their names. Raises VeilError for a file that is none of veil's."""
     if path.is_dir():
         return _map_facts(path)
@@ -127,7 +204,7 @@ def _facts(path: Path) -> dict:
     return upload_facts(decode(data), len(data))
 
 
-def _print(arguments: Inspect, facts: dict) -> None:
+def _print(arguments: Inspect, facts: Mapping[str, object]) -> None:
     """Print facts for people, unless standard output is for machines."""
     if str(arguments.json) == "-":
         return
@@ -140,21 +217,26 @@ def _print(arguments: Inspect, facts: dict) -> None:
             say(arguments, f"{key}: {value}")
 
 
-def upload_facts(upload: Message, size_bytes: int) -> dict:
+def upload_facts(upload: Message, size_bytes: int) -> MessageFactsJson:
     """Facts about a message of `size_bytes` bytes for people, by their names."""
     form, has_lines = upload.form, isinstance(upload, LineUpload)
     in_clear = SENT_WITH_LINES if has_lines else SENT_IN_CLEAR
     if isinstance(upload, Upload) and upload.gravity is not None:
         in_clear += f", gravity ({', '.join(f'{value:.4f}' for value in upload.gravity)})"
+    dictionary: _SomeMessagesJson = {"dictionary": form.dictionary} if isinstance(form, Subsets) else {}
+    account_facts: _SomeMessagesJson = _account_facts(form) if isinstance(form, Subsets) else {}
+    of_lines: _SomeMessagesJson = {}
+    if isinstance(upload, LineUpload):
+        of_lines["guarantee of the lines"] = _promise(upload.lines.guarantee)
     return {
         "what": f"{len(upload)} features as {_described(form)}",
         "space": str(form.space),
-        **({"dictionary": form.dictionary} if isinstance(form, Subsets) else {}),
+        **dictionary,
         "bytes": f"{size_bytes} ({size_bytes / max(len(upload), 1):.0f} a feature)",
         "image": f"{upload.camera.width_px}x{upload.camera.height_px} px, {upload.camera.model}",
         "guarantee": _promise(form.guarantee),
-        **(_account_facts(form) if isinstance(form, Subsets) else {}),
-        **({"guarantee of the lines": _promise(upload.lines.guarantee)} if isinstance(upload, LineUpload) else {}),
+        **account_facts,
+        **of_lines,
         "sent in clear": f"{in_clear}; no guarantee covers them" if isinstance(form, Subsets) else in_clear,
         "not in this file": NOT_SENT,
         **_measured_facts(upload),
@@ -165,7 +247,7 @@ def upload_facts(upload: Message, size_bytes: int) -> dict:
     }
 
 
-def _measured_facts(upload: Message) -> dict:
+def _measured_facts(upload: Message) -> _SomeMessagesJson:
     """Shares that attacks recovered from the measured form that a message has; empty if none is like it."""
     known = {item.form: item for item in bundled_measured_forms()}
     name = _measured_form(upload, known)
@@ -197,7 +279,7 @@ def _described(form: Released) -> str:
     return f"affine subspaces of dimension {form.m}, profile {form.profile}"
 
 
-def _account_facts(form: Subsets) -> dict:
+def _account_facts(form: Subsets) -> _SomeMessagesJson:
     """The privacy loss of words for a feature, an object and the image; or that nothing is promised."""
     mechanism = form.mechanism
     if math.isinf(mechanism.epsilon):
@@ -234,16 +316,17 @@ def _promise(guarantee: Guarantee) -> str:
     return f"no proof of privacy. {guarantee.reason}"
 
 
-def _map_facts(path: Path) -> dict:
+def _map_facts(path: Path) -> MapFactsJson:
     scene = read_map(path)
     forms = [image.form for image in scene.images.values()]
     # The form with the weakest guarantee, as words of images may differ; other forms promise the same for all images.
     form = max(forms, key=lambda form: form.mechanism.epsilon if isinstance(form, Subsets) else 0.0)
+    checked: _SomeMapsJson = {} if scene.check is None else {"checked": _check_facts(scene.check)}
     return {
         "what": f"{'public' if scene.is_public else 'private'} map of {len(scene.images)} images, {len(scene.points)} points",
         "space": str(scene.space),
         "mean reprojection error": f"{scene.mean_reprojection_error_px:.2f} px",
-        **({} if scene.check is None else {"checked": _check_facts(scene.check)}),
+        **checked,
         "guarantee": _promise(form.guarantee),
         **_map_words(scene),
         "not protected": [
@@ -257,7 +340,7 @@ def _check_facts(check: MapCheck) -> list[str]:
     return [*check.described().split("; "), *(f"left out {name}: {reason}" for name, reason in sorted(check.left_out.items()))]
 
 
-def _map_words(scene: Scene) -> dict:
+def _map_words(scene: Scene) -> _SomeMapsJson:
     """The dictionary of a map's words, and why the map cannot state their privacy loss; empty for other maps."""
     forms = [image.form for image in scene.images.values() if isinstance(image.form, Subsets)]
     if not forms:
@@ -269,7 +352,7 @@ def _map_words(scene: Scene) -> dict:
     }
 
 
-def _feature_facts(path: Path) -> dict:
+def _feature_facts(path: Path) -> FeatureFactsJson:
     count, images, spaces = 0, 0, set()
     for _, features in read_features(path):
         count, images = count + len(features), images + 1
@@ -281,7 +364,7 @@ def _feature_facts(path: Path) -> dict:
     }
 
 
-def _ledger_facts(path: Path) -> dict:
+def _ledger_facts(path: Path) -> LedgerFactsJson:
     entries = read_ledger(path)
     lines = [
         f"{datetime.fromtimestamp(e.released_at):%Y-%m-%d %H:%M} {e.name} as {e.released_as}: {e.features} features, "
