@@ -50,11 +50,16 @@ from veil.cli.server.serve_upkeep import AdoptionJson
 from veil.cli.server.tiles import CutTilesJson, TilePlanJson
 from veil.cli.view import ViewExportJson, ViewPageJson
 from veil.codebooks.quantization import DistanceStatisticsJson, QuantizationJson
+from veil.demo import DemoJson
 from veil.geometry.gravity_check import CheckedJson
 from veil.json_records.values import Digest, Limits, PoseJson, Written
 from veil.places.removal import RemovalReceiptJson
 from veil.scene import LineMapCheckJson, MapCheckJson
 from veil.server.answers import of_maps, of_service, values
+from veil.trials.held_out import TrialOutcomeJson
+from veil.trials.position_leakage import PositionLeakageJson
+from veil.trials.reconstruction_run import ErrorStatisticsJson, RunJson
+from veil.trials.tile_exits import ExitOutcomeJson
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,6 +269,16 @@ COMMANDS = Folder(
         "view.json": {"": ViewPageJson | ViewExportJson},
         "privatize.json": {"": PrivatizeJson, "subspaces": SubspaceReleasesJson, "words": WordReleasesJson},
         "invert.json": {"": InvertJson, "compared": ComparedJson, "drawn": DrawnJson},
+        "demo.json": {
+            "": DemoJson,
+            "query": TrialOutcomeJson,
+            "fetched": ExitOutcomeJson,
+            "run": RunJson,
+            "spread": ErrorStatisticsJson,
+            "leak": PositionLeakageJson,
+            "map_check": MapCheckJson,
+            "line_map_check": LineMapCheckJson,
+        },
         "inspect.json": {
             "": FileFactsJson | SeveralFactsJson,
             "facts": FileFactsJson,

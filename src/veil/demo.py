@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import UInt8
@@ -59,10 +60,10 @@ from veil.report.viewer.page import page as viewer_page
 from veil.scene import Scene
 from veil.tiles.cutting import CutOptions
 from veil.trials.form_answers import Variant, demo_variants
-from veil.trials.held_out import HeldOutSetup, Query, TrialOutcome, run_variants
+from veil.trials.held_out import HeldOutSetup, Query, TrialOutcome, TrialOutcomeJson, run_variants
 from veil.trials.line_maps import MappableScene, line_views, map_lines
-from veil.trials.reconstruction_run import Run
-from veil.trials.tile_exits import ExitStudy, exit_study
+from veil.trials.reconstruction_run import Run, RunJson
+from veil.trials.tile_exits import ExitStudy, ExitStudyJson, exit_study
 from veil.wire import Upload, decode
 
 VIEW = "view.html"
@@ -81,6 +82,15 @@ class DemoOptions:
     workers: int = 2
 
 
+class DemoJson(TypedDict):
+    """Result of the demo."""
+
+    queries: list[TrialOutcomeJson]
+    strangers: list[TrialOutcomeJson]
+    tiles: ExitStudyJson
+    lines: RunJson
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DemoResult:
     """Result of the demo: the outcome of each held-out photograph and of each stranger in every form and from tiles, the map
@@ -93,7 +103,7 @@ class DemoResult:
     lines: Run
     extent: float
 
-    def as_json(self) -> dict:
+    def as_json(self) -> DemoJson:
         """The stable record of docs/reference/json.md."""
         return {
             "queries": [outcome.as_json() for outcome in self.outcomes],

@@ -227,7 +227,8 @@ def _stranger_rows(strangers: Sequence[TrialOutcome]) -> list[dict]:
 def _detail(outcome: TrialOutcome, extent: float) -> dict:
     """Texts of one row of the table of all outcomes."""
     row = outcome.as_json()
-    return row | {
+    return {
+        **row,
         "label": outcome.variant.label,
         "position": "" if row["position_error"] is None else f"{100 * row['position_error'] / extent:.3f} %",
         "rotation": "" if row["rotation_error_deg"] is None else f"{row['rotation_error_deg']:.3f}°",

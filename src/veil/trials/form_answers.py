@@ -30,6 +30,7 @@ from veil.scene import Scene
 from veil.wire import LineUpload, Message, Upload, decode, encode
 
 Distance = Literal["point", "p2s", "s2s"]
+VariantDistance = Literal[Distance, "words"]
 DEMO_EPSILON = 10.0
 RAW_POSITION_BYTES = 8  # two float32, as today's services would send
 
@@ -42,7 +43,7 @@ class Variant:
     """
 
     profile: Profile | None
-    distance: Distance | Literal["words"]
+    distance: VariantDistance
     mechanism: SubsetMechanism | None = None
     lines: bool = False
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict, cast
 
 import numpy as np
 from jaxtyping import Float64
@@ -23,7 +23,7 @@ from veil.one_line import in_full
 from veil.places.maps import MapImage, NoMap, build_map
 from veil.places.poses.answer import Localization, NoPose
 from veil.scene import Scene
-from veil.trials.form_answers import FormAnswer, FormSetup, Variant, answered, sent_keypoints
+from veil.trials.form_answers import FormAnswer, FormSetup, Variant, VariantDistance, answered, sent_keypoints
 from veil.wire import Upload, decode
 
 DELTA = 1e-6
@@ -40,6 +40,29 @@ class Query:
     features: Features
     reference: Rigid | None
     gravity: Float64[np.ndarray, "3"] | None = None
+
+
+Status = Literal["localized", "no pose"]
+ProfileName = Literal["raw", "hardened", "paper", "words"]
+
+
+class TrialOutcomeJson(TypedDict):
+    """One query through one variant."""
+
+    name: str
+    form: Literal["points", "subspaces", "lines", "words"]
+    profile: ProfileName
+    m: int
+    epsilon: float | None
+    epsilon_image: float | None
+    distance: VariantDistance
+    status: Status
+    position_error: float | None
+    rotation_error_deg: float | None
+    inliers: int
+    upload_bytes: int
+    device_seconds: float
+    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -64,19 +87,18 @@ class TrialOutcome:
     device_seconds: float
     seconds: float
 
-    def as_json(self) -> dict:
+    def as_json(self) -> TrialOutcomeJson:
         """The stable record of docs/reference/json.md."""
         profile, mechanism = self.variant.profile, self.variant.mechanism
-        status: Literal["localized", "no pose"] = "localized" if isinstance(self.pose, Localization) else "no pose"
         return {
             "name": self.query.name,
             "form": "lines" if self.variant.lines else "subspaces" if profile else ("words" if mechanism else "points"),
-            "profile": profile.name if profile else ("words" if mechanism else "raw"),
+            "profile": cast(ProfileName, profile.name) if profile else ("words" if mechanism else "raw"),
             "m": profile.m if profile else (mechanism.m if mechanism else 0),
             "epsilon": mechanism.epsilon if mechanism else None,
             "epsilon_image": composed_epsilon({mechanism: len(self.query.features)}, DELTA) if mechanism else None,
             "distance": self.variant.distance,
-            "status": status,
+            "status": "localized" if isinstance(self.pose, Localization) else "no pose",
             "position_error": None if self.position_error == math.inf else self.position_error,
             "rotation_error_deg": self.rotation_error_deg,
             "inliers": self.pose.inliers,

@@ -28,7 +28,7 @@ from veil.places.maps.lines.reconstruction import Reconstruction, line_distances
 from veil.progress import Progress
 from veil.randomness import seeded
 from veil.trials.position_leakage import leakage_of_lines
-from veil.trials.reconstruction_run import ErrorStatistics, Run
+from veil.trials.reconstruction_run import ErrorStatistics, Run, RunSecondsJson
 
 # Matches with a ratio of distances from here on are dropped, as COLMAP does; both methods get the same matches.
 MAX_RATIO = 0.8
@@ -50,7 +50,7 @@ class MappableScene:
     reference: Mapping[str, Rigid]
     gravity: Mapping[str, Float64[np.ndarray, "3"]]
     gravity_is_measured: bool
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: RunSecondsJson = field(default_factory=RunSecondsJson)
 
 
 def map_lines(
@@ -71,7 +71,7 @@ def map_lines(
     start = time.perf_counter()
     graph = subject_graph(subject)
     line_map = map_from_lines(views, graph, options=options, progress=progress)
-    seconds = {**subject.seconds, "map": time.perf_counter() - start}
+    seconds: RunSecondsJson = {**subject.seconds, "map": time.perf_counter() - start}
     base = Run(
         scene=subject.name,
         method="lines",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import Float64
@@ -18,6 +19,23 @@ from veil.features import Features
 from veil.geometry.camera import as_colmap
 from veil.places.maps.lines.problem import MappingProblem
 from veil.places.maps.lines.reconstruction import Reconstruction, triangulated
+
+
+class ImageLeakageJson(TypedDict):
+    """Named positions of an image."""
+
+    share: float
+    median_px: float | None
+
+
+class PositionLeakageJson(TypedDict):
+    """Named positions, and those of each image."""
+
+    share: float
+    median_px: float | None
+    share_unchecked: float
+    median_px_unchecked: float | None
+    images: Mapping[str, ImageLeakageJson]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +53,7 @@ class PositionLeakage:
     images: Mapping[str, tuple[float, float | None]]
     positions: Mapping[str, Float64[np.ndarray, "_ 2"]]
 
-    def as_json(self) -> dict:
+    def as_json(self) -> PositionLeakageJson:
         """The stable record of docs/reference/json.md."""
         return {
             "share": self.share,

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, TypedDict
 
 import numpy as np
 from jaxtyping import Float64
 
 from veil.geometry.rigid import Rigid
+from veil.json_records.values import Reasons
 from veil.places.maps.lines import LineMapCheck
-from veil.scene import MapCheck
-from veil.trials.position_leakage import PositionLeakage
+from veil.scene import LineMapCheckJson, MapCheck, MapCheckJson
+from veil.trials.position_leakage import PositionLeakage, PositionLeakageJson
 
 # An image is right if its rotation error is at most one degree, and a map is a success if all its images are.
 SUCCESS_DEG = 1.0
+
+
+class ErrorStatisticsJson(TypedDict):
+    """Mean, standard deviation, median and maximum of errors."""
+
+    mean: float
+    std: float
+    median: float
+    max: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,16 +44,63 @@ class ErrorStatistics:
             mean=float(values.mean()), std=float(values.std()), median=float(np.median(values)), max=float(values.max())
         )
 
-    def as_json(self) -> dict:
+    def as_json(self) -> ErrorStatisticsJson:
         """A part of the record of docs/reference/json.md."""
         return {"mean": self.mean, "std": self.std, "median": self.median, "max": self.max}
+
+
+# From lines, by plain COLMAP from points, or as veil's map of positions.
+Method = Literal["lines", "points", "checked"]
+
+
+class ImageErrorsJson(TypedDict):
+    """Errors of an image."""
+
+    position: float
+    rotation_deg: float
+
+
+class RunSecondsJson(TypedDict, total=False):
+    """Seconds of each step."""
+
+    extract: float
+    match: float
+    map: float
+
+
+class RunJson(TypedDict):
+    """One map of a scene, and its errors."""
+
+    scene: str
+    method: Method
+    seed: int
+    gravity_noise_deg: float
+    gravity: Literal["measured", "reference"]
+    registered: int
+    total: int
+    points: int
+    observations: int
+    track_length: float
+    rotation_deg: ErrorStatisticsJson | None
+    pairwise_rotation_deg: float | None
+    position: ErrorStatisticsJson | None
+    extent: float | None
+    line_reprojection_px: float | None
+    point_reprojection_px: float | None
+    leak: PositionLeakageJson | None
+    aligned_share: float | None
+    images: Mapping[str, ImageErrorsJson]
+    refused: Reasons
+    reason: str | None
+    check: MapCheckJson | LineMapCheckJson | None
+    seconds: RunSecondsJson
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Run:
     """One map of a scene, and its errors against the reference cameras.
 
-    `method` is "lines", "points" (plain COLMAP) or "checked" (veil's map of positions). `total` images were to be mapped;
+    `total` images were to be mapped;
     `reason` says why there is no map, `refused` why images are left out, by name. `cam_from_world` and `points` are in the
     reference's frame, if the map could be aligned with it. Errors are in units of the reference and in degrees: `position` and
     `rotation_deg` of registered images after alignment, `errors` both of each image, `pairwise_rotation_deg` without any
@@ -50,7 +108,7 @@ class Run:
     """
 
     scene: str
-    method: str
+    method: Method
     seed: int
     gravity_noise_deg: float
     total: int
@@ -70,7 +128,7 @@ class Run:
     aligned_share: float | None = None
     check: MapCheck | LineMapCheck | None = None
     extent: float | None = None
-    seconds: Mapping[str, float] = field(default_factory=dict)
+    seconds: RunSecondsJson = field(default_factory=RunSecondsJson)
 
     @property
     def registered(self) -> int:
@@ -82,7 +140,7 @@ class Run:
         """Whether every image is registered, and every rotation right to a degree."""
         return self.registered == self.total and self.rotation_deg is not None and self.rotation_deg.max <= SUCCESS_DEG
 
-    def as_json(self) -> dict:
+    def as_json(self) -> RunJson:
         """The stable record of docs/reference/json.md."""
         return {
             "scene": self.scene,
@@ -95,19 +153,19 @@ class Run:
             "points": len(self.points),
             "observations": self.observations,
             "track_length": self.observations / len(self.points) if len(self.points) else 0.0,
-            "rotation_deg": self.rotation_deg and self.rotation_deg.as_json(),
+            "rotation_deg": None if self.rotation_deg is None else self.rotation_deg.as_json(),
             "pairwise_rotation_deg": self.pairwise_rotation_deg,
-            "position": self.position and self.position.as_json(),
+            "position": None if self.position is None else self.position.as_json(),
             "extent": self.extent,
             "line_reprojection_px": self.line_reprojection_px,
             "point_reprojection_px": self.point_reprojection_px,
-            "leak": self.leakage and self.leakage.as_json(),
+            "leak": None if self.leakage is None else self.leakage.as_json(),
             "aligned_share": self.aligned_share,
             "images": {
                 name: {"position": position, "rotation_deg": rotation} for name, (position, rotation) in self.errors.items()
             },
             "refused": dict(self.refused),
             "reason": self.reason,
-            "check": self.check and self.check.as_json(),
-            "seconds": dict(self.seconds),
+            "check": None if self.check is None else self.check.as_json(),
+            "seconds": {**self.seconds},
         }

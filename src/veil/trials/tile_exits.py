@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import numpy as np
 from jaxtyping import UInt8
@@ -26,7 +27,7 @@ from veil.tiles.exits import Exit, OneServer, Region, TwoServers
 from veil.tiles.fetching import TileFetcher
 from veil.tiles.manifest import encode_manifest
 from veil.tiles.plans import ExitName
-from veil.trials.held_out import Query, reference_errors
+from veil.trials.held_out import Query, Status, reference_errors
 
 # A device is taken to localize so often with one version of the map: the one-server exit's layout follows from it.
 LOCALIZATIONS = 100
@@ -88,6 +89,23 @@ class ExitAnswer:
     guarantee: FetchGuarantee
 
 
+class ExitOutcomeJson(TypedDict):
+    """One photograph by one exit."""
+
+    name: str
+    exit: ExitName
+    status: Status
+    position_error: float | None
+    rotation_error_deg: float | None
+    inliers: int
+    once_bytes: int
+    up_bytes: int
+    down_bytes: int
+    device_seconds: float
+    server_seconds: float
+    prepare_seconds: float
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExitOutcome:
     """One photograph by one exit, with its errors: in units of the reference and in degrees, None without pose or reference."""
@@ -97,7 +115,7 @@ class ExitOutcome:
     position_error: float | None
     rotation_error_deg: float | None
 
-    def as_json(self) -> dict:
+    def as_json(self) -> ExitOutcomeJson:
         """The stable record of docs/reference/json.md."""
         answer = self.answer
         return {
@@ -116,6 +134,16 @@ class ExitOutcome:
         }
 
 
+class ExitStudyJson(TypedDict):
+    """Photographs localized in tiles by each exit."""
+
+    tiles: int
+    tile_bytes: int
+    asked: int
+    queries: list[ExitOutcomeJson]
+    strangers: list[ExitOutcomeJson]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExitStudy:
     """Photographs of a map's place and of another one (`strangers`), each localized in the map's tiles by each exit."""
@@ -124,7 +152,7 @@ class ExitStudy:
     queries: tuple[ExitOutcome, ...]
     strangers: tuple[ExitOutcome, ...]
 
-    def as_json(self) -> dict:
+    def as_json(self) -> ExitStudyJson:
         """The stable record of docs/reference/json.md."""
         return {
             "tiles": len(self.made.manifest),

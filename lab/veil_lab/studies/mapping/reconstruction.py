@@ -27,7 +27,7 @@ from veil.progress import Progress
 from veil.scene import Scene
 from veil.trials.line_maps import MAX_RATIO, MappableScene, judged
 from veil.trials.position_leakage import leakage_of_points
-from veil.trials.reconstruction_run import Run
+from veil.trials.reconstruction_run import Method, Run, RunSecondsJson
 
 
 def plain_map(
@@ -89,7 +89,7 @@ def map_points(subject: MappableScene, *, seed: int = 0, progress: Progress | No
         scene, verifying, mapping = plain_map(
             images, _distinctive(subject.matches), workdir=Path(folder), seed=seed, progress=progress
         )
-    seconds = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verifying, "map": mapping}
+    seconds: RunSecondsJson = {**subject.seconds, "match": subject.seconds.get("match", 0.0) + verifying, "map": mapping}
     return _of_points(subject, scene, method="points", seed=seed, seconds=seconds)
 
 
@@ -118,11 +118,11 @@ def map_checked(
             gravity=subject.gravity if subject.gravity_is_measured else None,
             progress=progress,
         )
-    seconds = {**subject.seconds, "map": time.perf_counter() - start}
+    seconds: RunSecondsJson = {**subject.seconds, "map": time.perf_counter() - start}
     return _of_points(subject, scene, method="checked", seed=seed, seconds=seconds)
 
 
-def _of_points(subject: MappableScene, scene: Scene | NoMap, *, method: str, seed: int, seconds: Mapping[str, float]) -> Run:
+def _of_points(subject: MappableScene, scene: Scene | NoMap, *, method: Method, seed: int, seconds: RunSecondsJson) -> Run:
     """The run of a map from points, with its errors, or of none with the reason."""
     total = len(subject.features)
     base = Run(scene=subject.name, method=method, seed=seed, gravity_noise_deg=0.0, total=total, seconds=seconds)
