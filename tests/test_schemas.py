@@ -62,6 +62,13 @@ def test_schemas_of_commands_are_those_of_the_records(name: str) -> None:
     assert (COMMANDS.path / name).read_text("utf-8") == COMMANDS.written(name), "run: python docs/extensions/schemas.py"
 
 
+def test_no_schema_of_a_command_is_without_a_record() -> None:
+    """Neither a file nor a definition in one: whatever a command writes, a type says."""
+    assert {path.name for path in COMMANDS.path.iterdir()} == set(COMMANDS.records)
+    for name, records in COMMANDS.records.items():
+        assert set(json.loads((COMMANDS.path / name).read_text("utf-8")).get("$defs", {})) == set(records) - {""}, name
+
+
 def made_of_fields(module: ast.Module) -> list[int]:
     """The lines at which a module makes a record for JSON out of the names of its fields."""
     lines = []

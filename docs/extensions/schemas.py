@@ -9,9 +9,10 @@ so is what a whole file demands beside its record.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -69,6 +70,14 @@ class Partly:
     record: type
 
 
+@dataclass(frozen=True, kw_only=True)
+class Elsewhere:
+    """A record that has its schema in another folder, whose files refer to each other."""
+
+    record: type
+    folder: Folder
+
+
 ROOT = Path(__file__).resolve().parents[2]
 KEYWORDS = {
     "minimum": "minimum",
@@ -108,6 +117,9 @@ class Folder:
         """
         if not whole and (place := self._place_of(kind, file)) is not None:
             return {"$ref": f"{'' if place.file == file else place.file}#/$defs/{place.name}"}
+        if isinstance(kind, Elsewhere):
+            beside = PurePath(os.path.relpath(kind.folder.path, self.path)).as_posix()
+            return {"$ref": f"{beside}/{kind.folder.schema_of(kind.record, '')['$ref']}"}
         if isinstance(kind, Partly):
             return {**self.schema_of(kind.record, file, whole=True), "required": []}
         if is_typeddict(kind):
@@ -248,6 +260,7 @@ COMMANDS = Folder(
     records={
         "extract.json": {"": ExtractJson},
         "serve-adopt.json": {"": AdoptionJson},
+        "serve-suspects.json": {"": Elsewhere(record=of_maps.SuspectsJson, folder=SERVICE)},
         "serve-tiles.json": {"": ServedTilesJson},
         "plan-map.json": {"": PlanMapJson},
         "tiles-cut.json": {"": CutTilesJson},

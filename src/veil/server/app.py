@@ -167,7 +167,7 @@ def _add_maps(app: FastAPI) -> None:
     def list_suspects(map_id: str, service: Services, token: Administrating) -> dict[str, Any]:
         """Contributions that an administrator should look at, with the evidence, and how much each token gave."""
         record = service.map(token, map_id)
-        return suspects_record(record, service.records.contributions(record.id))
+        return dict(suspects_record(record, service.records.contributions(record.id)))
 
     @app.get("/v1/jobs/{job_id}", tags=["jobs"], openapi_extra=says({200: "Job"}))
     def describe_job(job_id: str, service: Services, token: Contributing) -> dict[str, Any]:
@@ -212,7 +212,7 @@ def _add_contributions(app: FastAPI) -> None:
         item = service.records.contribution(contribution_id)
         if item is None or not (item.token == token.id or token.allows("admin")):
             raise NotFound("there is no such contribution, or it is not of this token")
-        return item.as_json()
+        return dict(item.as_json())
 
     @app.delete("/v1/contributions/{contribution_id}", tags=["contributions"], openapi_extra=deleted)
     def delete_contribution(contribution_id: str, request: Request, service: Services, token: Contributing) -> JSONResponse:

@@ -223,7 +223,9 @@ class _Given(TypedDict):
     expires: Seconds | None
 
 
-class _Content(TypedDict, total=False):
+class MessageContentJson(TypedDict, total=False):
+    """What a message contains."""
+
     form: Literal["subspaces", "words"]
     profile: str | None
     epsilon: float | None
@@ -233,7 +235,11 @@ class _Content(TypedDict, total=False):
     degenerate: list[str]
 
 
-class ContributionJson(_Given, _Content):
+class GivenMessageJson(_Given, MessageContentJson):
+    """A message that was given to a map, whatever became of it."""
+
+
+class ContributionJson(GivenMessageJson):
     """A message that was given to a map."""
 
     state: Literal["pending", "mapped", "left out", "leaving"]
@@ -287,7 +293,7 @@ class ReasonJson(TypedDict):
     told: str
 
 
-class SuspectJson(_Given, _Content):
+class SuspectJson(GivenMessageJson):
     """A contribution that something speaks against."""
 
     state: Literal["pending", "mapped", "left out"]

@@ -7,8 +7,9 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+from veil.server.answers.of_maps import ContributionJson, GivenMessageJson, MessageContentJson
 from veil.server.store.blob_use import fasten
 from veil.server.store.schema import Row, Statements
 
@@ -43,18 +44,22 @@ class Contribution:
     received: float
     expires: float | None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> ContributionJson:
         """The contribution as JSON values."""
+        return {**self.message_json(), "state": self.state}
+
+    def message_json(self) -> GivenMessageJson:
+        """The message as JSON values, without its state."""
+        content = {name: value for name, value in self.facts.items() if name not in ("kind", "evidence", "removed")}
         return {
             "contribution": self.id,
             "map": self.map_id,
             "message_sha256": self.digest,
             "bytes": self.size_bytes,
-            "state": self.state,
             "reason": self.reason,
             "received": self.received,
             "expires": self.expires,
-            **{name: value for name, value in self.facts.items() if name not in ("kind", "evidence", "removed")},
+            **cast(MessageContentJson, content),
         }
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from veil.server.answers.of_maps import TokenShareJson
+from veil.server.answers.of_maps import SuspectJson, SuspectsJson, TokenShareJson
 from veil.server.maps.contributions import Contribution
 from veil.server.maps.policy import Refused
 from veil.server.maps.records import MapRecord
@@ -51,13 +51,16 @@ class Suspect:
     weight: float | None
     reasons: tuple[Reason, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> SuspectJson:
         """The suspect as JSON values, for administrators."""
+        state = self.contribution.state
+        assert state != "leaving"  # what leaves is not judged
         return {
-            **self.contribution.as_json(),
+            **self.contribution.message_json(),
+            "state": state,
             "token": self.contribution.token,
             "weight": self.weight,
-            "evidence": dict(self.contribution.facts.get("evidence", {})),
+            "evidence": self.contribution.facts.get("evidence", {}),
             "reasons": [{"reason": reason.kind, "told": reason.told} for reason in self.reasons],
         }
 
@@ -153,7 +156,7 @@ def shares_of(items: Sequence[Contribution]) -> list[TokenShare]:
     return sorted(shares, key=lambda each: (-each.contributions, each.token))
 
 
-def suspects_record(record: MapRecord, items: Sequence[Contribution]) -> dict[str, Any]:
+def suspects_record(record: MapRecord, items: Sequence[Contribution]) -> SuspectsJson:
     """Contributions to a map with the reasons against each, as JSON values for the administrator."""
     return {
         "map": record.id,
