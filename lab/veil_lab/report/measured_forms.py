@@ -61,6 +61,26 @@ def _recoveries(attacked: Sequence[MeasuredForm]) -> Iterator[tuple[str, ...]]:
             before = cells
 
 
+def interval_table(forms: Sequence[MeasuredForm]) -> Table | None:
+    """The best attacks of each form with intervals over the attacked photographs; None where nothing was attacked."""
+    attacked = [form for form in forms if form.attacks]
+    if not attacked:
+        return None
+    return Table(
+        columns=[Name("what is sent"), Words("best attack"), *numbers("uploads", "photographs", "recovered", "95 % interval")],
+        rows=list(_best(attacked)),
+        labels=2,
+    )
+
+
+def _best(attacked: Sequence[MeasuredForm]) -> Iterator[tuple[str, ...]]:
+    for form in attacked:
+        for unit, uploads in sorted({(item.unit, item.uploads) for item in form.attacks}):
+            best = form.best(unit, uploads)
+            if best is not None:
+                yield form.form, best.attack, str(uploads), str(best.photographs), best.cell, best.interval
+
+
 def summary_table(forms: Sequence[MeasuredForm]) -> Table:
     """The short table: each form with what it localizes and what the best attacks recover."""
     return Table(

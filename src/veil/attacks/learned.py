@@ -1,4 +1,4 @@
-"""Entries of the list of attacks for attacks with networks on hardened subspaces: modes of a density, and context."""
+"""Entries of the list of attacks for attacks with networks on hardened subspaces: modes of a density, context, other views."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from functools import partial
 import numpy as np
 
 from veil.attacks.attack import OWN_PHOTOGRAPHS, Attack, Attempt
-from veil.attacks.claims import CannotRun
+from veil.attacks.claims import CannotRun, no_release
 from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
+from veil.attacks.matches.matched_candidates import SHARPNESS, ViewOfFeatures, improved, view_evidence, with_suggestions
+from veil.attacks.matches.matched_views import VIEWS, OtherView, Partners
 from veil.attacks.pieces import AttackedRows
 from veil.attacks.target import Target
 from veil.errors import Remedy
+from veil.forms import Subspaces
 
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
-# Name under which the modes of a release are kept for the attack by context.
-MODES = "modes"
+# Names under which modes are kept for other attacks: those of the attacked features, and those of their neighbors, too.
+MODES, MODES_AROUND = "modes", "modes around"
 
 
 def _learned(target: Target) -> LearnedModel:
@@ -67,6 +70,7 @@ def _context(target: Target) -> Attempt:
             modes = joined_modes([modes, extra_modes])
     with target.timer() as clock:
         together = np.concatenate([rows, extra.rows])
+        target.cache[MODES_AROUND] = together, modes
         beliefs = context_beliefs(modes, learned.context, positions[together], spacing=mean_spacing(positions))
         claim = context_estimates(target.form.take(together), modes, beliefs, learned.context).take(np.arange(len(rows)))
     return Attempt(
@@ -80,6 +84,65 @@ def _context(target: Target) -> Attempt:
     )
 
 
+def _matched_candidates(target: Target) -> Attempt:
+    """Candidates of the attacked features, chosen by the views that `matched views` compared, and by neighbors if possible."""
+    learned, keypoints = _learned(target), target.image.keypoints
+    views = target.cache.get("matched views")
+    if not views:
+        raise no_release(len(target.knowledge.others), "of another photograph, in this space and dimension")
+    if MODES not in target.cache:
+        raise CannotRun("the attack `modes`, whose modes it chooses from, was not run")
+    attacked, _ = target.cache[MODES]
+    rows, modes = target.cache.get(MODES_AROUND, target.cache[MODES])
+    form = target.form.take(rows)
+    with target.timer() as clock:
+        seen = [_partners_of(view, partners, rows) for view, partners in views]
+        candidates = with_suggestions(modes, form, seen, learned.density)
+        work = partial(view_evidence, candidates, form, threads=target.effort.threads)
+        done = target.time.run_some("matched candidates", seen, work, target.effort.seed)
+        evidence = np.sum([item.log_ratios for _, item in done], axis=0)
+        if keypoints is None:
+            beliefs = candidates.beliefs(SHARPNESS, evidence)
+            claim = candidates.estimates(beliefs)
+        else:
+            positions = keypoints.astype(np.float64)
+            spacing = mean_spacing(positions)
+            beliefs = context_beliefs(candidates, learned.context, positions[rows], spacing=spacing, evidence=evidence)
+            claim = context_estimates(form, candidates, beliefs, learned.context)
+        claim = improved(claim, beliefs.argmax(axis=1), form, [(view.form, item) for view, item in done])
+    return Attempt(
+        label="matched candidates",
+        rows=attacked,
+        claim=claim.take(np.arange(len(attacked))),
+        left_out=len(target.rows) - len(attacked),
+        seconds=clock.seconds,
+        notes=(f"{len(done)} of {len(views)} views were asked of {candidates.points.shape[1]} candidates of each feature",),
+        details={"views": float(len(done))},
+    )
+
+
+def _partners_of(view: OtherView, partners: Partners, rows: np.ndarray) -> ViewOfFeatures:
+    """The part of a view's partners that belongs to some features."""
+    assert isinstance(view.form, Subspaces)
+    return ViewOfFeatures(
+        form=view.form,
+        partner=partners.nearest[rows],
+        away=partners.away[rows],
+        is_verified=partners.is_verified[rows],
+        is_repeat=partners.is_repeat,
+    )
+
+
+MATCHED_CANDIDATES = Attack(
+    name="matched candidates",
+    surface="subspaces",
+    family="views",
+    assumes=f"{LEARNED}, and {VIEWS}",
+    units="descriptor",
+    modules=("matches.matched_candidates", "matches.matched_views", "distribution.modes", "distribution.context"),
+    run=_matched_candidates,
+    time_share=2.0,
+)
 LEARNED_ATTACKS = (
     Attack(
         name="modes",

@@ -13,7 +13,7 @@ from veil.attacks.distribution.database import Decoys, database_attack
 from veil.attacks.distribution.nearest import nearest_lists, nearest_neighbor
 from veil.attacks.intersection.several_releases import REPEATS, repeat_attack
 from veil.attacks.intersection.shared_decoys import MeetingOptions, intersection_attack
-from veil.attacks.learned import LEARNED_ATTACKS
+from veil.attacks.learned import LEARNED_ATTACKS, MATCHED_CANDIDATES
 from veil.attacks.matches.inliers import matched_attack
 from veil.attacks.matches.matched_views import PHOTOGRAPHS, VIEWS, matched_photographs, matched_views
 from veil.attacks.structural.lattice import lattice_attack
@@ -252,6 +252,7 @@ SUBSPACE_ATTACKS = (
         run=matched_views,
         time_share=2.0,
     ),
+    MATCHED_CANDIDATES,
     Attack(
         name="matched photographs",
         surface="subspaces",

@@ -27,7 +27,8 @@ class MeasuredAttack:
     """Shares that one attack recovered of one form, with a number of uploads of the place.
 
     `unit` says of what: descriptors within 0.1 / 0.2 / 0.4, positions within 5 / 20 pixels, right words, or releases that were
-    placed. `total` features or releases were attacked. An `oracle` needs what no attacker has.
+    placed. `total` features or releases of `photographs` photographs were attacked. `low` and `high` are the ends of 95 %
+    intervals of the shares over photographs; a single photograph has none. An `oracle` needs what no attacker has.
     """
 
     attack: str
@@ -36,6 +37,9 @@ class MeasuredAttack:
     shares: tuple[float, ...]
     total: int
     oracle: bool = False
+    photographs: int = 1
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The stable record of docs/reference/json.md."""
@@ -46,7 +50,15 @@ class MeasuredAttack:
             "shares": list(self.shares),
             "total": self.total,
             "oracle": self.oracle,
+            "photographs": self.photographs,
+            "low": list(self.low),
+            "high": list(self.high),
         }
+
+    @property
+    def interval(self) -> str:
+        """The 95 % intervals over photographs, in percent; "-" without any."""
+        return " / ".join(f"{100 * low:.0f} to {100 * high:.0f}" for low, high in zip(self.low, self.high, strict=True)) or "-"
 
     @property
     def cell(self) -> str:
@@ -132,7 +144,10 @@ class MeasuredForm:
     def from_json(cls, record: Mapping[str, Any]) -> MeasuredForm:
         """Reads what `as_json` wrote. Raises InputError for anything else."""
         try:
-            attacks = tuple(MeasuredAttack(**{**item, "shares": tuple(item["shares"])}) for item in record["attacks"])
+            tuples = ("shares", "low", "high")
+            attacks = tuple(
+                MeasuredAttack(**{**item, **{name: tuple(item[name]) for name in tuples}}) for item in record["attacks"]
+            )
             return cls(**{**record, "attacks": attacks})
         except (KeyError, TypeError) as error:
             raise InputError(

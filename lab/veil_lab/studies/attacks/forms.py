@@ -9,7 +9,7 @@ descriptors of its own and the public map, but neither the client's secret nor i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from veil.attacks.attack import Attack
 from veil.attacks.registry import ATTACKS
 from veil.audit.finding import Finding
 from veil.audit.laws import broken_laws, lost_with_more
-from veil.audit.measured_forms import MeasuredForm, measured_attacks
+from veil.audit.measured_forms import MeasuredAttack, MeasuredForm, measured_attacks
 from veil.audit.run import Examined, findings
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
 from veil.progress import StepCount, StepProgress, ignore_steps
 from veil_lab.studies.attacks.form_releases import DELTA, FORMS, FormOptions, FormPools, FormScene, FormSetting
+from veil_lab.studies.attacks.pooled_shares import pooled_shares
 from veil_lab.studies.localization.false_acceptance import Fold
 
 
@@ -35,6 +36,7 @@ class FormRow:
     - `upload_bytes`: mean size of a message; `features`: mean number sent; `epsilon_image`: largest, None without epsilon.
     - `alone`, `together`: findings of all attacks with one upload, and with `FormOptions.others` beside it; empty for raw
       descriptors, which need no attack.
+    - `attacks`: what these findings come to, with intervals over photographs.
     - `broken`: laws that the attacks break, which is a fault of the study (`veil.audit.laws`).
     """
 
@@ -47,10 +49,12 @@ class FormRow:
     epsilon_image: float | None
     alone: Sequence[Finding]
     together: Sequence[Finding]
+    attacks: Sequence[MeasuredAttack] = ()
     broken: Sequence[str] = ()
 
-    def measured(self, uploads: int) -> MeasuredForm:
-        """Facts of the row for tables and sentences; `uploads` were attacked together."""
+    @property
+    def measured(self) -> MeasuredForm:
+        """Facts of the row for tables and sentences."""
         return MeasuredForm(
             form=self.setting.name,
             queries=self.queries,
@@ -59,7 +63,7 @@ class FormRow:
             features=self.features,
             upload_bytes=self.upload_bytes,
             epsilon_image=self.epsilon_image,
-            attacks=(*measured_attacks(self.alone, 1), *measured_attacks(self.together, uploads)),
+            attacks=tuple(self.attacks),
         )
 
     def as_json(self) -> dict:
@@ -145,5 +149,23 @@ def _row(
         epsilon_image=epsilon,
         alone=findings(examined[0]) if examined[0] else (),
         together=findings(examined[1]) if examined[1] else (),
+        attacks=[
+            *_with_intervals(examined[0], 1, options.seed),
+            *_with_intervals(examined[1], 1 + options.others, options.seed),
+        ],
         broken=list(dict.fromkeys([*broken_laws(examined[0]), *broken_laws(examined[1]), *lost_with_more(*examined)])),
     )
+
+
+def _with_intervals(examined: Sequence[Examined], uploads: int, seed: int) -> Iterator[MeasuredAttack]:
+    """Recovered shares of all photographs that an attack ran on, with intervals over them."""
+    one_by_one = [attack for item in examined for attack in measured_attacks(findings([item]), uploads)]
+    for pooled in measured_attacks(findings(examined) if examined else (), uploads):
+        parts = [item for item in one_by_one if (item.attack, item.unit) == (pooled.attack, pooled.unit)]
+        hits = np.array([[round(share * item.total) for share in item.shares] for item in parts])
+        known = pooled_shares(hits, np.array([item.total for item in parts]), seed=seed)
+        yield replace(pooled, photographs=len(parts), low=_rounded(known.low), high=_rounded(known.high))
+
+
+def _rounded(shares: Sequence[float]) -> tuple[float, ...]:
+    return tuple(round(share, 4) for share in shares)

@@ -149,10 +149,12 @@ def context_beliefs(
     *,
     spacing: float | None = None,
     rounds: int = ROUNDS,
+    evidence: Float64[np.ndarray, "features modes"] | None = None,
 ) -> Float64[np.ndarray, "features modes"]:
     """Probabilities of the modes of each feature, given those of all others (docs/theory/learned_attacks.md, Eq. 4-6).
 
     `keypoints` are positions in pixels; `spacing` is the mean spacing of all keypoints of the release (None: that of these).
+    `evidence` is further knowledge of each mode, as the logarithm of a likelihood ratio.
     Raises InputError if there are not as many as features, or the network reads descriptors of another length.
     """
     if modes.points.shape[2] != network.space.dim:
@@ -163,7 +165,8 @@ def context_beliefs(
     inputs = (np.where(known[..., None], modes.points, 0.0) * math.sqrt(network.space.dim)).astype(np.float32)
     with np.errstate(invalid="ignore"):
         ratios = np.where(known, modes.log_ratios - modes.log_ratios[:, :1], 0.0)
-    alone = np.where(known, network.sharpness * ratios + network.alone(inputs)[..., 0], -np.inf)
+    likely = network.sharpness * ratios + network.alone(inputs)[..., 0]
+    alone = np.where(known, likely if evidence is None else likely + evidence, -np.inf)
     style = network.style(inputs)
     rows, mistaken = neighbor_rows(keypoints, NEIGHBORS), network.neighbors.mistaken
     gaps = np.linalg.norm(keypoints[rows] - keypoints[:, None], axis=2)

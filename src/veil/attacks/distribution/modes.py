@@ -63,10 +63,15 @@ class Modes:
     def __len__(self) -> int:
         return len(self.points)
 
-    def beliefs(self, sharpness: float) -> Float64[np.ndarray, "features modes"]:
-        """Probabilities of the modes that are proportional to the `sharpness`-th power of their ratios."""
-        logs = sharpness * (self.log_ratios - self.log_ratios[:, :1])
-        weights = np.exp(np.where(np.isfinite(logs), logs, -np.inf))
+    def beliefs(
+        self, sharpness: float, evidence: Float64[np.ndarray, "features modes"] | None = None
+    ) -> Float64[np.ndarray, "features modes"]:
+        """Probabilities of the modes that are proportional to the `sharpness`-th power of their ratios.
+
+        `evidence` is further knowledge of each, as the logarithm of a likelihood ratio.
+        """
+        logs = sharpness * self.log_ratios + (0.0 if evidence is None else evidence)
+        weights = np.exp(np.where(np.isfinite(logs), logs - logs.max(axis=1, keepdims=True), -np.inf))
         return weights / weights.sum(axis=1, keepdims=True)
 
     def estimates(self, beliefs: Float64[np.ndarray, "features modes"]) -> Estimates:

@@ -106,7 +106,7 @@ def matched_photographs(target: Target, options: MatchedViewOptions | None = Non
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class _Partners:
+class Partners:
     """Partner of each attacked feature in one view: the one that geometry verifies, or else the nearest.
 
     `nearest` is its row in the view, and `away` its distance, infinite where there is none. `is_repeat`: a near repeat.
@@ -123,6 +123,7 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
     matcher = _Matcher(target, options)
     with target.timer() as clock:
         done = target.time.run_some(name, views, matcher.partners, target.effort.seed)
+        target.cache[name] = done
         best, is_verified = _best(target.form, done)
     used = sum(bool(partners.is_verified.any()) for _, partners in done)
     matched, asked = int(is_verified[target.rows].sum()), len(target.rows)
@@ -141,7 +142,7 @@ def _attempt(name: str, target: Target, views: Sequence[OtherView], options: Mat
     )
 
 
-def _best(form: Subspaces, done: Sequence[tuple[OtherView, _Partners]]) -> tuple[Estimates, Bool[np.ndarray, "features"]]:
+def _best(form: Subspaces, done: Sequence[tuple[OtherView, Partners]]) -> tuple[Estimates, Bool[np.ndarray, "features"]]:
     """Of each feature the estimate of one view, and whether positions verify its partner there.
 
     A verified partner goes first, then one whose estimate most near repeats among the `MOST_VIEWS` nearest partners share, then
@@ -198,13 +199,13 @@ class _Matcher:
         self.target, self.options = target, options
         self._keypoints = _pixels(target.image)
 
-    def partners(self, view: OtherView) -> _Partners:
+    def partners(self, view: OtherView) -> Partners:
         """Verified and nearest partners of all features of the release in a view."""
         nearest, away, is_repeat = nearest_partners(self.target.form, view.form, threads=self.target.effort.threads)
         verified = self._verified(view)
         rows, columns = verified.indices.T  # mutual nearest neighbors: each row stands here once
         nearest[rows], away[rows] = columns, verified.distances
-        return _Partners(nearest=nearest, away=away, is_repeat=is_repeat, is_verified=np.isin(np.arange(len(away)), rows))
+        return Partners(nearest=nearest, away=away, is_repeat=is_repeat, is_verified=np.isin(np.arange(len(away)), rows))
 
     def _verified(self, view: OtherView) -> Matches:
         """Matches of the release with a view that one epipolar geometry explains; none where lines hide positions.

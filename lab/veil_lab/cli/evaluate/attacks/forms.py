@@ -26,7 +26,7 @@ from veil.files.codebooks import bundled_codebook, bundled_decoys, read_codebook
 from veil.files.measured_forms import write_measured_forms
 from veil_lab.cli.evaluate.scene_arguments import AskedExtraction, AskedFolds, AskedScenes, extracted_features, reference_place
 from veil_lab.files.scenes import read_scene
-from veil_lab.report.measured_forms import SHARES, cost_table, recovery_table, summary_table
+from veil_lab.report.measured_forms import SHARES, cost_table, interval_table, recovery_table, summary_table
 from veil_lab.studies.attacks.form_releases import FORMS, FormOptions, FormPools
 from veil_lab.studies.attacks.forms import FormRow, form_study
 from veil_lab.studies.localization.false_acceptance import Fold, QueryProtocol, each_fold
@@ -105,10 +105,11 @@ def _forms(arguments: EvaluateForms) -> int:
             if str(arguments.json) != "-":  # what is done is not lost if the rest is interrupted
                 write_json(arguments.json, {"rows": [item.as_json() for item in rows]})
     write_json(arguments.json, {"rows": [item.as_json() for item in rows]})
-    measured = [row.measured(1 + options.others) for row in rows]
+    measured = [row.measured for row in rows]
     if arguments.record:
         write_measured_forms(arguments.record, measured)
-    tables = [table for table in (cost_table(measured), recovery_table(measured), summary_table(measured)) if table is not None]
+    made = [make(measured) for make in (cost_table, recovery_table, interval_table, summary_table)]
+    tables = [table for table in made if table is not None]
     for table in tables:
         say_table(arguments, table)
         say(arguments, "")
