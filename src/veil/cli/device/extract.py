@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -100,7 +101,7 @@ def _extract(arguments: Extract) -> int:
     tell_skipped(skipped)
     if not features:
         name, reason = next(iter(skipped.items()))
-        raise InputError(f"none of the {len(skipped)} photographs can be used; {name}: {reason}")
+        raise InputError(f"none of the {len(skipped)} images can be used; {name}: {reason}")
     write_features(arguments.output, sorted(features.items()))
     total = sum(len(item) for item in features.values())
     record: ExtractJson = {
@@ -117,11 +118,22 @@ def _gather(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, 
     if len(arguments.input) == 1 and first.suffix == ".db":
         normalization = arguments.normalization
         space = None if normalization is None else known_space("sift", normalization=normalization)
-        yield from progress(read_colmap_database(first, space=space), "importing", count_colmap_images(first))
+        yield from _imported(partial(read_colmap_database, first, space=space), count_colmap_images(first), arguments, skipped)
     elif len(arguments.input) == 1 and holds_features(first):
-        yield from progress(read_features(first, space=_imported_space(arguments)), "importing", count_images(first))
+        space = _imported_space(arguments)
+        yield from _imported(partial(read_features, first, space=space), count_images(first), arguments, skipped)
     else:
         yield from _from_photographs(arguments, skipped)
+
+
+def _imported(
+    read: Callable[..., Iterator[tuple[str, Features]]], total: int | None, arguments: Extract, skipped: dict[str, str]
+) -> Iterator[tuple[str, Features]]:
+    """Names and features of images that another tool extracted. Why an image has none is added to `skipped`, or raised with
+    --strict."""
+    faults: dict[str, VeilError] = {}
+    yield from progress(read() if arguments.strict else read(skipped=faults), "importing", total)
+    skipped.update({name: advised(error) for name, error in faults.items()})
 
 
 def _from_photographs(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
