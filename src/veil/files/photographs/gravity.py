@@ -25,7 +25,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import write_text
-from veil.files.photographs.pictures import DAMAGE
+from veil.files.photographs.pictures import DAMAGE, opened
 from veil.files.tables import once, read_rows, read_text, require_single
 from veil.geometry.gravity import Gravity, NoGravity, gravity_from_accelerometer
 
@@ -237,7 +237,7 @@ def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
     from PIL import ExifTags, Image
 
     try:
-        with Image.open(path) as image:
+        with opened(path) as image:
             stored_width, stored_height = image.size
             exif = image.getexif()
             orientation = exif.get(ExifTags.Base.Orientation, 1)
