@@ -124,7 +124,7 @@ def read_features(
 
 
 class KindUnknown(InputError):
-    """Nothing says what the descriptors are, so that no image can be used."""
+    """Nothing says what the descriptors are, or the file and its reader differ, so that no image can be used."""
 
 
 def warn_of_zeros(path: Path, zeros: Mapping[str, int]) -> None:
@@ -180,12 +180,18 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
     keypoints = np.ascontiguousarray(np.asarray(own_dataset(group, "keypoints"), dtype=np.float32)[:, :2] + _HLOC_ORIGIN)
     stored = np.asarray(own_dataset(group, "descriptors_u8" if "descriptors_u8" in group else "descriptors"))
     stored = stored if "descriptors_u8" in group else stored.T
+    known = space
     own = all(key in group.attrs for key in _ATTRIBUTES)
     if own:
         space = Space(
             descriptor=str(group.attrs["veil_descriptor"]),
             normalization=_normalization(str(group.attrs["veil_normalization"])),
             dim=stored.shape[1],
+        )
+    if own and known not in (None, space):
+        raise KindUnknown(
+            f"the file says that its descriptors are [{space}], and not [{known}]",
+            remedy=Remedy("leave out", "read_features.space"),
         )
     if space is None:
         raise KindUnknown("the file does not say what its descriptors are", remedy=Remedy("give", "read_features.space"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, tell_skipped, write_json
+from veil.cli.input_options import DATABASE, EXTRACT, FEATURES, kind_of_input, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.device.photographs import with_camera as with_camera
@@ -18,7 +19,7 @@ from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
-from veil.files.features import count_images, holds_features, read_features, write_features
+from veil.files.features import count_images, read_features, write_features
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
@@ -96,8 +97,12 @@ def register(commands: Commands) -> None:
 
 def _extract(arguments: Extract) -> int:
     quiet_colmap()
+    kind = kind_of_input(arguments.input)
+    require_applicable(arguments, EXTRACT, kind, arguments.input[0])
+    if kind == FEATURES and arguments.normalization and not arguments.imported:
+        raise InputError("--normalization of a file of features goes with --imported, which names what it holds; leave it out")
     skipped: dict[str, str] = {}
-    features = dict(_gather(arguments, skipped))
+    features = dict(_gather(arguments, kind, skipped))
     tell_skipped(skipped)
     if not features:
         name, reason = next(iter(skipped.items()))
@@ -113,13 +118,13 @@ def _extract(arguments: Extract) -> int:
     return 0
 
 
-def _gather(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
+def _gather(arguments: Extract, kind: str, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
-    if len(arguments.input) == 1 and first.suffix == ".db":
+    if kind == DATABASE:
         normalization = arguments.normalization
         space = None if normalization is None else known_space("sift", normalization=normalization)
         yield from _imported(partial(read_colmap_database, first, space=space), count_colmap_images(first), arguments, skipped)
-    elif len(arguments.input) == 1 and holds_features(first):
+    elif kind == FEATURES:
         space = _imported_space(arguments)
         yield from _imported(partial(read_features, first, space=space), count_images(first), arguments, skipped)
     else:
@@ -132,7 +137,12 @@ def _imported(
     """Names and features of images that another tool extracted. Why an image has none is added to `skipped`, or raised with
     --strict."""
     faults: dict[str, VeilError] = {}
-    yield from progress(read() if arguments.strict else read(skipped=faults), "importing", total)
+    for name, item in progress(read() if arguments.strict else read(skipped=faults), "importing", total):
+        if arguments.normalization and item.space.descriptor != "sift":
+            raise InputError(
+                f"--normalization is of SIFT, and {arguments.input[0]} holds {item.space.descriptor}; leave it out"
+            )
+        yield name, item
     skipped.update({name: advised(error) for name, error in faults.items()})
 
 

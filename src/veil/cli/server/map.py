@@ -15,6 +15,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.input_options import LINES, MAP, POSITIONS, require_applicable
 from veil.cli.records import add_record_command
 from veil.cli.remedies import advised
 from veil.cli.server.map_options import (
@@ -75,11 +76,12 @@ def _map(arguments: MakeMap) -> int:
     if asked:
         PlacedImages(loaded)  # says what a network cannot match
     in_lines = all(isinstance(image.positions, Lines) for image in loaded.values())
-    if arguments.mapper != "incremental" and (in_lines or arguments.add_to):
-        kind = "lines have a mapper of their own" if in_lines else "images are added to a map by the incremental mapper"
-        raise InputError(f"--mapper {arguments.mapper} makes new maps of positions; {kind}: leave it out")
-    if in_lines and arguments.locate:
-        raise InputError("--locate looks for images in maps of positions; images in lines are not added so: leave it out")
+    require_applicable(arguments, MAP, LINES if in_lines else POSITIONS, arguments.input)
+    if arguments.mapper != "incremental" and arguments.add_to:
+        raise InputError(
+            f"--mapper {arguments.mapper} makes new maps of positions; images are added to a map by the incremental mapper: "
+            "leave it out"
+        )
     if in_lines:
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
