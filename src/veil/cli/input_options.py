@@ -29,6 +29,7 @@ EXTRACT: Table = {
     "max_features": (PHOTOGRAPHS,),
     "first_octave": (PHOTOGRAPHS,),
     "camera": (PHOTOGRAPHS,),
+    "masks": (PHOTOGRAPHS,),
     "imported": (FEATURES,),
     "strict": _TO_EXTRACT,
 }

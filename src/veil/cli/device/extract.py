@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypedDict
+
+import numpy as np
 
 from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, tell_skipped, write_json
 from veil.cli.input_options import DATABASE, EXTRACT, FEATURES, kind_of_input, require_applicable
@@ -16,10 +18,12 @@ from veil.device.photographs import with_camera as with_camera
 from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
+from veil.extraction.picture import Picture
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
 from veil.files.features import count_images, read_features, write_features
+from veil.files.photographs.masks import masks_of, read_mask
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
@@ -31,6 +35,7 @@ EXAMPLES = """\
   veil extract photos/ -o features.h5 --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
   veil extract photos/ -o features.h5 --descriptor hardtfeat      a learned descriptor on the same keypoints
   veil extract photos/ -o features.h5 --descriptor aliked         a network that finds its own keypoints
+  veil extract photos/ -o features.h5 --masks masks/              no features where masks/PHOTO.jpg.png is black
   veil extract database.db -o features.h5 --normalization L1_ROOT SIFT of a COLMAP database
   veil extract database.db -o features.h5                         ALIKED or LoMa of a COLMAP 4 database
   veil extract feats-superpoint.h5 -o features.h5 --imported superpoint       features in hloc's layout
@@ -67,6 +72,11 @@ class Extract(Extractor):
     first_octave: int | None = option(OCTAVE, parse=octave, metavar="N")
     camera: str | None = option(
         "intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)", metavar="MODEL,P1,..."
+    )
+    masks: Path | None = option(
+        "masks of the photographs, PHOTO.jpg.png or PHOTO.png: no features where one is black; a photograph without one is "
+        "skipped",
+        metavar="FOLDER",
     )
     imported: str | None = option(
         "what an .h5 of another tool holds: " + ", ".join(DIMS) + ", or another NAME:DIM", metavar="NAME[:DIM]"
@@ -153,17 +163,38 @@ def _from_photographs(arguments: Extract, skipped: dict[str, str]) -> Iterator[t
     network = load_network(arguments.descriptor, arguments.weights)
     if arguments.camera:
         require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
-    pictures = named_pictures(arguments.input)
-    for name, path in progress(pictures, "extracting"):
+    pictures = dict(named_pictures(arguments.input))
+    masks = {} if arguments.masks is None else _masks(arguments.masks, arguments.input, pictures)
+    for name, path in progress(list(pictures.items()), "extracting"):
         try:
             picture = with_camera(read_picture(path), arguments.camera, path)
-            features = extract(picture, arguments.descriptor, options, network)
+            mask = None if arguments.masks is None else _mask_of(name, picture, arguments.masks, masks)
+            features = extract(picture, arguments.descriptor, options, network, mask=mask)
         except VeilError as error:
             if arguments.strict or len(pictures) == 1:
                 raise error.at(path) from None
             skipped[name] = advised(error)
             continue
         yield name, features
+
+
+def _masks(folder: Path, roots: Sequence[Path], pictures: dict[str, Path]) -> dict[str, Path]:
+    """The masks by name of the photograph; what is a mask, or lies in a folder of them below `roots`, is no picture."""
+    masks = masks_of(folder, pictures)
+    files = {path.resolve() for path in masks.values()}
+    apart = folder.resolve() not in [root.resolve() for root in roots]
+    for name, path in list(pictures.items()):
+        inside = apart and folder.resolve() in path.resolve().parents
+        if path.resolve() in files or inside:
+            del pictures[name]
+    return masks
+
+
+def _mask_of(name: str, picture: Picture, folder: Path, masks: Mapping[str, Path]) -> np.ndarray:
+    """Where a photograph may have features. Raises InputError if it has no mask: all of it would be extracted."""
+    if name not in masks:
+        raise InputError(f"{folder} has no mask of it; make one, which is white where all of it may be used")
+    return read_mask(masks[name], picture.camera.width_px, picture.camera.height_px)
 
 
 def _asked_options(arguments: Extract) -> SiftOptions | DetectorOptions:
