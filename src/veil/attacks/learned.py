@@ -92,7 +92,7 @@ LEARNED_ATTACKS = (
             "distribution.density_network",
             "distribution.learned_model",
         ),
-        run=_modes,
+        _run=_modes,
         time_share=6.0,
     ),
     Attack(
@@ -102,7 +102,7 @@ LEARNED_ATTACKS = (
         assumes=f"{LEARNED} and which are neighbors",
         units="descriptor",
         modules=("distribution.context", "distribution.modes"),
-        run=_context,
+        _run=_context,
         time_share=6.0,
     ),
 )

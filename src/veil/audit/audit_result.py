@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from veil.attacks.time_budget import TimeBudget
+from veil.attacks.time_budget import AuditTime
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding
 from veil.audit.on_pictures import DrawnPicture
@@ -26,8 +26,6 @@ class Audit:
     at. `epsilons` (by unit, at `delta`) are those that words carry, and that of the ledger's session; `measured` is the lower
     bound that runs of their mechanism show. `time` and `picture_time` hold what the attacks, and those behind the pictures,
     were allowed and took.
-
-    Not public: `time`, `picture_time`.
     """
 
     messages: Sequence[str]
@@ -42,8 +40,8 @@ class Audit:
     rules: Sequence[Rule]
     breaches: Mapping[Rule, str]
     have_originals: bool
-    time: TimeBudget
-    picture_time: TimeBudget
+    time: AuditTime
+    picture_time: AuditTime
 
     __repr__ = one_line
 

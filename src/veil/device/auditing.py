@@ -214,8 +214,8 @@ def audited(
         rules=options.rules,
         breaches=breaches(options.rules, measured_findings, spent),
         have_originals=bool(truths),
-        time=allowed,
-        picture_time=rest,
+        time=allowed.as_record(),
+        picture_time=rest.as_record(),
     )
     return audit, examined
 
