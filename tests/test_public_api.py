@@ -201,6 +201,10 @@ def test_python_and_the_command_line_give_the_same(place: Path, door: dict[str, 
     for mine, theirs in zip(record["attacks"], by_command["attacks"], strict=True):
         assert {**mine, "seconds": 0} == {**theirs, "seconds": 0}
     assert record["verdict"] == by_command["verdict"]
+    best = audited.recovered[query.stem]
+    (finding,) = (item for item in audited.findings if item.attack == best.attack)
+    assert list(audited.originals) == [query.stem] and audited.originals[query.stem] in door and finding.score is not None
+    np.testing.assert_array_equal(best.errors, finding.score.errors)
 
 
 @pytest.mark.slow

@@ -164,6 +164,7 @@ from veil.audit.finding import Score as Score
 from veil.audit.finding import Share as Share
 from veil.audit.epsilon import EpsilonBound as EpsilonBound
 from veil.audit.on_pictures import DrawnPicture as DrawnPicture
+from veil.audit.recovered import RecoveredFeatures as RecoveredFeatures
 
 # Progress and errors
 from veil.progress import Steps as Steps

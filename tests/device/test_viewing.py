@@ -142,7 +142,8 @@ def audited(path: Path, name: str, image: str = "") -> Path:
         verdict=judge([], {}, 1e-6),
         rules=[],
         breaches={},
-        have_originals=True,
+        originals={name: image},
+        recovered={},
         time=time,
         picture_time=time,
     )

@@ -11,6 +11,7 @@ from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding
 from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import Rule
+from veil.audit.recovered import RecoveredFeatures
 from veil.audit.verdict import NOT_TESTED, Verdict
 from veil.errors import Remedy, Say
 from veil.one_line import one_line
@@ -21,7 +22,9 @@ class Audit:
     """Result of an audit of the releases in `messages`; `as_json` gives the record of docs/reference/json.md.
 
     `findings` are those of the attacks, `pictures` what was drawn of the releases, `verdict` sums both up, and `breaches` give
-    the broken ones of the `rules`, each with the reason. `have_originals` tells whether the originals were given.
+    the broken ones of the `rules`, each with the reason. `originals` gives the photograph of each release, and `recovered` the
+    features of a release by how well they were recovered; both are empty where the originals were not given. Where they were,
+    the record holds what did not leave the device.
     `facts` describe the releases. `not_looked_at` gives, by attack, why attacks on other kinds of release had nothing to look
     at. `epsilons` (by unit, at `delta`) are those that words carry, and that of the ledger's session; `measured` is the lower
     bound that runs of their mechanism show. `time` and `picture_time` hold what the attacks, and those behind the pictures,
@@ -39,7 +42,8 @@ class Audit:
     verdict: Verdict
     rules: Sequence[Rule]
     breaches: Mapping[Rule, str]
-    have_originals: bool
+    originals: Mapping[str, str]
+    recovered: Mapping[str, RecoveredFeatures]
     time: AuditTime
     picture_time: AuditTime
 
