@@ -22,6 +22,7 @@ from veil.files.photographs.examples import lund_door as lund_door
 
 # Extract: answers
 from veil.device.gravity import GravityAnswer as GravityAnswer
+from veil.geometry.gravity_check import GravityCheck as GravityCheck
 from veil.geometry.gravity import NoGravity as NoGravity
 from veil.files.photographs.examples import ExamplePlace as ExamplePlace
 
@@ -69,6 +70,7 @@ from veil.device.descriptor_books import build_codebook as build_codebook
 from veil.codebooks.codebook import Codebook as Codebook
 from veil.codebooks.dictionary import Dictionary as Dictionary
 from veil.codebooks.decoys import DecoyPool as DecoyPool
+from veil.codebooks.compression import Compression as Compression
 from veil.codebooks.compression import Pca as Pca
 from veil.codebooks.codebook import Provenance as Provenance
 
@@ -102,6 +104,7 @@ from veil.places.maps.check import ReadingsCheck as ReadingsCheck
 from veil.matching.neighbors import Matches as Matches
 from veil.places.maps.plans import MapPlan as MapPlan
 from veil.places.removal import RemovalReceipt as RemovalReceipt
+from veil.places.maps.removal import Removal as Removal
 from veil.device.viewing import ViewedMap as ViewedMap
 
 # Localize
@@ -153,12 +156,15 @@ from veil.device.inverting import invert as invert
 
 # Audit: answers
 from veil.audit.audit_result import Audit as Audit
+from veil.attacks.time_budget import AuditTime as AuditTime
+from veil.attacks.time_budget import AttackTime as AttackTime
 from veil.audit.verdict import Verdict as Verdict
 from veil.audit.finding import Finding as Finding
 from veil.audit.finding import Score as Score
 from veil.audit.finding import Share as Share
 from veil.audit.epsilon import EpsilonBound as EpsilonBound
 from veil.audit.on_pictures import DrawnPicture as DrawnPicture
+from veil.audit.recovered import RecoveredFeatures as RecoveredFeatures
 
 # Progress and errors
 from veil.progress import Steps as Steps

@@ -285,8 +285,6 @@ class Scene:
     vector) where it was given apart from the images' lines. `check` says how sure a map of positions was when it was built.
 
     Raises InputError for a map without images or points, or with points that are not finite.
-
-    Not public: `views`.
     """
 
     images: Mapping[str, MappedImage]
@@ -326,8 +324,8 @@ class Scene:
         return sorted(distance, key=lambda name: distance[name])[:count]
 
     @cached_property
-    def views(self) -> MapViews:
-        """Directions and sizes in which the map's images see its points."""
+    def _views(self) -> MapViews:
+        """The result of `views_of`, which is computed once."""
         images = [(image.camera, image.cam_from_world, image.point_rows) for image in self.images.values()]
         return map_views(images, self.points)
 
@@ -341,6 +339,11 @@ class Scene:
         """Diagonal of the box that holds the middle 90 % of the points along each axis, in world units."""
         low, high = np.percentile(self.points, [5, 95], axis=0)
         return float(np.linalg.norm(high - low))
+
+
+def views_of(scene: Scene) -> MapViews:
+    """Directions and sizes in which the images of a map see its points."""
+    return scene._views
 
 
 def mean_down(

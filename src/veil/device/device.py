@@ -12,7 +12,7 @@ from veil.device.protection import HideInSubspaces, HideInWords, Made, Protectio
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.device.home import home
-from veil.files.device.ledger import Entry, Ledger
+from veil.files.device.ledger import Entry, Ledger, require_secret
 from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
@@ -74,7 +74,7 @@ class Device:
                 f"note: a new ledger was made beside an older secret: {path}. It does not know what was released before"
             )
         self.notes = tuple(made)
-        self.ledger.require_secret(self._secret, replace_lost=replace_lost)
+        require_secret(self.ledger, self._secret, replace_lost=replace_lost)
 
     def release(
         self,

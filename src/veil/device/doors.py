@@ -18,7 +18,7 @@ from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.features import holds_features, read_features, read_one
 from veil.forms import Form
-from veil.matching.lightglue import LightGlue
+from veil.matching.lightglue import LightGlue, learned_matches
 from veil.matching.neighbors import Matches, MatchOptions
 from veil.matching.neighbors import match as match_forms
 from veil.matching.placed_points import placed
@@ -173,7 +173,7 @@ def match(
             raise InputError("a ratio is of nearest neighbors; a network tells probabilities")
         network.require_readable(one.form.space)
         sides = [placed(side.form, side.positions, side.camera, what="an image") for side in (one, other)]
-        return network.match(sides[0], sides[1])
+        return learned_matches(network, sides[0], sides[1])
     ratio = calibrated(one.form, other.form) if max_ratio == "auto" else max_ratio
     return match_forms(one.form, other.form, MatchOptions(max_ratio=ratio))
 

@@ -202,4 +202,4 @@ def _reading(stored: object) -> Gravity | NoGravity:
     try:
         return Gravity(direction=vector)
     except InputError as error:
-        return NoGravity(reason=str(error))
+        return NoGravity(reason=error.cause, remedy=error.remedy)

@@ -37,9 +37,7 @@ class Map:
     - `folder`: where it was read from or written to; None: in memory only.
 
     Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary. The index for queries
-    by distance is found there too, and otherwise made by `with_point_index` alone: small maps need none.
-
-    Not public: `index_for`, `point_index`, `with_point_index`, `ranked_images`.
+    by distance is found there too, and otherwise made by `Map.index` alone: small maps need none.
     """
 
     scene: Scene
@@ -104,7 +102,7 @@ class Map:
             self._indexes[made.dictionary] = made
             entries["words"] = len(made.point_rows)
         if asked != "words":
-            points = self.with_point_index(book, threads=threads, progress=progress)
+            points = make_point_index(self, book, threads=threads, progress=progress)
             write_point_index(self.folder, points)
             entries["distances"] = len(points.entries)
         return entries
@@ -142,99 +140,103 @@ class Map:
             )
         return book
 
-    def index_for(
-        self, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None
-    ) -> InvertedIndex:
-        """The index that serves a query in words: the one in the folder, or one made now and kept in memory.
 
-        It is made from `dictionary`, from the bundled one if None, or from a map of words itself; `progress` is called with the
-        number of steps done and of all. Raises InputError where none of these is of the query's dictionary, or the map holds
-        subspaces.
-        """
-        # A map of words has one index, whatever dictionary a query names: queries must not each leave an index behind.
-        key = self.form.dictionary if isinstance(self.form, Subsets) else query.dictionary
-        if key not in self._indexes:
-            self._indexes[key] = self._index(query, dictionary, progress)
-        return self._indexes[key]
+def index_for(
+    where: Map, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None
+) -> InvertedIndex:
+    """The index that serves a query in words: the one in the folder, or one made now and kept in memory.
 
-    @property
-    def point_index(self) -> PointIndex | None:
-        """The index for queries by distance, in the folder or made by `with_point_index`; None if there is none.
+    It is made from `dictionary`, from the bundled one if None, or from a map of words itself; `progress` is called with the
+    number of steps done and of all. Raises InputError where none of these is of the query's dictionary, or the map holds
+    subspaces.
+    """
+    # A map of words has one index, whatever dictionary a query names: queries must not each leave an index behind.
+    key = where.form.dictionary if isinstance(where.form, Subsets) else query.dictionary
+    if key not in where._indexes:
+        where._indexes[key] = _index(where, query, dictionary, progress)
+    return where._indexes[key]
 
-        Raises FileFormatError if the folder's is damaged or was made from another state of the map.
-        """
-        if not self._point_indexes:
-            kept = None if self.folder is None else read_point_index(self.folder)
-            if kept is not None and (kept.points != len(self.scene.points) or set(kept.image_names) != set(self.scene.images)):
-                raise InputError(f"the index of {self.folder} is of another map", remedy=Remedy("renew", "index"))
-            self._point_indexes.append(kept)
-        return self._point_indexes[0]
 
-    def with_point_index(
-        self,
-        codebook: Codebook | None = None,
-        *,
-        known: PointIndex | None = None,
-        threads: int = 2,
-        progress: Progress | None = None,
-    ) -> PointIndex:
-        """Make the index for queries by distance from the words of a public codebook, and use it from now on.
+def point_index_of(where: Map) -> PointIndex | None:
+    """The index for queries by distance, in the folder or made by `make_point_index`; None if there is none.
 
-        - `codebook`: by default the bundled one of the map's descriptor. A public map is indexed in the space that hardened
-          queries are sent in.
-        - `known`: index of the map that this one grew from, whose unchanged points need not be compared with words again.
-        - `threads`: groups of points that are indexed at a time.
-        - `progress`: called with the number of points that are indexed and of all.
+    Raises FileFormatError if the folder's is damaged or was made from another state of the map.
+    """
+    if not where._point_indexes:
+        kept = None if where.folder is None else read_point_index(where.folder)
+        if kept is not None and (kept.points != len(where.scene.points) or set(kept.image_names) != set(where.scene.images)):
+            raise InputError(f"the index of {where.folder} is of another map", remedy=Remedy("renew", "index"))
+        where._point_indexes.append(kept)
+    return where._point_indexes[0]
 
-        Raises InputError for a map of words, SpaceError for a codebook that the map's descriptors do not fit.
-        """
-        if isinstance(self.form, Subsets):
-            raise InputError("a map of words needs no index for queries by distance; localize against it directly")
-        book = codebook or bundled_codebook(self.scene.space.descriptor)
-        space = book.compression.hardened_space if self.is_public else self.scene.space
-        words = book.compression.into_space(Points(vectors=book.vectors, space=book.raw_space), space).vectors
-        forms: dict[str, tuple[Flat, np.ndarray]] = {}
-        for name, image in self.scene.images.items():
-            form = image.form
-            assert not isinstance(form, Subsets)
-            forms[name] = (book.compression.into_space(form, space) if isinstance(form, Points) else form, image.point_rows)
-        made = index_points(forms, words, len(self.scene.points), known=known, threads=threads, progress=progress)
-        self._point_indexes[:] = [made]
-        return made
 
-    def ranked_images(self, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> RankedImages | None:
-        """The images that a query by distance looks like, the most similar first; None without an index for it.
+def make_point_index(
+    where: Map,
+    codebook: Codebook | None = None,
+    *,
+    known: PointIndex | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+) -> PointIndex:
+    """Make the index for queries by distance from the words of a public codebook, and use it from now on.
 
-        `codebook` is the one that brings public descriptors into the index's space; by default the bundled one.
-        """
-        index = None if isinstance(query, Subsets) else self.point_index
-        if index is None or isinstance(query, Subsets):
-            return None
-        return images_like(index, query, codebook, threads=threads)
+    - `codebook`: by default the bundled one of the map's descriptor. A public map is indexed in the space that hardened
+      queries are sent in.
+    - `known`: index of the map that this one grew from, whose unchanged points need not be compared with words again.
+    - `threads`: groups of points that are indexed at a time.
+    - `progress`: called with the number of points that are indexed and of all.
 
-    def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
-        """The index of `index_for`, read from the folder or made."""
-        if isinstance(self.form, Subsets):
-            return index_map(self.scene, None)
-        if not isinstance(self.form, Points):
+    Raises InputError for a map of words, SpaceError for a codebook that the map's descriptors do not fit.
+    """
+    if isinstance(where.form, Subsets):
+        raise InputError("a map of words needs no index for queries by distance; localize against it directly")
+    book = codebook or bundled_codebook(where.scene.space.descriptor)
+    space = book.compression.hardened_space if where.is_public else where.scene.space
+    words = book.compression.into_space(Points(vectors=book.vectors, space=book.raw_space), space).vectors
+    forms: dict[str, tuple[Flat, np.ndarray]] = {}
+    for name, image in where.scene.images.items():
+        form = image.form
+        assert not isinstance(form, Subsets)
+        forms[name] = (book.compression.into_space(form, space) if isinstance(form, Points) else form, image.point_rows)
+    made = index_points(forms, words, len(where.scene.points), known=known, threads=threads, progress=progress)
+    where._point_indexes[:] = [made]
+    return made
+
+
+def ranked_images(where: Map, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> RankedImages | None:
+    """The images that a query by distance looks like, the most similar first; None without an index for it.
+
+    `codebook` is the one that brings public descriptors into the index's space; by default the bundled one.
+    """
+    index = None if isinstance(query, Subsets) else point_index_of(where)
+    if index is None or isinstance(query, Subsets):
+        return None
+    return images_like(index, query, codebook, threads=threads)
+
+
+def _index(where: Map, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
+    """The index of `index_for`, read from the folder or made."""
+    if isinstance(where.form, Subsets):
+        return index_map(where.scene, None)
+    if not isinstance(where.form, Points):
+        raise InputError(
+            "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
+        )
+    kept = None if where.folder is None else read_vocabulary(where.folder, query.dictionary)
+    if kept is not None:
+        if len(kept.point_rows) and int(kept.point_rows.max()) >= len(where.scene.points):
             raise InputError(
-                "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
+                f"the index of {where.folder} names points that the map does not have", remedy=Remedy("renew", "index")
             )
-        kept = None if self.folder is None else read_vocabulary(self.folder, query.dictionary)
-        if kept is not None:
-            if len(kept.point_rows) and int(kept.point_rows.max()) >= len(self.scene.points):
-                raise InputError(
-                    f"the index of {self.folder} names points that the map does not have", remedy=Remedy("renew", "index")
-                )
-            return kept
-        book = dictionary or bundled_codebook(self.scene.space.descriptor)
-        if book.digest != query.dictionary:
-            place = "the map" if self.folder is None else f"{self.folder}"
-            raise InputError(
-                f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it",
-                remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
-            )
-        return index_map(self.scene, book, progress=progress)
+        return kept
+    book = dictionary or bundled_codebook(where.scene.space.descriptor)
+    if book.digest != query.dictionary:
+        place = "the map" if where.folder is None else f"{where.folder}"
+        raise InputError(
+            f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it",
+            remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
+        )
+    return index_map(where.scene, book, progress=progress)
 
 
 def align_map(where: Map, positions: Mapping[str, np.ndarray], *, seed: int = 0) -> Georeference:

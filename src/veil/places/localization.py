@@ -12,7 +12,7 @@ from veil.errors import InputError, Remedy
 from veil.forms import Lines, Subsets
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
-from veil.places.held_map import Map
+from veil.places.held_map import Map, index_for, ranked_images
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
@@ -48,7 +48,7 @@ def localize_loaded(
     if not isinstance(image.form, Subsets):
         book = codebook or where.codebook_for(image.form)
         options = options or LocalizeOptions()
-        ranked = where.ranked_images(image.form, codebook, threads=options.workers) if search == "index" else None
+        ranked = ranked_images(where, image.form, codebook, threads=options.workers) if search == "index" else None
         from veil.places.poses.by_distance import localize as by_distance  # loads SciPy and COLMAP
 
         return by_distance(
@@ -76,7 +76,7 @@ def localize_loaded(
             options=position_options or PositionOptions(max_seconds=POSITION_SECONDS),
             progress=progress,
         )
-    index = where.index_for(image.form, dictionary=dictionary, progress=progress)
+    index = index_for(where, image.form, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(max_seconds=WORD_SECONDS)
     begun = time.process_time()
     from veil.places.poses.by_words import localize_words

@@ -18,7 +18,7 @@ from veil.places.poses.by_distance import localize, localize_matches
 from veil.places.poses.evidence import PRINT_LEAST, PRINT_MOST, _gathered
 from veil.places.poses.matches import Estimate, matched_features
 from veil.places.poses.options import LocalizeOptions
-from veil.scene import MappedImage, Scene
+from veil.scene import MappedImage, Scene, views_of
 from worlds import World, generator, project, unit, world
 from worlds.word_worlds import lines_of
 
@@ -136,7 +136,7 @@ def matches(place: World, keypoints: np.ndarray, camera: Camera | None = None, *
         rows,
         place.visible["02"][rows],
         scene.points,
-        views=scene.views if views else None,
+        views=views_of(scene) if views else None,
     )
 
 
@@ -183,7 +183,7 @@ def test_a_wrong_focal_length_is_told_from_a_known_one(factor: float, accepted: 
     wide = LocalizeOptions(max_error_px=20.0)
     rows = np.arange(len(keypoints))
     scene = map_of(WORLD)
-    answer = localize_matches(declared, keypoints, rows, WORLD.visible["02"], scene.points, views=scene.views, options=wide)
+    answer = localize_matches(declared, keypoints, rows, WORLD.visible["02"], scene.points, views=views_of(scene), options=wide)
     assert isinstance(answer, Localization) == accepted
 
 
@@ -233,7 +233,7 @@ def test_right_matches_are_found_among_the_most_trusted() -> None:
     point_rows = np.concatenate([WORLD.visible["02"][right], random.integers(0, len(WORLD.points), 1070)])
     order = np.concatenate([random.permutation(100), np.arange(100, 1100)])
     answer = localize_matches(
-        WORLD.camera, keypoints[order], np.arange(1100), point_rows[order], SCENE.points, views=SCENE.views
+        WORLD.camera, keypoints[order], np.arange(1100), point_rows[order], SCENE.points, views=views_of(SCENE)
     )
     assert isinstance(answer, Localization) and answer.inliers >= 28
     assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.1
@@ -248,7 +248,9 @@ def test_a_weaker_photograph_beside_the_first_is_found_among_the_most_trusted() 
     shown = np.vstack([first[rows[:30]], second[rows[30:]], random.uniform([0, 0], [640, 480], (900, 2))]).astype(np.float32)
     point_rows = np.concatenate([WORLD.visible["02"][rows], random.integers(0, len(WORLD.points), 900)])
     order = np.concatenate([random.permutation(150), np.arange(150, 954)])
-    answer = localize_matches(WORLD.camera, shown[order], np.arange(954), point_rows[order], SCENE.points, views=SCENE.views)
+    answer = localize_matches(
+        WORLD.camera, shown[order], np.arange(954), point_rows[order], SCENE.points, views=views_of(SCENE)
+    )
     assert isinstance(answer, NoPose) and "two poses explain" in answer.reason
 
 

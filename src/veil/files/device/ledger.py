@@ -217,33 +217,11 @@ class Ledger:
 
     `path` is its file, `is_new` whether it was made now. Raises FileFormatError if the file is no ledger, is damaged or belongs
     to another user, InputError if `folder` cannot hold one.
-
-    Not public: `require_secret`, `record`.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self.path = Path(folder) / LEDGER
         self.is_new = open_or_make(self.path)
-
-    def require_secret(self, secret: Secret, *, replace_lost: bool = False) -> None:
-        """Record that releases are made under `secret` from here on.
-
-        Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
-        that they cannot be repeated. Releases that do not name their secret are taken for those of the present one.
-        """
-        with connected(self.path) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            known = _fingerprints(connection)
-            if secret.fingerprint in known:
-                return
-            if any(known) and not replace_lost:
-                raise ReleaseRefused(
-                    f"what {self.path} lists was released under the client secret {known[-1]}, but the one beside it is "
-                    f"{secret.fingerprint}",
-                    remedy=(Remedy("restore", "client secret"), Remedy("allow", "Device.replace_lost")),
-                )
-            row = (secret.fingerprint, time.time())
-            connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
 
     def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
         """Enter a release before its message is written; returns False if this very message is entered already.
@@ -291,6 +269,27 @@ class Ledger:
     def budgets(self) -> dict[BudgetUnit, Budget]:
         """The budgets in force, by unit."""
         return _in_force(read_budgets(self.path))
+
+
+def require_secret(ledger: Ledger, secret: Secret, *, replace_lost: bool = False) -> None:
+    """Record in the ledger that releases are made under `secret` from here on.
+
+    Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
+    that they cannot be repeated. Releases that do not name their secret are taken for those of the present one.
+    """
+    with connected(ledger.path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        known = _fingerprints(connection)
+        if secret.fingerprint in known:
+            return
+        if any(known) and not replace_lost:
+            raise ReleaseRefused(
+                f"what {ledger.path} lists was released under the client secret {known[-1]}, but the one beside it is "
+                f"{secret.fingerprint}",
+                remedy=(Remedy("restore", "client secret"), Remedy("allow", "Device.replace_lost")),
+            )
+        row = (secret.fingerprint, time.time())
+        connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
 
 
 def read_ledger(path: Path) -> list[Entry]:

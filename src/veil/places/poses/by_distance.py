@@ -21,7 +21,7 @@ from veil.places.poses.matches import features_of
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import MatchedImages, RankedSearch
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 
 def localize(
@@ -68,7 +68,7 @@ def localize(
         matched = replace(matched, network=network, query=query)
     if ranked is None:
         matched.match(list(scene.images), progress)
-        return localize_matches(camera, observations, *matched.pairs(), scene.points, views=scene.views, options=options)
+        return localize_matches(camera, observations, *matched.pairs(), scene.points, views=views_of(scene), options=options)
     search = RankedSearch(camera=camera, observations=observations, matched=matched, ranked=ranked, options=options)
     return search.answer(progress)
 

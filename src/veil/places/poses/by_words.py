@@ -38,7 +38,7 @@ from veil.places.poses.upright_problem import UprightProblem
 from veil.places.poses.word_lines import LineWords, word_problem
 from veil.places.poses.word_points import PointWords, WordProblem
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 # Factors that are tried on a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
 FOCAL_FACTORS = (0.6, 0.7, 0.82, 0.95, 1.1, 1.3, 1.55)
@@ -178,7 +178,7 @@ def localize_candidates(
     contest = _CandidateContest(
         word_pose=word_pose,
         matched=candidate_pairs(word_pose.known_camera, observations, candidates, scene, names, options),
-        views=scene.views,
+        views=views_of(scene),
         observed=[scene.images[name].point_rows for name in names] or None,
     )
     answer = judge(claim, lambda: rivals(contest, claim, options).equal, options)
@@ -224,7 +224,7 @@ class _WordPose:
             estimate=Estimate(pose=self.best.pose, camera=problem.camera),
             evidence=PoseEvidence(rows=problem.order[self.rows], log10_nfa=log10_nfa + self.log10_cameras),
             matched=matched,
-            views=problem.scene.views,
+            views=views_of(problem.scene),
             unchecked=self.unchecked,
             against=self.against,
             by_chance=BY_CHANCE,

@@ -35,7 +35,7 @@ from veil.places.poses.matches import Estimate, MatchedPoints
 from veil.places.poses.options import PositionOptions, WordOptions
 from veil.places.poses.upright_problem import UprightProblem
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 # Distance in pixels and directions of points that are shown beside their true places, to count pairs by chance there.
 SHIFTS_PX, DIRECTIONS = (12.0, 20.0, 30.0), 6
@@ -178,7 +178,7 @@ class UprightWeighing:
         xy = in_camera[ahead, :2] / in_camera[ahead, 2:]
         within = (np.abs(xy) <= problem.half).all(axis=1)
         ahead, xy = ahead[within], xy[within]
-        possible = problem.scene.views.possible(problem.camera, pose, problem.scene.points, ahead)
+        possible = views_of(problem.scene).possible(problem.camera, pose, problem.scene.points, ahead)
         return ahead[possible], xy[possible]
 
     def _by_chance(self, projected: np.ndarray, seen: cKDTree, limit: float) -> float:
@@ -275,7 +275,7 @@ def localize_upright(
         estimate=Estimate(pose=best.pose, camera=problem.camera),
         evidence=evidence,
         matched=matched,
-        views=problem.scene.views,
+        views=views_of(problem.scene),
         unchecked=lambda: evidence,
         against=against,
         by_chance=BY_CHANCE + problem.doubt,
