@@ -36,6 +36,8 @@ from veil.mechanisms.release import HideInConvergentLines as HideInConvergentLin
 from veil.mechanisms.release import HideInParallelLines as HideInParallelLines
 from veil.mechanisms.profile import Profile as Profile
 from veil.mechanisms.selection import Selection as Selection
+from veil.mechanisms.selection import ChosenFeatures as ChosenFeatures
+from veil.device.doors import select_for_map as select_for_map
 from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
 from veil.ldp.composition import composed_epsilon as composed_epsilon
 from veil.ldp.planning import plan_release as plan_release

@@ -12,18 +12,21 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Int64
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.features import holds_features, read_features, read_one
-from veil.forms import Form
+from veil.forms import Form, Points
 from veil.matching.lightglue import LightGlue, learned_matches
 from veil.matching.neighbors import Matches, MatchOptions
 from veil.matching.neighbors import match as match_forms
 from veil.matching.placed_points import placed
 from veil.matching.ratio import calibrated
 from veil.mechanisms.public import publish
+from veil.mechanisms.selection import ChosenFeatures
+from veil.mechanisms.tracks import features_on_tracks
 from veil.places.building import map_loaded
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import grow_loaded
@@ -39,6 +42,7 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 from veil.places.uploads import Uploads, decoded, loaded
 from veil.progress import Progress, Steps, silent
+from veil.scene import MappedImage
 from veil.wire.message import Message
 
 
@@ -136,6 +140,45 @@ def map_images(
     if add_to is not None:
         return grow_loaded(add_to, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
     return map_loaded(known, options=options, gravity=gravity, work=work, network=network, steps=steps)
+
+
+def select_for_map(
+    features: Mapping[str, Features], *, options: MappingOptions | None = None, steps: Steps[Progress] = silent
+) -> Mapping[str, ChosenFeatures] | NoMap:
+    """Choose the features that a map of these photographs uses (docs/theory/release.md#features-for-a-map).
+
+    They are for `HideInSubspaces.selection`. The device maps its raw features for itself and takes those on tracks: fewer than
+    the usual selection, and hardly any that match nothing. A photograph that this map does not hold is missing from the answer,
+    and leaves by the usual selection.
+
+    - `features`: raw features of the photographs, by name.
+    - `options`: of that map.
+    - `steps`: shows progress, see `Steps`.
+
+    Raises what `map_images` raises.
+    """
+    built = map_images(features, options=options, steps=steps)
+    if isinstance(built, NoMap):
+        return built
+    chosen: dict[str, ChosenFeatures] = {}
+    for where in (built.map, *built.further):
+        tracks: dict[int, list[tuple[str, int]]] = {}
+        for name, image in where.scene.images.items():
+            for row, point in zip(_rows_of(image, features[name]), image.point_rows, strict=True):
+                tracks.setdefault(int(point), []).append((name, int(row)))
+        own = {name: features[name] for name in where.scene.images}
+        chosen |= features_on_tracks(own, tracks.values())
+    return chosen
+
+
+def _rows_of(image: MappedImage, features: Features) -> Int64[np.ndarray, "observations"]:
+    """Rows of the features that the observations of a mapped image are, by position and descriptor."""
+    published_rows = np.concatenate([features.keypoints, publish(features).vectors], axis=1)
+    row_of = {row.tobytes(): number for number, row in enumerate(published_rows)}
+    form = image.form
+    assert isinstance(form, Points)
+    observed = np.concatenate([image.keypoints, form.vectors], axis=1)
+    return np.array([row_of[row.tobytes()] for row in observed], dtype=np.int64)
 
 
 def _work(codebook: Codebook | None, matches: Path | str | None, network: LightGlue | None) -> MatchingWork:

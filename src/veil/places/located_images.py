@@ -67,7 +67,8 @@ def with_located(
     searched, changed = [_Searched(where, None if where is before else before) for where in maps], set(range(len(maps)))
     poses: dict[str, dict[int, Localization]] = {}
     # What the pose of an image rests on was weighed already.
-    loose = replace(options, least_pose_inliers=min(options.least_pose_inliers, MIN_NECK))
+    least = options.least_pose_inliers
+    loose = replace(options, least_pose_inliers=MIN_NECK if least is None else min(least, MIN_NECK))
     for number in range(ROUNDS):
         scenes = [one.where.scene for one in searched]
         mapped = {name for scene in scenes for name in scene.images}
