@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Float32, UInt8
+from jaxtyping import Float, Float32, Float64, UInt8
 
 from veil.errors import InputError
 from veil.geometry.camera import Camera
@@ -100,6 +100,37 @@ class Features:
     def is_quantized(self) -> bool:
         """Whether the descriptors lie on an 8-bit grid, which the lattice attack exploits (hardened.md)."""
         return self.descriptors.dtype == np.uint8
+
+
+def of_root(rows: Float[np.ndarray, "rows dim"] | UInt8[np.ndarray, "rows dim"]) -> Float64[np.ndarray, "rows dim"]:
+    """Histograms of unit length whose square roots the rows of RootSIFT are, of any scale.
+
+    RootSIFT is sqrt(d / |d|_1) (Arandjelovic and Zisserman, CVPR 2012), so its squares are d but for the length. Raises
+    InputError for rows that are all zero.
+    """
+    if not rows.any(axis=1).all():
+        raise InputError("some SIFT descriptors are all zero; drop them before import")
+    return unit_length(np.square(rows, dtype=np.float64))
+
+
+def in_eight_bits(unit: Float[np.ndarray, "rows dim"]) -> UInt8[np.ndarray, "rows dim"]:
+    """Rows of unit length as COLMAP stores SIFT: round(512 x), at most 255."""
+    return np.clip(np.round(unit * 512.0), 0, 255).astype(np.uint8)
+
+
+def in_l2(features: Features) -> Features:
+    """The same features with descriptors normalized to L2, where they are RootSIFT; others as they are.
+
+    Squares of stored 8 bits are stored in 8 bits again, so that they are dithered as all SIFT is. The image's digest stays.
+    """
+    if features.space.normalization == "L2":
+        return features
+    unit = of_root(features.descriptors)
+    return replace(
+        features,
+        descriptors=in_eight_bits(unit) if features.is_quantized else unit.astype(np.float32),
+        space=replace(features.space, normalization="L2"),
+    )
 
 
 def unit_length(vectors: Float[np.ndarray, "*batch dim"]) -> Float[np.ndarray, "*batch dim"]:
