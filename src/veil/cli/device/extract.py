@@ -22,7 +22,7 @@ from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import require_readable
 from veil.json_records.values import Reasons
-from veil.space import DIMS, Space, known_space
+from veil.space import DIMS, Normalization, Space, known_space
 
 EXAMPLES = """\
   veil extract photos/ -o features.h5
@@ -117,12 +117,12 @@ def _extract(arguments: Extract) -> int:
 def _gather(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
     if len(arguments.input) == 1 and first.suffix == ".db":
-        normalization = arguments.normalization
-        space = None if normalization is None else known_space("sift", normalization=normalization)
+        space = imported_space(None, arguments.normalization)
         yield from progress(read_colmap_database(first, space=space), "importing", count_colmap_images(first))
     elif len(arguments.input) == 1 and holds_features(first):
         measured = arguments.normalization is None
-        read = read_features(first, space=_imported_space(arguments), measured=measured)
+        space = None if arguments.imported is None else imported_space(arguments.imported, arguments.normalization)
+        read = read_features(first, space=space, measured=measured)
         yield from converted(first, progress(read, "importing", count_images(first)))
     else:
         yield from _from_photographs(arguments, skipped)
@@ -176,10 +176,14 @@ def _asked_options(arguments: Extract) -> SiftOptions | DetectorOptions:
     )
 
 
-def _imported_space(arguments: Extract) -> Space | None:
-    if arguments.imported is None:
-        return None
-    name, _, dim = arguments.imported.partition(":")
+def imported_space(imported: str | None, normalization: Normalization | None) -> Space | None:
+    """The space that --imported NAME[:DIM] and --normalization name; None without either.
+
+    Raises InputError for a text of another form, RangeError for a dimension that is not known or is another.
+    """
+    if imported is None:
+        return None if normalization is None else known_space("sift", normalization=normalization)
+    name, _, dim = imported.partition(":")
     if not (dim or "1").isdecimal():
-        raise InputError(f"--imported takes NAME or NAME:DIM, got {arguments.imported!r}; for example superpoint:256")
-    return known_space(name, int(dim) if dim else None, normalization=arguments.normalization or "L2")
+        raise InputError(f"--imported takes NAME or NAME:DIM, got {imported!r}; for example superpoint:256")
+    return known_space(name, int(dim) if dim else None, normalization=normalization or "L2")
