@@ -96,6 +96,21 @@ class Features:
         """At most `count` features, drawn uniformly by `random`, in the order that they have here."""
         return self.take(np.sort(random.permutation(len(self))[:count]))
 
+    def in_l2(self) -> Features:
+        """The same features with descriptors normalized to L2, where they are RootSIFT; others as they are.
+
+        Squares of stored 8 bits are stored in 8 bits again, so that they are dithered as all SIFT is. The image's digest stays.
+        Raises InputError for RootSIFT that is all zero.
+        """
+        if self.space.normalization == "L2":
+            return self
+        unit = of_root(self.descriptors)
+        return replace(
+            self,
+            descriptors=in_eight_bits(unit) if self.is_quantized else unit.astype(np.float32),
+            space=replace(self.space, normalization="L2"),
+        )
+
     @property
     def is_quantized(self) -> bool:
         """Whether the descriptors lie on an 8-bit grid, which the lattice attack exploits (hardened.md)."""
@@ -116,21 +131,6 @@ def of_root(rows: Float[np.ndarray, "rows dim"] | UInt8[np.ndarray, "rows dim"])
 def in_eight_bits(unit: Float[np.ndarray, "rows dim"]) -> UInt8[np.ndarray, "rows dim"]:
     """Rows of unit length as COLMAP stores SIFT: round(512 x), at most 255."""
     return np.clip(np.round(unit * 512.0), 0, 255).astype(np.uint8)
-
-
-def in_l2(features: Features) -> Features:
-    """The same features with descriptors normalized to L2, where they are RootSIFT; others as they are.
-
-    Squares of stored 8 bits are stored in 8 bits again, so that they are dithered as all SIFT is. The image's digest stays.
-    """
-    if features.space.normalization == "L2":
-        return features
-    unit = of_root(features.descriptors)
-    return replace(
-        features,
-        descriptors=in_eight_bits(unit) if features.is_quantized else unit.astype(np.float32),
-        space=replace(features.space, normalization="L2"),
-    )
 
 
 def unit_length(vectors: Float[np.ndarray, "*batch dim"]) -> Float[np.ndarray, "*batch dim"]:

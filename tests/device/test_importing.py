@@ -105,6 +105,28 @@ def test_a_model_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
         import_map(text.parent)
 
 
+def test_names_that_a_map_cannot_hold_are_named(tmp_path: Path) -> None:
+    """HDF5 takes a name for a path: the map that is written holds all the others, and can be read."""
+    planted_project(tmp_path)
+    hard = {
+        "contribution 00.jpg": "/a.jpg",
+        "contribution 01.jpg": "b//c.jpg",
+        "contribution 02.jpg": "contribution 03.jpg/vectors",
+    }
+    with closing(sqlite3.connect(tmp_path / "database.db")) as connection, connection:
+        for old, new in hard.items():
+            connection.execute("UPDATE images SET name = ? WHERE name = ?", (new, old))
+    model = pycolmap.Reconstruction(tmp_path / "sparse" / "0")
+    for image in model.images.values():
+        image.name = hard.get(image.name, image.name)
+    model.write(tmp_path / "sparse" / "0")
+    made = import_map(tmp_path / "sparse" / "0", space=veil.Space(descriptor="sift", normalization="L2", dim=128))
+    assert isinstance(made, ImportedMap) and set(made.left_out) == set(hard.values())
+    assert "an empty part" in made.left_out["/a.jpg"] and "below another" in made.left_out["contribution 03.jpg/vectors"]
+    made.map.write(tmp_path / "map")
+    assert set(veil.Map.read(tmp_path / "map").scene.images) == {f"contribution {n:02d}.jpg" for n in (3, 4, 5)}
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A COLMAP project with COLMAP's defaults (RootSIFT) of nine bundled photographs: `images`, `database.db`, `sparse/0`."""

@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 from veil.cli import main
-from veil.errors import InputError, VeilWarning
+from veil.cli.remedies import advised
+from veil.device.device import Device
+from veil.errors import InputError, SpaceError, VeilWarning
 from veil.extraction.sift import SiftOptions, extract_sift, likely_normalization
-from veil.features import Features, in_l2
+from veil.features import Features
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database, read_colmap_gravity
 from veil.files.features import read_features, write_features
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture
-from veil.space import known_space
+from veil.space import known_space, require_same
 from worlds import generator, sift_like
 from worlds.edges import colmap_database
 
@@ -87,9 +89,9 @@ def test_colmap_twins_agree_and_show_their_normalization() -> None:
     np.testing.assert_array_equal(plain.keypoints, root.keypoints)
     assert likely_normalization(plain.descriptors) == "L2" and likely_normalization(root.descriptors) == "L1_ROOT"
     assert likely_normalization(root.descriptors[:29]) is None
-    made = in_l2(root)
+    made = root.in_l2()
     assert np.abs(made.descriptors.astype(int) - plain.descriptors).max() <= 2
-    assert made.space == plain.space and made.image_digest == root.image_digest and in_l2(plain) is plain
+    assert made.space == plain.space and made.image_digest == root.image_digest and plain.in_l2() is plain
 
 
 def test_files_of_veils_own_are_converted_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +103,7 @@ def test_files_of_veils_own_are_converted_by_the_command(tmp_path: Path, capsys:
     assert main(["extract", str(tmp_path / "root.h5"), "-o", str(tmp_path / "l2.h5")]) == 0
     assert capsys.readouterr().err.count("RootSIFT (L1_ROOT); it was converted to L2") == 1
     for _, got in read_features(tmp_path / "l2.h5"):
-        np.testing.assert_array_equal(got.descriptors, in_l2(root).descriptors)
+        np.testing.assert_array_equal(got.descriptors, root.in_l2().descriptors)
 
 
 def test_a_zero_row_has_no_root() -> None:
@@ -112,7 +114,7 @@ def test_a_zero_row_has_no_root() -> None:
     rows = root.descriptors.copy()
     rows[3] = 0
     with pytest.raises(InputError, match="all zero"):
-        in_l2(replace(root, descriptors=rows))
+        replace(root, descriptors=rows).in_l2()
 
 
 @pytest.mark.parametrize("state", ["read only", "locked", "journal"])
@@ -141,3 +143,16 @@ def test_a_database_in_any_state_is_read_and_stays_as_it_is(tmp_path: Path, stat
         assert name == ("new.jpg" if state == "journal" else "a.jpg") and len(got) == 40
         assert {item.name: item.read_bytes() for item in folder.iterdir()} == before
         folder.chmod(0o755)
+
+
+def test_what_needs_l2_says_how_to_convert(tmp_path: Path) -> None:
+    """RootSIFT that was extracted so goes with books of its own; the bundled ones name the way to them."""
+    device = Device(tmp_path / "home")
+    with pytest.raises(SpaceError, match=r"L1_ROOT.*make the features in L2$") as caught:
+        device.release(photographed())
+    assert advised(caught.value).endswith("`veil extract root.h5 -o features.h5` converts features in RootSIFT")
+    with pytest.raises(SpaceError, match=r"make the features in L2$"):
+        require_same(known_space("sift"), ROOT)
+    with pytest.raises(SpaceError, match=r"codebook and profile$"):
+        require_same(known_space("sift"), known_space("hardnet"))
+    assert len(device.release(photographed().in_l2()).message) > 0

@@ -88,6 +88,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("make", "decoy pool"): "build a pool from other photographs with `veil codebook build --decoy-pool`",
     ("make", "face store"): "make one with `veil faces create`",
     ("make", "features"): "`veil extract` makes files of features",
+    ("make", "features in L2"): "`veil extract root.h5 -o features.h5` converts features in RootSIFT",
     ("make", "file in hloc's layout"): "update veil, or write them in hloc's layout and say --imported NAME:DIM",
     ("make", "index"): "run `veil index` with it",
     ("make", "map"): "run `veil map`",

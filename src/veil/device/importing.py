@@ -19,7 +19,7 @@ from veil.device.doors import published
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
-from veil.features import Features, in_l2
+from veil.features import Features
 from veil.files.colmap_databases import StoredImage, features_of, measured_space, stored_images
 from veil.files.features import holds_features, read_features, tell_converted
 from veil.files.photographs.pictures import read_picture, stored_size, upright_size
@@ -95,11 +95,10 @@ def import_map(
     No file of the other tool is changed. Raises FileFormatError or InputError for a model or features that cannot be read, and
     where there is neither a feature nor a photograph of the model's images; VeilError if COLMAP fails.
     """
-    posed = read_model(model)
+    posed, left_out = _holdable(read_model(model))
     given = None if features is None else Path(features)
     pictures = _Photographs(posed, None if photographs is None else Path(photographs))
     file = given or _usual_database(posed)
-    left_out: dict[str, str] = {}
     if file is not None:
         stored = _Stored.read(file, posed, space, left_out)
         made = _of_features(posed, stored, pictures, options, steps, left_out)
@@ -111,6 +110,27 @@ def import_map(
             remedy=(Remedy("give", "import_map.features"), Remedy("give", "import_map.photographs")),
         )
     return _posed_map(posed, pictures.features(steps, left_out), "extracted", None, options, steps, left_out)
+
+
+def _holdable(posed: PosedModel) -> tuple[PosedModel, dict[str, str]]:
+    """The model's images whose names a map's files can hold, and why the others are left out, by name.
+
+    Names are paths there, and below the name of an image stand its descriptors. Raises InputError if none is left.
+    """
+    kept, left_out = {}, {}
+    for name, image in posed.images.items():
+        parts = name.split("/")
+        above = {"/".join(parts[:count]) for count in range(1, len(parts))}
+        if not all(part.strip(".") for part in parts):
+            left_out[name] = "a map cannot hold an image of this name, which has an empty part or one of dots alone"
+        elif above & set(posed.images):
+            left_out[name] = "a map cannot hold an image below another one, whose name is a part of its own"
+        else:
+            kept[name] = image
+    if not kept:
+        name, reason = next(iter(left_out.items()))
+        raise InputError(f"{posed.path} has no image that a map can hold; {name!r}: {reason}")
+    return replace(posed, images=kept), left_out
 
 
 def _usual_database(posed: PosedModel) -> Path | None:
@@ -136,7 +156,7 @@ class _Stored:
     def read(cls, path: Path, posed: PosedModel, space: Space | None, left_out: dict[str, str]) -> _Stored:
         """The features of a COLMAP database or an .h5. Why an image has none is added to `left_out`."""
         if holds_features(path):
-            read = {n: in_l2(f) for n, f in read_features(path, space=space, measured=True) if n in posed.images}
+            read = {n: f.in_l2() for n, f in read_features(path, space=space, measured=True) if n in posed.images}
             sizes = {name: len(item) for name, item in read.items()}
             described = {name: (item, np.arange(len(item))) for name, item in read.items()}
             return cls(path=path, described=described, sizes=sizes, bare={})
@@ -264,7 +284,7 @@ def _errors_px(scene: Scene) -> Float64[np.ndarray, "_"]:
 
 def _imported(posed: PosedModel, scene: Scene, origin: Origin, source: Path | None, left_out: Mapping[str, str]) -> ImportedMap:
     """The map of a scene that has the model's points."""
-    reasons = {name: reason for name, reason in sorted(left_out.items()) if name not in scene.images and name in posed.images}
+    reasons = {name: reason for name, reason in sorted(left_out.items()) if name not in scene.images}
     return ImportedMap(map=Map(scene=scene), origin=origin, source=source, keeps_points=True, left_out=reasons)
 
 

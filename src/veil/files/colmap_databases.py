@@ -19,7 +19,7 @@ from jaxtyping import Float32, Int64, UInt8
 
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.extraction.sift import likely_normalization, sift_space
-from veil.features import Features, in_l2
+from veil.features import Features
 from veil.files.features import DAMAGE, features_digest, inside, tell_converted
 from veil.geometry.camera import Camera, checked_camera
 from veil.geometry.gravity import Gravity, NoGravity
@@ -66,7 +66,7 @@ def read_colmap_database(path: Path, *, space: Space | None = None) -> Iterator[
     - `space`: of SIFT; None: as its numbers show, as the database does not say how it was normalized. What learned descriptors
       are it does say, since COLMAP 4.
 
-    RootSIFT (L1_ROOT, COLMAP's default) becomes SIFT in L2: squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
+    RootSIFT (L1_ROOT, COLMAP's default) becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
     Features whose descriptor is all zero are left out.
 
     Raises FileFormatError if the file is no such database, descriptors are of a type that veil does not know or do not have
@@ -226,7 +226,7 @@ def features_of(stored: StoredImage, sift: Space | None) -> tuple[Features, Int6
             f"{values.shape}; run COLMAP's feature extraction again"
         )
     rows = np.flatnonzero(values.any(axis=1))
-    return in_l2(_from_table(stored, values, space, rows)), rows
+    return _from_table(stored, values, space, rows).in_l2(), rows
 
 
 def _typed(kind: int, rows: np.ndarray, sift: Space | None) -> tuple[Space, np.ndarray]:

@@ -85,7 +85,7 @@ def read_features(
     - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
     - `measured`: SIFT of other tools is normalized as its numbers show, where they do, and not as `space` says.
 
-    RootSIFT (L1_ROOT) of other tools becomes SIFT in L2: squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
+    RootSIFT (L1_ROOT) of other tools becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
 
     Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
     that do not fit together, lie outside their image, or are of an unknown kind.

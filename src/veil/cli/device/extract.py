@@ -15,7 +15,7 @@ from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
-from veil.features import Features, in_l2
+from veil.features import Features
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
 from veil.files.features import count_images, holds_features, read_features, tell_converted, write_features
 from veil.files.photographs.pictures import named_pictures, read_picture
@@ -131,7 +131,7 @@ def _gather(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, 
 def converted(path: Path, features: Iterable[tuple[str, Features]]) -> Iterator[tuple[str, Features]]:
     """The features of a file of veil's own, in which RootSIFT becomes SIFT in L2; a `VeilWarning` says so."""
     for index, (name, item) in enumerate(features):
-        made = in_l2(item)
+        made = item.in_l2()
         if index == 0:
             tell_converted(path, item.space, made)
         yield name, made
