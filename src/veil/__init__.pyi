@@ -78,6 +78,8 @@ from veil.codebooks.codebook import Provenance as Provenance
 
 # Map
 from veil.device.doors import map_images as map_images
+from veil.device.importing import import_map as import_map
+from veil.files.photographs.posed_models import read_model as read_model
 from veil.places.held_map import Map as Map
 from veil.places.built_maps import MappingOptions as MappingOptions
 from veil.places.pairs.choice import PairChoice as PairChoice
@@ -97,6 +99,9 @@ from veil.geometry.similarity import Similarity as Similarity
 
 # Map: answers
 from veil.places.built_maps import BuiltMap as BuiltMap
+from veil.device.importing import ImportedMap as ImportedMap
+from veil.files.photographs.posed_models import PosedModel as PosedModel
+from veil.files.photographs.posed_models import ModelImage as ModelImage
 from veil.places.maps.points import NoMap as NoMap
 from veil.scene import Scene as Scene
 from veil.scene import MappedImage as MappedImage

@@ -12,7 +12,7 @@ import pytest
 from PIL import ExifTags, Image, TiffImagePlugin
 
 from veil.errors import FileFormatError, InputError
-from veil.files.photographs.pictures import SUFFIXES, find_pictures, read_picture, read_rgb
+from veil.files.photographs.pictures import SUFFIXES, find_pictures, read_picture, read_rgb, stored_size, upright_size
 from veil.geometry.camera import Camera
 from worlds import generator
 from worlds.edges import flipped, outcome, truncated
@@ -140,6 +140,20 @@ def test_focal_length_from_the_file(tmp_path: Path) -> None:
     }
     camera = read_picture(saved(tmp_path / "b.jpg", Image.fromarray(COLORS), exif=exif_with(**plane))).camera
     assert camera.focal_px == pytest.approx(4 * 200 / 10 * 40 / 80)
+
+
+def test_a_picture_can_stay_as_it_is_stored(tmp_path: Path) -> None:
+    """Planted truth: a dark left half, with an orientation that turns the upright picture by 90 degrees, as phones write it."""
+    pixels = np.full((48, 64, 3), 200, np.uint8)
+    pixels[:, :32] = 10
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    upright, stored = read_picture(tmp_path / "a.png"), read_picture(tmp_path / "a.png", as_stored=True)
+    np.testing.assert_array_equal(stored.gray, pixels[..., 0])
+    assert stored_size(tmp_path / "a.png") == (stored.camera.width_px, stored.camera.height_px) == (64, 48)
+    assert upright_size(tmp_path / "a.png") == (upright.camera.width_px, upright.camera.height_px) == (48, 64)
+    np.testing.assert_array_equal(upright.gray, np.rot90(pixels[..., 0], -1))
 
 
 def test_focal_length_turns_with_the_picture(tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ def test_every_document_quotes_the_record() -> None:
     assert [line for line in summary if line not in protects] == []
     quoted = [line for line in readme if line.startswith("|")]
     assert len(quoted) == 2 + 4 and [line for line in quoted if line not in summary] == []
-    assert [line for line in [*cost_table(forms).markdown(), *attacked.markdown(), *intervals.markdown()] if line not in choose] == []
+    assert [
+        line for line in [*cost_table(forms).markdown(), *attacked.markdown(), *intervals.markdown()] if line not in choose
+    ] == []
     told = {item.form: item.told for item in forms}
     first = " ".join((ROOT / "docs" / "theory" / "hardened.md").read_text().split("\n\n")[1].split())
     assert told["subspaces of all features"] in first and told["subspaces"] in first

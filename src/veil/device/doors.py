@@ -15,9 +15,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError, VeilError
+from veil.errors import InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.features import holds_features, read_features, read_one
+from veil.files.photographs.posed_models import PosedModel
 from veil.forms import Form, Points
 from veil.matching.lightglue import LightGlue, learned_matches
 from veil.matching.neighbors import Matches, MatchOptions
@@ -27,7 +28,7 @@ from veil.matching.ratio import calibrated
 from veil.mechanisms.public import publish
 from veil.mechanisms.selection import ChosenFeatures
 from veil.mechanisms.tracks import features_on_tracks
-from veil.places.building import map_loaded
+from veil.places.building import map_loaded, map_posed
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import grow_loaded
 from veil.places.held_map import Map
@@ -110,6 +111,7 @@ def map_images(
     images: Mapping[str, Message | Features],
     *,
     add_to: Map | None = None,
+    known_poses: PosedModel | None = None,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
     codebook: Codebook | None = None,
@@ -123,6 +125,8 @@ def map_images(
       images or more with gravity are needed), or none does.
     - `add_to`: a map that the images are added to, by names and in the form of its own. It stays as it is; the poses of its
       images and its gravity are those of the new map too.
+    - `known_poses`: a model (`veil.read_model`), joined by image name, whose cameras and poses are kept: matches are only
+      triangulated. Images that it does not have, or has of another size, are left out. Not with `add_to`.
     - `options`: seed, workers, pairs, ratio test and time limit.
     - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
       a map of positions, and such a map needs them to serve queries of words with lines.
@@ -133,10 +137,18 @@ def map_images(
     - `steps`: shows progress, see `Steps`.
 
     Raises InputError for fewer than two images of a new map, images of both kinds, a name or form that does not fit `add_to`, a
-    folder of other things than matches, or if a network is to match what is protected; VeilError if COLMAP fails.
+    folder of other things than matches, `known_poses` beside `add_to`, or if a network is to match what is protected; VeilError
+    if COLMAP fails.
     """
     known = {name: published(image) for name, image in images.items()}
     work = _work(codebook, matches, network)
+    if known_poses is not None:
+        if add_to is not None:
+            raise InputError(
+                "a map that images are added to has poses of its own", remedy=Remedy("leave out", "map_images.add_to")
+            )
+        cameras, poses = known_poses.cameras, known_poses.poses
+        return map_posed(known, cameras, poses, options=options, gravity=gravity, work=work, network=network, steps=steps)
     if add_to is not None:
         return grow_loaded(add_to, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
     return map_loaded(known, options=options, gravity=gravity, work=work, network=network, steps=steps)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from veil.errors import FileFormatError, InputError, Remedy, VeilError
-from veil.features import Features
+from veil.errors import FileFormatError, InputError, Remedy, VeilError, VeilWarning
+from veil.extraction.sift import likely_normalization
+from veil.features import Features, in_eight_bits, of_root
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset
 from veil.geometry.camera import Camera, checked_camera, guessed, require_inside
@@ -68,13 +72,20 @@ def write_features(path: Path | str, features: Iterable[tuple[str, Features]]) -
 
 
 def read_features(
-    path: Path | str, *, space: Space | None = None, cameras: dict[str, Camera] | None = None
+    path: Path | str,
+    *,
+    space: Space | None = None,
+    cameras: dict[str, Camera] | None = None,
+    measured: bool = False,
 ) -> Iterator[tuple[str, Features]]:
     """Iterate over the images of an HDF5 file in hloc's layout, as pairs of a name and its raw features, sorted by name.
 
     - `path`: a file that `write_features` or hloc wrote.
     - `space`: what the descriptors are, where the file does not say it (files of other tools).
     - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
+    - `measured`: SIFT of other tools is normalized as its numbers show, where they do, and not as `space` says.
+
+    RootSIFT (L1_ROOT) of other tools becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
 
     Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
     that do not fit together, lie outside their image, or are of an unknown kind.
@@ -95,13 +106,35 @@ def read_features(
             raise FileFormatError(f"{path} is damaged ({error}); get or extract it again") from None
         if not names:
             raise FileFormatError(f"{path} holds no group with `keypoints` and `descriptors`; is it hloc's layout?")
+        if measured and space is not None and space.descriptor == "sift":
+            space = _measured(file, names, space)
         for name in names:
             try:
-                yield name, _read_group(name, file[name], space, cameras or {})
+                features = _read_group(name, file[name], space, cameras or {})
+                if name == names[0] and space is not None and features.space != space:
+                    tell_converted(path, space, features)
+                yield name, features
             except VeilError as error:
                 raise error.at(f"{path}, image {name!r}") from None
             except DAMAGE as error:
                 raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
+
+
+def tell_converted(path: Path, space: Space, features: Features) -> None:
+    """Warn (`VeilWarning`) that descriptors of a file, in `space`, were RootSIFT, where these features are in L2."""
+    if space.normalization == "L1_ROOT" and features.space == replace(space, normalization="L2"):
+        warnings.warn(f"{path} holds RootSIFT (L1_ROOT); it was converted to L2", VeilWarning, stacklevel=3)
+
+
+def _measured(file: Any, names: list[str], space: Space) -> Space:
+    """The space of SIFT with the normalization that the first image shows; as it is where none does, and for damaged files."""
+    for name in names:
+        with suppress(VeilError, *DAMAGE):
+            rows = np.asarray(own_dataset(file[name], "descriptors"), dtype=np.float32).T
+            normalization = likely_normalization(rows[np.isfinite(rows).all(axis=1) & rows.any(axis=1)])
+            if normalization is not None:
+                return replace(space, normalization=normalization)
+    return space
 
 
 def count_images(path: Path) -> int | None:
@@ -157,7 +190,10 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
         raise InputError("the file does not say what its descriptors are", remedy=Remedy("give", "read_features.space"))
     if stored.shape != (len(keypoints), space.dim):
         raise InputError(f"expected descriptors ({space.dim}, {len(keypoints)}), got {stored.T.shape}")
-    descriptors = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
+    kept = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
+    descriptors = kept
+    if not own and space.descriptor == "sift" and space.normalization == "L1_ROOT":
+        space, descriptors = replace(space, normalization="L2"), in_eight_bits(of_root(stored))
     camera = checked_camera(_camera_from_attributes(group) if own else cameras.get(name) or _camera_from_size(group))
     return inside(
         Features(
@@ -165,7 +201,7 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
             descriptors=descriptors,
             space=space,
             camera=camera,
-            image_digest=_stored_digest(group) or features_digest(keypoints, descriptors),
+            image_digest=_stored_digest(group) or features_digest(keypoints, kept),
             **{key: np.asarray(own_dataset(group, key), dtype=np.float32) for key in _OF_KEYPOINTS if key in group},
         )
     )

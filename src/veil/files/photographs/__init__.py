@@ -1,4 +1,5 @@
 """Photographs (`pictures`) and what stands beside them, and the `examples` that ship with the package.
 
-Beside them stand camera matrices (`calibration`), COLMAP's cameras and poses (`colmap_text`), and readings of `gravity`.
+Beside them stand camera matrices (`calibration`), readings of `gravity`, and cameras and poses of other tools: `posed_models`
+reads whole models, from COLMAP's text files (`colmap_text`), its binary ones, and `transforms`.
 """

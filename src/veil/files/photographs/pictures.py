@@ -56,17 +56,18 @@ def _can_be_written(name: str) -> bool:
     return name.isascii() or name.encode("utf-8", "ignore").decode() == name
 
 
-def read_picture(path: Path | str, *, camera: Camera | None = None) -> Picture:
+def read_picture(path: Path | str, *, camera: Camera | None = None, as_stored: bool = False) -> Picture:
     """Decode one photograph, turned upright by its EXIF orientation.
 
     - `path`: a file in any common format (JPEG, PNG, TIFF, WebP, ...), of at most 67 megapixels.
     - `camera`: intrinsics in pixels of the upright image; by default the focal length is read from EXIF, else guessed.
+    - `as_stored`: leave it as it is stored, as COLMAP does. A `camera` is then that of the stored image.
 
     Raises FileFormatError if there is no such file or it cannot be decoded, InputError if it is smaller than 16 px a side or
     the camera is for another size.
     """
     path = Path(path)
-    rgb, exif = _decode(path)
+    rgb, exif = _decode(path, as_stored=as_stored)
     try:
         return Picture.of(rgb, exif, camera)
     except InputError as error:
@@ -90,7 +91,18 @@ def upright_size(path: Path) -> tuple[int, int]:
         raise FileFormatError(f"{path} cannot be decoded ({error}); give a photograph") from None
 
 
-def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
+def stored_size(path: Path) -> tuple[int, int]:
+    """Width and height (pixels) of the picture as it is stored. Raises FileFormatError if it cannot be read."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as image:
+            return image.size
+    except DAMAGE as error:
+        raise FileFormatError(f"{path} cannot be decoded ({error}); give a photograph") from None
+
+
+def _decode(path: Path, *, as_stored: bool = False) -> tuple[np.ndarray, dict[int, object]]:
     """Upright RGB pixels and the Exif IFD of a photograph, on white where it is transparent."""
     from PIL import ExifTags, Image, ImageOps
 
@@ -102,7 +114,7 @@ def _decode(path: Path) -> tuple[np.ndarray, dict[int, object]]:
                     f"(to {MAX_PIXELS} px)"
                 )
             exif = dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
-            upright = ImageOps.exif_transpose(image)
+            upright = image if as_stored else ImageOps.exif_transpose(image)
             if upright.mode.startswith("I") or upright.mode == "F":
                 upright = Image.fromarray(_to_eight_bits(np.asarray(upright, dtype=np.float64)))
             if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
