@@ -26,7 +26,7 @@ from veil.files.photographs.calibration import NAME, camera_from_matrix, read_nu
 from veil.files.photographs.colmap_text import read_cameras, read_images
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import find_pictures, upright_size
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 _FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # x right, y up, z backward -> x right, y down, z forward
@@ -62,7 +62,8 @@ def _camera(frame: Mapping[str, Any]) -> Camera:
     focal = (frame["fl_x"], frame.get("fl_y", frame["fl_x"]))
     values = [*focal, frame["cx"], frame["cy"], *(frame.get(key, 0) for key in ("k1", "k2", "p1", "p2"))]
     params = tuple(float(value) for value in values)
-    return checked_camera(Camera(model="OPENCV", width_px=int(frame["w"]), height_px=int(frame["h"]), params=params))
+    width_px, height_px = int(frame["w"]), int(frame["h"])
+    return checked_camera(Camera(model="OPENCV", width_px=width_px, height_px=height_px, params=params, focal=CALIBRATED))
 
 
 def _pose(matrix: Any) -> Rigid:
@@ -147,6 +148,7 @@ def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Came
                 width_px=int(values[24]),
                 height_px=int(values[25]),
                 params=(intrinsics[0, 0], intrinsics[1, 1], intrinsics[0, 2], intrinsics[1, 2]),
+                focal=CALIBRATED,
             )
             cameras[name] = checked_camera(camera)
         except InputError as error:

@@ -17,7 +17,7 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.features import DAMAGE, features_digest, inside
-from veil.geometry.camera import Camera, checked_camera, from_colmap
+from veil.geometry.camera import FROM_DATABASE, GUESS, Camera, checked_camera, from_colmap
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.space import Space, known_space
 
@@ -93,7 +93,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
 
 def _read_image(database: Any, image: Any, sift: Space | None) -> Features:
     stored_camera = database.read_camera(image.camera_id)
-    camera = replace(from_colmap(stored_camera), focal_is_known=bool(stored_camera.has_prior_focal_length))
+    camera = replace(from_colmap(stored_camera), focal=FROM_DATABASE if stored_camera.has_prior_focal_length else GUESS)
     table = np.asarray(database.read_keypoints(image.image_id), dtype=np.float32)
     descriptors = database.read_descriptors(image.image_id)
     space, stored = _typed(int(descriptors.type), np.asarray(descriptors.data), sift)

@@ -33,6 +33,7 @@ from veil.device.doors import load_on_demand
 from veil.errors import InputError
 from veil.files.photographs.gravity import read_gravity
 from veil.forms import Lines
+from veil.geometry.camera import described_focals
 from veil.json_records.values import Reasons
 from veil.places.building import map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
@@ -72,6 +73,7 @@ def _map(arguments: MakeMap) -> int:
     uploads = comparable(all_uploads, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
+    say(arguments, described_focals(image.camera for image in loaded.values()))
     if asked:
         PlacedImages(loaded)  # says what a network cannot match
     in_lines = all(isinstance(image.positions, Lines) for image in loaded.values())

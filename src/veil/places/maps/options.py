@@ -15,6 +15,8 @@ LEAST_INLIERS = 8
 WORD_TRIALS = 30_000  # of RANSAC, at most, for matches of words
 # Share of wrong matches that passes the ratio of the first verification.
 STRICT_SHARE = 0.001
+# Limits in pixels of the last adjustment of a map, and the least angle at its points.
+LAST_PX, MIN_ANGLE_DEG = (4.0,), 1.5
 # Trials of RANSAC in the second verification, whose pairs are mostly wrong: enough if a quarter of the matches is right.
 MORE_TRIALS = 2_000
 
@@ -82,6 +84,17 @@ def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: 
     if len(names) < len(images):
         settings["image_names"] = sorted(names)
     return settings
+
+
+def adjustment_settings(*, free: bool) -> dict[str, Any]:
+    """Settings of a bundle adjustment of a whole model; `free` lets it refine the cameras that are not held."""
+    return {
+        "refine_focal_length": free,
+        "refine_extra_params": free,
+        "print_summary": False,
+        "ceres.solver_options.function_tolerance": 1e-6,
+        "ceres.solver_options.max_num_iterations": 50,
+    }
 
 
 def global_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:
