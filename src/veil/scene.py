@@ -49,6 +49,7 @@ class ContradictedFocalJson(TypedDict):
 
 class _SometimesInChecksJson(TypedDict, total=False):
     removed: int
+    focal_deviation: float
     contradicted_focals: list[ContradictedFocalJson]
 
 
@@ -99,8 +100,9 @@ class MapCheck:
     `step_ratio` the longest way from a camera to its nearest one over the median. `gravity_deg` is the median angle between
     readings of gravity and their middle in the map, `gravity_agreeing` the share within 15 degrees. None stands for a number
     that is not known. `left_out` says why images are not in the map, by name. `removed` counts images that were taken out of
-    the map since: what is said of pairs, rotations and gravity is then of the map before. `contradicted_focals` are focal
-    lengths of images that the map contradicts; it was made with others.
+    the map since: what is said of pairs, rotations and gravity is then of the map before. `focal_deviation` is the relative
+    standard deviation of the focal length in the middle of the images. `contradicted_focals` are focal lengths of images that
+    the map contradicts; it was made with others.
     """
 
     pairs: int
@@ -115,6 +117,7 @@ class MapCheck:
     gravity_agreeing: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     removed: int = 0
+    focal_deviation: float | None = None
     contradicted_focals: tuple[ContradictedFocal, ...] = ()
 
     __repr__ = one_line
@@ -136,18 +139,20 @@ class MapCheck:
                 gravity_agreeing=record.get("gravity_agreeing"),
                 left_out=record.get("left_out", {}),
                 removed=record.get("removed", 0),
+                focal_deviation=record.get("focal_deviation"),
                 contradicted_focals=tuple(ContradictedFocal(**item) for item in record.get("contradicted_focals", ())),
             )
         except KeyError as error:
             raise ValueError(f"it lacks {error}") from None
-        if unknown := record.keys() - check.as_json().keys() - {"removed", "contradicted_focals"}:
+        if unknown := record.keys() - check.as_json().keys() - _SometimesInChecksJson.__annotations__.keys():
             raise ValueError(f"a check has no {', '.join(sorted(unknown))}")
         return check
 
     def as_json(self) -> MapCheckJson:
         """JSON record of the check, as docs/reference/json.md describes it.
 
-        It has `removed` only where images were, and `contradicted_focals` only where there are any.
+        It has `removed` only where images were, `focal_deviation` where it is known, and `contradicted_focals` where there are
+        any.
         """
         record: MapCheckJson = {
             "pairs": self.pairs,
@@ -164,6 +169,8 @@ class MapCheck:
         }
         if self.removed:
             record["removed"] = self.removed
+        if self.focal_deviation is not None:
+            record["focal_deviation"] = self.focal_deviation
         if self.contradicted_focals:
             record["contradicted_focals"] = [item.as_json() for item in self.contradicted_focals]
         return record
@@ -184,6 +191,8 @@ class MapCheck:
             parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
         if self.step_ratio is not None:
             parts.append(f"its longest step is {self.step_ratio:.1f} times the median")
+        if self.focal_deviation is not None:
+            parts.append(f"focal lengths are known to {self.focal_deviation:.0%}")
         parts += [item.described() for item in self.contradicted_focals]
         if self.removed:
             parts.append(f"{self.removed} images were removed since, and its pairs are those of the map before")

@@ -188,6 +188,18 @@ def test_the_deviation_of_a_focal_length_is_that_of_all_unknowns() -> None:
 
 
 @pytest.mark.slow
+def test_the_check_says_how_well_focal_lengths_are_known(tmp_path: Path) -> None:
+    """Oracle: depth fixes guessed focal lengths to some percent; a plane along which cameras move leaves them as guesses."""
+    known = {}
+    for name, place in (("deep", world("guess", points=400)), ("facade", facade("facade"))):
+        (tmp_path / name).mkdir()
+        scene = mapped(claiming(place, 1.3, GUESS), tmp_path / name)
+        assert isinstance(scene, Scene) and scene.check is not None and scene.check.focal_deviation is not None
+        known[name] = scene.check.focal_deviation
+    assert 0.01 <= known["deep"] < 0.05 and 0.3 < known["facade"] <= GUESS.deviation
+
+
+@pytest.mark.slow
 def test_a_map_that_grows_frees_the_focal_length_of_a_new_image(tmp_path: Path) -> None:
     """Oracle: planted cameras; the new images claim a focal length 1.5 times too long, the map's are right."""
     place = world("growing", points=400)

@@ -121,6 +121,21 @@ def focal_deviations(scene: Scene) -> dict[Camera, float]:
     return {camera: noise * math.sqrt(covariance[2 * k, 2 * k]) for k, camera in enumerate(cameras)}
 
 
+def known_to(scene: Scene, images: Mapping[str, MapImage]) -> float | None:
+    """Relative standard deviation of the focal length in the middle of a map's images, by the map and by their own cameras.
+
+    `images` are those that the map was made from, by name. None for more than `MAX_IMAGES` images.
+    """
+    formal = focal_deviations(scene)
+    if not formal:
+        return None
+    deviations = []
+    for name, image in scene.images.items():
+        measured = math.hypot(FORMAL * formal[image.camera], FLOOR)
+        deviations.append(1 / math.hypot(1 / measured, 1 / images[name].camera.focal.deviation))
+    return float(np.median(deviations))
+
+
 def _normal(scene: Scene, names: list[str], cameras: list[Camera]) -> Float64[np.ndarray, "_ _"]:
     """Normal equations without the points: six unknowns a pose, then focal length and distortion of each of the cameras."""
     centers = np.array([scene.images[name].cam_from_world.center for name in names])

@@ -249,6 +249,8 @@ def _together(old: MapCheck | None, new: MapCheck, names: Collection[str]) -> Ma
         rotation_deg=_larger(old.rotation_deg, new.rotation_deg),
         gravity_deg=_larger(old.gravity_deg, new.gravity_deg),
         gravity_agreeing=_smaller(old.gravity_agreeing, new.gravity_agreeing),
+        focal_deviation=_larger(old.focal_deviation, new.focal_deviation),
+        contradicted_focals=old.contradicted_focals + new.contradicted_focals,
         left_out={name: why for name, why in {**old.left_out, **new.left_out}.items() if name not in names},
         removed=old.removed,
     )

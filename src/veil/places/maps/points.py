@@ -22,7 +22,7 @@ from veil.places.maps.agreement import agreement_weights, consistent_groups, exp
 from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
 from veil.places.maps.colmap.database import camera_ids
-from veil.places.maps.focal import MAX_IMAGES, FocalTest, contradicted_focals, focal_test
+from veil.places.maps.focal import MAX_IMAGES, FocalTest, contradicted_focals, focal_test, known_to
 from veil.places.maps.images import MapImage, Pair, impossible
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import (
@@ -132,7 +132,9 @@ def _with_contradicted(answer: Scene | NoMap, images: Mapping[str, MapImage], cl
     if not claimed:
         return answer
     contradicted = contradicted_focals(claimed, images, answer.images if isinstance(answer, Scene) else {})
-    check = None if answer.check is None else replace(answer.check, contradicted_focals=contradicted)
+    check = answer.check
+    if check is not None:
+        check = replace(check, contradicted_focals=check.contradicted_focals + contradicted)
     if isinstance(answer, Scene):
         return replace(answer, check=check)
     reason = "; ".join([answer.reason, *(item.described() for item in contradicted)])
@@ -421,7 +423,9 @@ class _NewMap:
         return replace(self.mapper.completed(model.scene), check=check)
 
     def _check(self, model: Proposal) -> MapCheck:
-        return checked(model.scene, model.shares, set(self.mapper.images), model.pairs, self.gravity, self.left_out)
+        images = self.mapper.images
+        check = checked(model.scene, model.shares, set(images), model.pairs, self.gravity, self.left_out)
+        return replace(check, focal_deviation=known_to(model.scene, images))
 
     def _without_hangers_on(self, scene: Scene) -> Scene:
         """Scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""

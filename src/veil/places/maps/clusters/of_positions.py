@@ -23,7 +23,7 @@ from veil.places.maps.clusters.pieces import Piece, merged, piece_of
 from veil.places.maps.clusters.repeated import doubted_pairs
 from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions
 from veil.places.maps.colmap import Colmap, Stopped
-from veil.places.maps.focal import contradicted_focals, departed_cameras
+from veil.places.maps.focal import contradicted_focals, departed_cameras, known_to
 from veil.places.maps.images import MapImage, Pair, impossible
 from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap, build_map
@@ -270,7 +270,8 @@ class _ClusterScenes:
             shares = explained_shares(part, self.images, pairs)
             check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out)
             departed = departed_cameras(self.images, part.images)  # freed in the maps of clusters
-            check = replace(check, contradicted_focals=contradicted_focals(departed, self.images, part.images))
+            contradicted = contradicted_focals(departed, self.images, part.images)
+            check = replace(check, focal_deviation=known_to(part, self.images), contradicted_focals=contradicted)
             if check.doubts:
                 reasons.append(f"a joined map of {len(group)} images cannot be trusted: {'; '.join(check.doubts)}")
             else:
