@@ -39,7 +39,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.pictures import read_picture
 from veil.forms import Form, Lines, Points
-from veil.geometry.camera import Camera
+from veil.geometry.camera import GUESS, UNDISCLOSED, Camera
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.similarity import Similarity, pose_error
 from veil.ldp.mechanism import SubsetMechanism
@@ -175,7 +175,7 @@ def in_forms(
     if words is None:
         return
     sent, index, options = words
-    guessed = replace(camera, focal_is_known=False)
+    guessed = replace(camera, focal=GUESS)
     forms: list[tuple[str, np.ndarray | Lines, np.ndarray | None, Camera]] = [
         ("words", keypoints, None, camera),
         ("words, focal guessed", keypoints, None, guessed),
@@ -454,7 +454,7 @@ def _in_words(
         ).upload
         shown: np.ndarray | Lines = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
         # A guessed focal length counts as known: else another search would be asked, the one without gravity.
-        camera = upload.camera if gravity is None else replace(upload.camera, focal_is_known=True)
+        camera = upload.camera if gravity is None else replace(upload.camera, focal=UNDISCLOSED)
         more = {"gravity": gravity, "options": options}
         given = camera, shown, upload.form, localizer.public, localizer.vocabulary
         yield _with(localizer.public, _timed(name, localize_words, *given, **more))

@@ -12,6 +12,7 @@ from veil.files.photographs.gravity import write_gravity as write_gravity
 from veil.extraction.picture import Picture as Picture
 from veil.features import Features as Features
 from veil.geometry.camera import Camera as Camera
+from veil.geometry.camera import FocalPrior as FocalPrior
 from veil.geometry.rigid import Rigid as Rigid
 from veil.space import Space as Space
 from veil.geometry.gravity import Gravity as Gravity
@@ -106,6 +107,7 @@ from veil.places.maps.points import NoMap as NoMap
 from veil.scene import Scene as Scene
 from veil.scene import MappedImage as MappedImage
 from veil.scene import MapCheck as MapCheck
+from veil.scene import ContradictedFocal as ContradictedFocal
 from veil.scene import LineMapCheck as LineMapCheck
 from veil.places.maps.check import ReadingsCheck as ReadingsCheck
 from veil.matching.neighbors import Matches as Matches

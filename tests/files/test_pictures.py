@@ -13,7 +13,7 @@ from PIL import ExifTags, Image, TiffImagePlugin
 
 from veil.errors import FileFormatError, InputError
 from veil.files.photographs.pictures import SUFFIXES, find_pictures, read_picture, read_rgb, stored_size, upright_size
-from veil.geometry.camera import Camera
+from veil.geometry.camera import FROM_EXIF, GUESS, Camera
 from worlds import generator
 from worlds.edges import flipped, outcome, truncated
 
@@ -179,6 +179,44 @@ def test_absurd_metadata_is_a_guess(tmp_path: Path) -> None:
         camera = read_picture(saved(tmp_path / "a.jpg", Image.fromarray(COLORS), exif=exif_with(**tags))).camera
         assert not camera.focal_is_known
         assert camera.focal_px == pytest.approx(1.2 * 40)
+
+
+@pytest.mark.parametrize("sides", [(686, 1024), (1024, 686)], ids=["turned", "as the sensor lies"])
+def test_the_longer_side_is_the_same_where_a_program_turned_the_pixels(sides: tuple[int, int], tmp_path: Path) -> None:
+    """Oracle: planted resolution of a camera of 1,288.6 px; the sides are listed turned, or as the sensor lies."""
+    rational, focal_mm, focal_px = TiffImagePlugin.IFDRational, 35, 1288.6
+    per_inch = rational(round(focal_px * 25.4 / focal_mm * 1000), 1000)
+    tags = {"FocalLength": rational(focal_mm), "FocalPlaneXResolution": per_inch, "FocalPlaneYResolution": per_inch}
+    listed = {"FocalPlaneResolutionUnit": 2, "ExifImageWidth": sides[0], "ExifImageHeight": sides[1]}
+    path = saved(tmp_path / "a.jpg", Image.new("RGB", (686, 1024)), exif=exif_with(**tags, **listed))
+    assert read_picture(path).camera.focal_px == pytest.approx(focal_px, rel=1e-4)
+    half = saved(tmp_path / "b.jpg", Image.new("RGB", (343, 512)), exif=exif_with(**tags, **listed))
+    assert read_picture(half).camera.focal_px == pytest.approx(focal_px / 2, rel=1e-4)
+
+
+GPANO = b'<x xmlns:GPano="http://ns.google.com/photos/1.0/panorama/" GPano:ProjectionType="equirectangular"/>'
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "options"),
+    [
+        ((500, 100), {}, {}),
+        ((100, 100), {}, {}),
+        ((200, 100), {}, {"xmp": GPANO}),
+        ((160, 90), {"ExifImageWidth": 4000, "ExifImageHeight": 3000}, {}),
+        ((120, 90), {"DigitalZoomRatio": TiffImagePlugin.IFDRational(2)}, {}),
+    ],
+    ids=["panorama", "square", "equirectangular", "other shape", "digital zoom"],
+)
+def test_metadata_of_another_picture_is_a_guess(
+    size: tuple[int, int], more: dict[str, Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Oracle: the statement; the twin, a whole picture of the same tag, has a focal length of EXIF."""
+    exif = exif_with(FocalLengthIn35mmFilm=26, **more)
+    camera = read_picture(saved(tmp_path / "a.jpg", Image.new("RGB", size), exif=exif, **options)).camera
+    assert camera.focal == GUESS and camera.focal_px == pytest.approx(1.2 * max(size))
+    twin = saved(tmp_path / "b.jpg", Image.new("RGB", (160, 120)), exif=exif_with(FocalLengthIn35mmFilm=26))
+    assert read_picture(twin).camera.focal == FROM_EXIF
 
 
 def test_a_given_camera_must_fit(tmp_path: Path) -> None:

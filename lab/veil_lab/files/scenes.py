@@ -21,7 +21,7 @@ from veil.files.photographs.colmap_text import read_cameras, read_images
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import find_pictures, upright_size
 from veil.files.photographs.transforms import read_frames
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 
@@ -94,6 +94,7 @@ def _strecha(folder: Path, pictures: Mapping[str, Path]) -> tuple[dict[str, Came
                 width_px=int(values[24]),
                 height_px=int(values[25]),
                 params=(intrinsics[0, 0], intrinsics[1, 1], intrinsics[0, 2], intrinsics[1, 2]),
+                focal=CALIBRATED,
             )
             cameras[name] = checked_camera(camera)
         except InputError as error:

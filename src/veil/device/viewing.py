@@ -21,7 +21,7 @@ from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.forms import Lines, Points
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import GUESS, Camera, as_colmap
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
@@ -162,7 +162,8 @@ def view_audit(path: Path) -> View:
 def _bare(name: str, width: int, height: int, sent: AuditPicture | None) -> ShownImage:
     """An image without a pose, of which the server's view is the audit's picture."""
     focal = 1.2 * max(width, height)
-    camera = Camera(model="SIMPLE_PINHOLE", width_px=width, height_px=height, params=(focal, width / 2, height / 2))
+    params = (focal, width / 2, height / 2)
+    camera = Camera(model="SIMPLE_PINHOLE", width_px=width, height_px=height, params=params, focal=GUESS)
     return ShownImage(
         name=name,
         camera=camera,

@@ -21,7 +21,7 @@ from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.extraction.sift import likely_normalization, sift_space
 from veil.features import Features
 from veil.files.features import DAMAGE, features_digest, inside, tell_converted
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import FROM_DATABASE, GUESS, Camera, checked_camera
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.space import Space, known_space
 
@@ -156,7 +156,7 @@ def _camera(model: Any, width: Any, height: Any, params: Any, known: Any) -> Cam
         width_px=int(width),
         height_px=int(height),
         params=tuple(np.frombuffer(params, dtype="<f8").tolist()),
-        focal_is_known=bool(known),
+        focal=FROM_DATABASE if known else GUESS,
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from veil.extraction.sift import likely_normalization
 from veil.features import Features, in_eight_bits, of_root
 from veil.files.atomic import replacing
 from veil.files.containers import own_dataset
-from veil.geometry.camera import Camera, checked_camera, guessed, require_inside
+from veil.geometry.camera import GUESS, UNDISCLOSED, Camera, FocalOrigin, FocalPrior, checked_camera, guessed, require_inside
 from veil.space import NORMALIZATIONS, U8_STEP, Space
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
@@ -68,6 +68,8 @@ def write_features(path: Path | str, features: Iterable[tuple[str, Features]]) -
             group.attrs["veil_camera_model"] = item.camera.model
             group.attrs["veil_camera_params"] = np.array(item.camera.params)
             group.attrs["veil_focal_is_known"] = item.camera.focal_is_known
+            group.attrs["veil_focal_origin"] = item.camera.focal.origin
+            group.attrs["veil_focal_deviation"] = item.camera.focal.deviation
             group.attrs["veil_image_digest"] = item.image_digest.hex()
 
 
@@ -239,8 +241,20 @@ def _camera_from_attributes(group: Any) -> Camera:
         width_px=width,
         height_px=height,
         params=tuple(float(value) for value in group.attrs["veil_camera_params"]),
-        focal_is_known=bool(group.attrs["veil_focal_is_known"]),
+        focal=_focal_from_attributes(group),
     )
+
+
+def _focal_from_attributes(group: Any) -> FocalPrior:
+    """Source of the focal length; older files say no more than whether it is known."""
+    if "veil_focal_origin" not in group.attrs:
+        return UNDISCLOSED if group.attrs["veil_focal_is_known"] else GUESS
+    origin = group.attrs["veil_focal_origin"]
+    if origin not in get_args(FocalOrigin):
+        raise InputError(
+            f"a focal length comes from {', '.join(get_args(FocalOrigin))}, not {origin}; a newer veil may read it"
+        )
+    return FocalPrior(origin=origin, deviation=float(group.attrs["veil_focal_deviation"]))
 
 
 def _camera_from_size(group: Any) -> Camera:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.forms import Lines, Points
-from veil.geometry.camera import Camera
+from veil.geometry.camera import GUESS, Camera
 from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.rigid import Rigid
 from veil.places.poses.answer import Localization, NoPose
@@ -217,7 +217,7 @@ def test_a_photograph_of_the_place_among_other_things_gets_no_pose(kind: str, as
 
 
 def test_a_poster_with_an_unknown_focal_length_is_told_by_its_principal_point() -> None:
-    unknown = replace(WORLD.camera, model="SIMPLE_PINHOLE", params=(500.0, 320.0, 240.0), focal_is_known=False)
+    unknown = replace(WORLD.camera, model="SIMPLE_PINHOLE", params=(500.0, 320.0, 240.0), focal=GUESS)
     keypoints = WORLD.keypoints["02"]
     assert isinstance(matches(WORLD, keypoints, unknown), Localization)
     corner = (0.82 * keypoints + [110.0, 80.0]).astype(np.float32)
@@ -272,9 +272,7 @@ def test_repeats_at_one_position_count_once() -> None:
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_hostile_cameras_get_no_pose_in_time(as_lines: bool) -> None:
     """An absurd focal length before a huge picture, with all keypoints near its center."""
-    hostile = Camera(
-        model="PINHOLE", width_px=65535, height_px=65535, params=(1e-3, 1e-3, 32767.0, 32767.0), focal_is_known=True
-    )
+    hostile = Camera(model="PINHOLE", width_px=65535, height_px=65535, params=(1e-3, 1e-3, 32767.0, 32767.0))
     xy = 32767.0 + generator("hostile").normal(0, 1e-3, (len(WORLD.keypoints["02"]), 2))
     place = replace(WORLD, camera=hostile)
     started = time.process_time()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, tell_skipped, write_json
+from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, say, tell_skipped, write_json
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.device.photographs import with_camera as with_camera
@@ -20,7 +20,7 @@ from veil.files.colmap_databases import count_colmap_images, read_colmap_databas
 from veil.files.features import count_images, holds_features, read_features, tell_converted, write_features
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.geometry.camera import require_readable
+from veil.geometry.camera import described_focals, require_readable
 from veil.json_records.values import Reasons
 from veil.space import DIMS, Normalization, Space, known_space
 
@@ -110,6 +110,7 @@ def _extract(arguments: Extract) -> int:
         "skipped": skipped,
     }
     write_json(arguments.json, record, private=True)
+    say(arguments, described_focals(item.camera for item in features.values()))
     report(arguments, arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
     return 0
 

@@ -34,6 +34,7 @@ from veil.errors import InputError
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.posed_models import PosedModel, read_model
 from veil.forms import Lines
+from veil.geometry.camera import described_focals
 from veil.json_records.values import Reasons
 from veil.places.building import map_posed, map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
@@ -74,6 +75,7 @@ def _map(arguments: MakeMap) -> int:
     uploads = comparable(all_uploads, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
+    say(arguments, described_focals(image.camera for image in loaded.values()))
     if asked:
         PlacedImages(loaded)  # says what a network cannot match
     in_lines = all(isinstance(image.positions, Lines) for image in loaded.values())

@@ -7,7 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +16,7 @@ import numpy as np
 from veil.errors import InputError, remedies_of, told_as_json
 from veil.files.atomic import read_bytes, write_bytes
 from veil.forms import Form, Points, Subsets
-from veil.geometry.camera import Camera
+from veil.geometry.camera import Camera, FocalPrior
 from veil.geometry.rigid import Rigid
 from veil.places.maps.images import MapImage
 from veil.places.maps.lines import LineMap, LineMapCheck, LineView, Tracks
@@ -102,7 +102,7 @@ def _arrays_of_positions(answer: Scene | NoMap, images: Mapping[str, MapImage]) 
     listed, arrays = [], {"points": answer.points}
     for number, (name, image) in enumerate(answer.images.items()):
         camera = image.camera
-        listed.append([name, camera.model, camera.width_px, camera.height_px, list(camera.params), camera.focal_is_known])
+        listed.append([name, camera.model, camera.width_px, camera.height_px, list(camera.params), asdict(camera.focal)])
         arrays[f"rotation{number}"] = image.cam_from_world.rotation
         arrays[f"translation{number}"] = image.cam_from_world.translation
         arrays[f"features{number}"] = feature_rows(image, images[name])
@@ -121,9 +121,9 @@ def _answer_in_positions(arrays: Mapping[str, np.ndarray], images: Mapping[str, 
     if "reason" in facts:
         return _without_map(facts)
     mapped = {}
-    for number, (name, model, width, height, params, is_known) in enumerate(facts["images"]):
+    for number, (name, model, width, height, params, focal) in enumerate(facts["images"]):
         rows = arrays[f"features{number}"]
-        camera = Camera(model=model, width_px=width, height_px=height, params=tuple(params), focal_is_known=is_known)
+        camera = Camera(model=model, width_px=width, height_px=height, params=tuple(params), focal=FocalPrior(**focal))
         mapped[name] = MappedImage(
             name=name,
             camera=camera,

@@ -10,7 +10,7 @@ from jaxtyping import Float64, Int64
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import read_bytes
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 
@@ -23,7 +23,11 @@ def read_cameras(path: Path) -> dict[int, Camera]:
         try:
             camera_id, model, width, height, *params = line.split()
             camera = Camera(
-                model=model, width_px=int(width), height_px=int(height), params=tuple(float(value) for value in params)
+                model=model,
+                width_px=int(width),
+                height_px=int(height),
+                params=tuple(float(value) for value in params),
+                focal=CALIBRATED,
             )
             cameras[int(camera_id)] = checked_camera(camera)
         except (ValueError, InputError) as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +13,15 @@ from veil.errors import FileFormatError, InputError
 from veil.extraction.picture import Picture
 from veil.geometry.camera import Camera
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 SUFFIXES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".ppm", ".pgm", ".gif", ".jp2"}
 
 MAX_PIXELS = 1 << 26  # 67 megapixels: a few kilobytes of a picture can stand for gigabytes of pixels
 
+# Namespace of XMP packets of panoramas (Photo Sphere XMP Metadata).
+PANORAMA = b"http://ns.google.com/photos/1.0/panorama/"
 # Errors that Pillow raises when a file or its metadata are not what they should be.
 DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
 
@@ -113,7 +119,7 @@ def _decode(path: Path, *, as_stored: bool = False) -> tuple[np.ndarray, dict[in
                     f"{path} has {image.width}x{image.height} px, which take gigabytes of memory; scale it down "
                     f"(to {MAX_PIXELS} px)"
                 )
-            exif = dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
+            exif = {} if _is_panorama(image) else dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
             upright = image if as_stored else ImageOps.exif_transpose(image)
             if upright.mode.startswith("I") or upright.mode == "F":
                 upright = Image.fromarray(_to_eight_bits(np.asarray(upright, dtype=np.float64)))
@@ -126,6 +132,12 @@ def _decode(path: Path, *, as_stored: bool = False) -> tuple[np.ndarray, dict[in
         raise FileFormatError(f"{path} is too large to decode safely: {error}; shrink it first") from None
     except DAMAGE as error:
         raise FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG") from None
+
+
+def _is_panorama(image: Image.Image) -> bool:
+    """Whether the picture's XMP packet describes a panorama, in Google's namespace GPano: its projection is not a camera's."""
+    packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
+    return PANORAMA in (packet.encode() if isinstance(packet, str) else packet)
 
 
 def _to_eight_bits(values: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import explained_shares
 from veil.places.maps.check import checked
 from veil.places.maps.colmap import Colmap, Stopped
-from veil.places.maps.database import camera_ids
+from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.images import MapImage, Pair, impossible
 from veil.places.maps.options import LEAST_INLIERS, MapOptions
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap

@@ -22,6 +22,8 @@ WRONG_MATCHES = 10
 MANY_FEATURES, LEAST_SHARE = 1000, 0.5
 # COLMAP's least numbers of inliers of the first pair of a model, and of the pose of an image.
 FIRST_PAIR, NEXT_POSE = 100, 30
+# Limits in pixels of the last adjustment of a map, and the least angle at its points.
+LAST_PX, MIN_ANGLE_DEG = (4.0,), 1.5
 # Trials of RANSAC in the second verification, whose pairs are mostly wrong: enough if a quarter of the matches is right.
 MORE_TRIALS = 2_000
 
@@ -113,6 +115,17 @@ def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: 
     if len(names) < len(images):
         settings["image_names"] = sorted(names)
     return settings
+
+
+def adjustment_settings(*, free: bool) -> dict[str, Any]:
+    """Settings of a bundle adjustment of a whole model; `free` lets it refine the cameras that are not held."""
+    return {
+        "refine_focal_length": free,
+        "refine_extra_params": free,
+        "print_summary": False,
+        "ceres.solver_options.function_tolerance": 1e-6,
+        "ceres.solver_options.max_num_iterations": 50,
+    }
 
 
 def global_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import REFINED, Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, consensus_of
@@ -206,7 +206,7 @@ class _WordPose:
     @property
     def known_camera(self) -> Camera:
         """The camera of the search, whose focal length counts as known."""
-        return replace(self.problem.camera, focal_is_known=True)
+        return replace(self.problem.camera, focal=REFINED)
 
     def claim(self, log10_nfa: float, count: int) -> Claim:
         """The pose and its evidence for the judge; `log10_nfa` is that of one camera, `count` the number of features."""
@@ -414,7 +414,7 @@ def compared_in_words(
     limits = LocalizeOptions(retrieved=(options.retrieved,), compared=options.compared, seed=options.seed, **thresholds)
     begun, allowed = time.process_time(), options.max_seconds
     estimate = _estimate(localization, camera, observations, matched.scene)
-    camera = replace(estimate.camera, focal_is_known=True)
+    camera = replace(estimate.camera, focal=REFINED)
 
     def in_time() -> None:
         if allowed is not None and time.process_time() - begun > allowed:
