@@ -11,12 +11,12 @@ import numpy as np
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
-from veil.files.codebooks import bundled_codebook
+from veil.files.codebooks import bundled_codebook, known_codebook
 from veil.files.maps.format import read_map, write_map
 from veil.files.maps.indexes import read_point_index, read_vocabulary, write_point_index, write_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.geometry.georeference import Georeference, georeference
-from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
+from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map, mirrored_index
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
 from veil.one_line import line
@@ -39,7 +39,7 @@ class Map:
     Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary. The index for queries
     by distance is found there too, and otherwise made by `with_point_index` alone: small maps need none.
 
-    Not public: `index_for`, `point_index`, `with_point_index`, `ranked_images`.
+    Not public: `index_for`, `mirrored_index_for`, `point_index`, `with_point_index`, `ranked_images`.
     """
 
     scene: Scene
@@ -127,12 +127,14 @@ class Map:
         return self.scene.is_public
 
     def codebook_for(self, query: Form) -> Codebook | None:
-        """The bundled codebook where it has to bring a public map into the query's space; None where no codebook is needed.
+        """The bundled codebook of a query's compressed descriptors; None for those that are not compressed.
 
-        Raises InputError if the query was privatized with another codebook.
+        Raises InputError if it has to bring a public map into the query's space, and the query was privatized with another one.
         """
-        if not self.is_public or query.space == self.scene.space or isinstance(query, Points | Subsets):
+        if isinstance(query, Points | Subsets):
             return None
+        if not self.is_public or query.space == self.scene.space:
+            return known_codebook(query.space.descriptor, query.space.codebook)
         book = bundled_codebook(query.space.descriptor)
         if book.digest != query.space.codebook:
             raise InputError(
@@ -155,6 +157,21 @@ class Map:
         key = self.form.dictionary if isinstance(self.form, Subsets) else query.dictionary
         if key not in self._indexes:
             self._indexes[key] = self._index(query, dictionary, progress)
+        return self._indexes[key]
+
+    def mirrored_index_for(self, query: Subsets, *, dictionary: Codebook | None = None) -> InvertedIndex | None:
+        """The index that the words of a mirrored query meet, made once; None where nobody can tell what a mirror makes of them.
+
+        `dictionary` is as for `index_for`.
+        """
+        index = self.index_for(query, dictionary=dictionary)
+        key = f"mirrored {index.dictionary}"
+        if key not in self._indexes:
+            book = dictionary if dictionary is not None else known_codebook(self.scene.space.descriptor, index.dictionary)
+            made = None if book is None else mirrored_index(self.scene, index, book)
+            if made is None:
+                return None
+            self._indexes[key] = made
         return self._indexes[key]
 
     @property

@@ -9,9 +9,10 @@ from typing import Literal
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
-from veil.forms import Lines, Subsets
+from veil.forms import Form, Lines, Subsets
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
+from veil.matching.point_index import RankedImages
 from veil.places.held_map import Map
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
@@ -48,7 +49,11 @@ def localize_loaded(
     if not isinstance(image.form, Subsets):
         book = codebook or where.codebook_for(image.form)
         options = options or LocalizeOptions()
-        ranked = where.ranked_images(image.form, codebook, threads=options.workers) if search == "index" else None
+        workers = options.workers
+
+        def rank(form: Form) -> RankedImages | None:
+            return where.ranked_images(form, codebook, threads=workers) if search == "index" else None
+
         from veil.places.poses.by_distance import localize as by_distance  # loads SciPy and COLMAP
 
         return by_distance(
@@ -57,7 +62,8 @@ def localize_loaded(
             image.form,
             where.scene,
             codebook=book,
-            ranked=ranked,
+            ranked=rank(image.form),
+            rank=rank,
             network=network,
             options=options,
             progress=progress,
@@ -76,7 +82,8 @@ def localize_loaded(
             options=position_options or PositionOptions(max_seconds=POSITION_SECONDS),
             progress=progress,
         )
-    index = where.index_for(image.form, dictionary=dictionary, progress=progress)
+    words = image.form
+    index = where.index_for(words, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(max_seconds=WORD_SECONDS)
     begun = time.process_time()
     from veil.places.poses.by_words import localize_words
@@ -89,6 +96,7 @@ def localize_loaded(
         index,
         gravity=image.gravity,
         near=near,
+        mirrored=lambda: where.mirrored_index_for(words, dictionary=dictionary),
         options=word_options,
         progress=progress,
     )
