@@ -42,8 +42,46 @@ def localize_loaded(
 ) -> Localization | NoPose:
     """Estimate the pose of an image on a map, or say why no pose is better than chance (docs/theory/localization.md).
 
+    A pose is refused that contradicts the gravity which the image came with, whatever its form.
+
     `image` is the query as a server holds it; the other arguments, and what is raised, are those of `veil.localize`.
     """
+    answer = _located(
+        image,
+        where,
+        options=options,
+        word_options=word_options,
+        position_options=position_options,
+        codebook=codebook,
+        dictionary=dictionary,
+        near=near,
+        search=search,
+        network=network,
+        progress=progress,
+    )
+    gravity = image.positions.gravity if isinstance(image.positions, Lines) else image.gravity
+    if isinstance(answer, NoPose) or gravity is None or where.scene.down is None:
+        return answer
+    from veil.places.poses.judge import unless_tilted  # loads SciPy
+
+    return unless_tilted(answer, gravity, where.scene.down)
+
+
+def _located(
+    image: LoadedImage,
+    where: Map,
+    *,
+    options: LocalizeOptions | None,
+    word_options: WordOptions | None,
+    position_options: PositionOptions | None,
+    codebook: Codebook | None,
+    dictionary: Codebook | None,
+    near: Sequence[str] | None,
+    search: Literal["index", "all"],
+    network: LightGlue | None,
+    progress: Progress | None,
+) -> Localization | NoPose:
+    """The answer by the search that serves the image's form, as `localize_loaded` names its arguments."""
     if network is not None:
         placed(image.form, image.positions, image.camera, what="the query")
     if not isinstance(image.form, Subsets):
