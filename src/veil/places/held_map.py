@@ -11,12 +11,12 @@ import numpy as np
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
-from veil.files.codebooks import bundled_codebook
+from veil.files.codebooks import bundled_codebook, known_codebook
 from veil.files.maps.format import read_map, write_map
 from veil.files.maps.indexes import read_point_index, read_vocabulary, write_point_index, write_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.geometry.georeference import Georeference, georeference
-from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
+from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map, mirrored_index
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
 from veil.one_line import line
@@ -125,12 +125,14 @@ class Map:
         return self.scene.is_public
 
     def codebook_for(self, query: Form) -> Codebook | None:
-        """The bundled codebook where it has to bring a public map into the query's space; None where no codebook is needed.
+        """The bundled codebook of a query's compressed descriptors; None for those that are not compressed.
 
-        Raises InputError if the query was privatized with another codebook.
+        Raises InputError if it has to bring a public map into the query's space, and the query was privatized with another one.
         """
-        if not self.is_public or query.space == self.scene.space or isinstance(query, Points | Subsets):
+        if isinstance(query, Points | Subsets):
             return None
+        if not self.is_public or query.space == self.scene.space:
+            return known_codebook(query.space.descriptor, query.space.codebook)
         book = bundled_codebook(query.space.descriptor)
         if book.digest != query.space.codebook:
             raise InputError(
@@ -154,6 +156,22 @@ def index_for(
     key = where.form.dictionary if isinstance(where.form, Subsets) else query.dictionary
     if key not in where._indexes:
         where._indexes[key] = _index(where, query, dictionary, progress)
+    return where._indexes[key]
+
+
+def mirrored_index_for(where: Map, query: Subsets, *, dictionary: Codebook | None = None) -> InvertedIndex | None:
+    """The index that the words of a mirrored query meet, made once; None where nobody can tell what a mirror makes of them.
+
+    `dictionary` is as for `index_for`.
+    """
+    index = index_for(where, query, dictionary=dictionary)
+    key = f"mirrored {index.dictionary}"
+    if key not in where._indexes:
+        book = dictionary if dictionary is not None else known_codebook(where.scene.space.descriptor, index.dictionary)
+        made = None if book is None else mirrored_index(where.scene, index, book)
+        if made is None:
+            return None
+        where._indexes[key] = made
     return where._indexes[key]
 
 

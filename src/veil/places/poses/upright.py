@@ -32,6 +32,7 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence, beyond_chance
 from veil.places.poses.judge import COIN, Claim, Contest, WeighedPose, coin, judge, rivals
 from veil.places.poses.matches import Estimate, MatchedPoints
+from veil.places.poses.mirror import mirrored_down, mirrored_keypoints, unless_mirrored
 from veil.places.poses.options import PositionOptions, WordOptions
 from veil.places.poses.upright_problem import UprightProblem
 from veil.progress import Progress
@@ -431,6 +432,7 @@ def localize_positions(
         options=options.upright,
         seed=options.seed,
     )
+    turned = replace(problem, keypoints=mirrored_keypoints(camera, keypoints), gravity=mirrored_down(gravity))
     words = WordOptions(
         max_error_px=options.max_error_px,
         line_error_px=options.line_error_px,
@@ -441,4 +443,6 @@ def localize_positions(
         seed=options.seed,
         max_seconds=options.max_seconds,
     )
-    return localize_upright(problem, np.zeros(len(keypoints)), options=words, progress=progress)
+    unshared = np.zeros(len(keypoints))
+    answer = localize_upright(problem, unshared, options=words, progress=progress)
+    return unless_mirrored(answer, lambda: localize_upright(turned, unshared, options=words).log10_nfa)
