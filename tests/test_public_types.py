@@ -91,13 +91,6 @@ def of_function(node: ast.FunctionDef, module: str) -> Iterator[Home]:
         yield from types_in(node.returns, module)
 
 
-def withheld(cls: type) -> set[str] | None:
-    """Members that the docstring of the class, or of one above it, calls not public; None where it says so of all."""
-    said = [re.search(r"^Not public: (.*?)[.]$", inspect.cleandoc(base.__doc__ or ""), re.M | re.S) for base in cls.__mro__]
-    texts = [match[1] for match in said if match]
-    return None if "its members" in texts else {name for text in texts for name in re.findall(r"`(\w+)`", text)}
-
-
 def shown_by(home: Home) -> Iterator[tuple[str, Home]]:
     """The types in the signatures of a function or class, each with the member that shows it."""
     module, name = home
@@ -106,17 +99,17 @@ def shown_by(home: Home) -> Iterator[tuple[str, Home]]:
         (node,) = ast.parse(textwrap.dedent(inspect.getsource(value))).body
         assert isinstance(node, ast.FunctionDef)
         yield from ((name, shown) for shown in of_function(node, module))
-    elif inspect.isclass(value) and (hidden := withheld(value)) is not None:
+    elif inspect.isclass(value):
         for base in value.__mro__:
             if base.__module__.startswith("veil"):
-                yield from _members(base, hidden)
-    elif not inspect.isclass(value):
+                yield from _members(base)
+    else:
         alias = defined(module)[name]
         assert not isinstance(alias, tuple)
         yield from ((name, shown) for shown in types_in(alias, module))
 
 
-def _members(cls: type, hidden: set[str]) -> Iterator[tuple[str, Home]]:
+def _members(cls: type) -> Iterator[tuple[str, Home]]:
     node = defined(cls.__module__)[cls.__name__]
     assert isinstance(node, ast.ClassDef)
     for item in node.body:
@@ -126,7 +119,7 @@ def _members(cls: type, hidden: set[str]) -> Iterator[tuple[str, Home]]:
             name, types = item.name, of_function(item, cls.__module__)
         else:
             continue
-        if name not in hidden and (not name.startswith("_") or name in CALLED):
+        if not name.startswith("_") or name in CALLED:
             yield from ((f"{cls.__name__}.{name}", home) for home in types)
 
 
@@ -154,20 +147,6 @@ def test_the_walk_meets_what_is_not_public() -> None:
     """Broken twin: without the name `Camera` its type is listed as open, by the fields of records that hold it."""
     names = {home: name for home, name in public().items() if name != "Camera"}
     assert "Picture.camera" in open_types(names)["veil.geometry.camera", "Camera"]
-
-
-def test_what_a_class_withholds_is_there() -> None:
-    """A docstring that calls a member not public names one that the class has."""
-    for name in NAMES:
-        value = getattr(veil, name)
-        if inspect.isclass(value):
-            assert [
-                member for member in withheld(value) or () if not hasattr(value, member) and member not in _fields(value)
-            ] == []
-
-
-def _fields(cls: type) -> set[str]:
-    return set(getattr(cls, "__dataclass_fields__", {}))
 
 
 @cache

@@ -32,7 +32,7 @@ TASKS = {
     "see it work in a browser": ("docs/reference/browser.html", "veil serve store/ --demo"),
     "learn what is not protected": ("docs/protects.html", "obfuscations without proof"),
     "look a word up": ("docs/glossary.html", "affine subspace"),
-    "query a map of my COLMAP or hloc project": ("docs/tutorials/private_queries.html", "veil extract database.db"),
+    "query a map of my COLMAP or hloc project": ("docs/tutorials/private_queries.html", "veil map import sparse/0"),
     "run a server and ask it from a device": ("docs/tutorials/serve.html", "veil serve token"),
     "let a build fail if an upload leaks": ("docs/tutorials/audit.html", "Exit code 4 says"),
     "choose between subspaces, words and lines": ("docs/choose.html", "The decision"),

@@ -10,7 +10,7 @@ import pytest
 
 from veil.errors import InputError, RangeError, VeilError
 from veil.forms import canonical
-from veil.geometry.camera import MODELS, Camera, guessed, parse
+from veil.geometry.camera import FROM_EXIF, GIVEN, GUESS, MODELS, Camera, FocalPrior, described_focals, guessed, parse
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.ldp.guarantee import LocalDP, NoProof
 from veil.space import Space
@@ -77,6 +77,24 @@ def test_cameras() -> None:
     assert parse("simple_pinhole,100,5,5", 10, 10).focal_px == 100
     assert guessed(400, 300).focal_px == pytest.approx(480)
     assert not guessed(400, 300).focal_is_known
+
+
+def test_a_focal_length_has_a_source_and_a_deviation() -> None:
+    """Oracle: the statement; the more is said of a focal length, the smaller its deviation."""
+    assert GUESS.deviation > math.log(2) > FROM_EXIF.deviation > GIVEN.deviation > 0
+    assert guessed(400, 300).focal == GUESS and guessed(400, 300, focal_px=350.0).focal == FROM_EXIF
+    assert parse("simple_pinhole,100,5,5", 10, 10).focal == GIVEN
+    for deviation in (0.0, -1.0, math.nan, math.inf):
+        with pytest.raises(RangeError, match="positive and finite"):
+            FocalPrior(origin="EXIF", deviation=deviation)
+
+
+def test_the_sources_of_focal_lengths_are_counted() -> None:
+    """Oracle: counts by hand; guesses come first."""
+    exif, guess = guessed(400, 300, focal_px=350.0), guessed(400, 300)
+    assert described_focals([guess] * 16 + [exif]) == "focal lengths: 16 of 17 are guesses, 1 from EXIF"
+    assert described_focals([exif, guess, exif]) == "focal lengths: 1 of 3 is a guess, 2 from EXIF"
+    assert described_focals([replace(exif, focal=GIVEN)]) == "focal lengths: 1 of 1 is given"
 
 
 def test_camera_models_are_colmaps() -> None:

@@ -63,12 +63,8 @@ def _entry(name: str) -> str:
         return f".. autofunction:: veil.{name}\n"
     if not inspect.isclass(value):
         return f".. autodata:: veil.{name}\n   :no-value:\n"
-    text = inspect.getdoc(value) or ""
-    if issubclass(value, Exception) or "Not public: its members." in text:
-        return f".. autoclass:: veil.{name}\n"
-    hidden = re.search(r"^Not public: (.*?)[.]$", text, re.MULTILINE | re.DOTALL)
-    without = f"   :exclude-members: {', '.join(re.findall(r'`(.+?)`', hidden[1]))}\n" if hidden else ""
-    return f".. autoclass:: veil.{name}\n   :members:\n{without}"
+    members = "" if issubclass(value, Exception) else "   :members:\n"
+    return f".. autoclass:: veil.{name}\n{members}"
 
 
 def written(page: Path) -> str:

@@ -43,6 +43,7 @@ from veil.cli.privacy.inversion import ComparedJson, DrawnJson, InvertJson
 from veil.cli.server.index import IndexJson
 from veil.cli.server.line_maps import LineMapJson
 from veil.cli.server.map import NoMapJson, PositionMapJson
+from veil.cli.server.map_import import ImportedMapJson
 from veil.cli.server.map_writing import GravityReadingsJson
 from veil.cli.server.plan import PlanMapJson
 from veil.cli.server.pose_rows import LocalizedQueryJson, LocalizeJson, QueryWithoutPoseJson
@@ -320,6 +321,12 @@ COMMANDS = Folder(
             "check": MapCheckJson,
             "line_check": LineMapCheckJson,
             "gravity": GravityReadingsJson,
+        },
+        "map-import.json": {
+            "": ImportedMapJson | NoMapJson,
+            "imported_map": ImportedMapJson,
+            "no_map": NoMapJson,
+            "check": MapCheckJson,
         },
         "map-remove.json": {
             "": RemovalReceiptJson,

@@ -27,7 +27,7 @@ from city_material import DEFAULT
 from city_releases import Released, made, read
 from queries import asked, explained, mapped, query, verdict
 
-from veil.places.held_map import Map
+from veil.places.held_map import Map, make_point_index
 from veil.threads import settle
 from veil_lab.city.plan import block_facades, spiral
 from veil_lab.city.walks import BLOCK_WALKS, WALK_IMAGES
@@ -61,7 +61,7 @@ def measured(city: Released, arguments: argparse.Namespace, kind: str) -> dict:
     scene, known = mapped(city, images, kind, arguments.material, arguments.seed, **COPIES)
     where = Map(scene=scene)
     if kind != "words":
-        where.with_point_index(threads=1)
+        make_point_index(where, threads=1)
     answers, seconds = asked(where, (query(city, int(q), kind) for q in queries), "index", len(queries), kind)
     facts: dict = {"kind": kind, "seed": arguments.seed, "images": len(images), "points": len(known)}
     judged = [(int(q), a, verdict(a, city.pose(int(q)))) for q, a in zip(queries, answers, strict=True)]

@@ -39,7 +39,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
 from veil.files.photographs.pictures import read_picture
 from veil.forms import Form, Lines, Points
-from veil.geometry.camera import Camera
+from veil.geometry.camera import GUESS, UNDISCLOSED, Camera
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.geometry.similarity import Similarity, pose_error
 from veil.ldp.mechanism import SubsetMechanism
@@ -47,7 +47,7 @@ from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.public import publish
 from veil.mechanisms.release import HideInLines, privatize, privatize_words
-from veil.places.held_map import Map
+from veil.places.held_map import Map, make_point_index, ranked_images
 from veil.places.poses.by_distance import localize
 from veil.places.poses.by_words import localize_words
 from veil.randomness import seeded
@@ -175,7 +175,7 @@ def in_forms(
     if words is None:
         return
     sent, index, options = words
-    guessed = replace(camera, focal_is_known=False)
+    guessed = replace(camera, focal=GUESS)
     forms: list[tuple[str, np.ndarray | Lines, np.ndarray | None, Camera]] = [
         ("words", keypoints, None, camera),
         ("words, focal guessed", keypoints, None, guessed),
@@ -351,7 +351,7 @@ def photographed(name: str, arguments: argparse.Namespace) -> Iterator[Asked]:
     extent = float(np.ptp([pose.center for pose in fold.place.cam_from_world.values()], axis=0).max())
     ranks = {id(scene): Map(scene=scene) for scene in _scenes(localizer)}
     for where in () if arguments.only_words else ranks.values():
-        where.with_point_index(threads=1)
+        make_point_index(where, threads=1)
     for query in queries:
         truth = None if query.shows is None else fold.place.cam_from_world[query.shows]
         down = fold.place.down.get(query.shows or "", DOWN)
@@ -404,7 +404,7 @@ def _by_distance(
     where = ranks[id(public)]
     sent = publish(features)
     for how in ("all", "ranked"):
-        ranked = where.ranked_images(sent, book, threads=1) if how == "ranked" else None
+        ranked = ranked_images(where, sent, book, threads=1) if how == "ranked" else None
         camera, keypoints = features.camera, features.keypoints
         yield _with(
             public, _timed(f"raw, {how}", localize, camera, keypoints, sent, public, ranked=ranked, options=BY_DISTANCE)
@@ -428,7 +428,7 @@ def _by_distance(
         shown = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
         codebook = book if scene.is_public else None
         for how in ("all", "ranked"):
-            ranked = ranks[id(scene)].ranked_images(upload.form, codebook, threads=1) if how == "ranked" else None
+            ranked = ranked_images(ranks[id(scene)], upload.form, codebook, threads=1) if how == "ranked" else None
             more = {"codebook": codebook, "ranked": ranked, "options": BY_DISTANCE}
             yield _with(scene, _timed(f"{name}, {how}", localize, upload.camera, shown, upload.form, scene, **more))
 
@@ -454,7 +454,7 @@ def _in_words(
         ).upload
         shown: np.ndarray | Lines = upload.lines if isinstance(upload, LineUpload) else upload.keypoints
         # A guessed focal length counts as known: else another search would be asked, the one without gravity.
-        camera = upload.camera if gravity is None else replace(upload.camera, focal_is_known=True)
+        camera = upload.camera if gravity is None else replace(upload.camera, focal=UNDISCLOSED)
         more = {"gravity": gravity, "options": options}
         given = camera, shown, upload.form, localizer.public, localizer.vocabulary
         yield _with(localizer.public, _timed(name, localize_words, *given, **more))

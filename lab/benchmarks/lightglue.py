@@ -14,6 +14,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from veil.files.photographs.pictures import read_picture
 from veil.files.weights import load_aliked, load_lightglue
 from veil.geometry.similarity import align_poses, pose_error
 from veil.matching import match
-from veil.matching.lightglue import LightGlue, LightGlueOptions
+from veil.matching.lightglue import LightGlue, assignment
 from veil.matching.placed_points import PlacedPoints, placed
 from veil.mechanisms.public import publish
 from veil.places.built_maps import MappingOptions
@@ -65,6 +66,8 @@ def main() -> None:
     arguments = parser.parse_args()
     quiet_colmap()
     network = load_lightglue("aliked", arguments.weights)
+    whole = load_lightglue("aliked", arguments.weights, depth_confidence=None, width_confidence=None)
+    ways = {"nearest": None, "LightGlue": network, "all layers": whole}
     folder = Path(os.environ["VEIL_DATA"]) / "strecha"
     scenes = {name: read_scene(folder / name) for name in SCENES}
     most = max(arguments.features)
@@ -74,7 +77,7 @@ def main() -> None:
         strongest = {name: {key: first(item, count) for key, item in of.items()} for name, of in features.items()}
         for name, scene in scenes.items():
             for step in arguments.steps:
-                rows += pair_rows(scene, strongest[name], network, step, arguments.pairs, count)
+                rows += pair_rows(scene, strongest[name], ways, step, arguments.pairs, count)
     heads = ("features", "apart", "pairs", "matches", "right", "right %", "ms a pair", "layers")
     show(Table(columns=[*names("scene", "matched by"), *numbers(*heads)], rows=rows, labels=2))
     if not arguments.no_poses:
@@ -112,14 +115,12 @@ def as_placed(features: Features) -> PlacedPoints:
 
 
 def pair_rows(
-    scene: ReferenceScene, features: dict[str, Features], network: LightGlue, step: int, most: int, count: int
+    scene: ReferenceScene, features: dict[str, Features], ways: Mapping[str, LightGlue | None], step: int, most: int, count: int
 ) -> list[list[str]]:
-    """Rows of the table: both ways, and the network with all its layers and keypoints."""
+    """Rows of the table, one for each of the `ways` to match; None stands for nearest neighbors."""
     listed = sorted(features)
     pairs = [(listed[i], listed[i + step]) for i in range(len(listed) - step)]
     pairs = pairs[:: max(1, -(-len(pairs) // most))]
-    whole = replace(network, options=LightGlueOptions(depth_confidence=None, width_confidence=None))
-    ways = {"nearest": None, "LightGlue": network, "all layers": whole}
     rows = []
     for way, glue in ways.items():
         tried = [one_pair(scene, features, pair, glue) for pair in pairs]
@@ -138,7 +139,7 @@ def one_pair(scene: ReferenceScene, features: dict[str, Features], pair: tuple[s
     if network is None:
         indices = match(publish(left), publish(right)).indices
     else:
-        assigned = network.assign(as_placed(left), as_placed(right))
+        assigned = assignment(network, as_placed(left), as_placed(right))
         indices, layers = assigned.indices, assigned.layers
     seconds = time.process_time() - begun
     cameras = (scene.cameras[pair[0]], scene.cameras[pair[1]])

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np, pycolmap
 from veil.files.features import read_features
 from veil.places.maps import MapImage
-from veil.places.maps.database import write_database
+from veil.places.maps.colmap.database import write_database
 from veil.mechanisms.public import publish
 
 features, output = Path(sys.argv[1]), Path(sys.argv[2])

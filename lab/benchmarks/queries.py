@@ -49,7 +49,7 @@ from veil.forms import Form, Points, Subsets
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.words import to_words
-from veil.places.held_map import Map
+from veil.places.held_map import Map, index_for, make_point_index, point_index_of, ranked_images
 from veil.places.localization import WORD_SECONDS
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization
@@ -192,7 +192,7 @@ def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, q
         right = {names[row] for row in np.flatnonzero(sees @ asks >= LEAST_SHARED)}
         if not right:
             continue
-        ranked = where.ranked_images(city.form(city.rows(image), "private"), threads=1)
+        ranked = ranked_images(where, city.form(city.rows(image), "private"), threads=1)
         scores = counts @ (_words(city, image) * inverse)
         raw = [names[row] for row in np.argsort(-scores, kind="stable")[:20]]
         for label, best in (("index", ranked.names[:20] if ranked else []), ("raw", raw)):
@@ -202,7 +202,7 @@ def recalls(city: Released, where: Map, known: np.ndarray, images: np.ndarray, q
 
 def true_words(city: Released, where: Map, known: np.ndarray) -> dict:
     """Share of points, in percent, that stand under a word that is nearest to a raw feature of theirs, by number of views."""
-    index = where.point_index
+    index = point_index_of(where)
     assert index is not None
     views = np.diff(index.seen_from)[index.entries]
     word = np.repeat(np.arange(len(index.words)), np.diff(index.offsets))
@@ -236,9 +236,9 @@ def measured(city: Released, foreign: Released, images: np.ndarray, queries: np.
     where = Map(scene=scene)
     start = time.perf_counter()
     if kind == "words":
-        where.index_for(query(city, int(queries[0]), kind).form)  # type: ignore[arg-type]
+        index_for(where, query(city, int(queries[0]), kind).form)  # type: ignore[arg-type]
     else:
-        where.with_point_index(threads=1)
+        make_point_index(where, threads=1)
     facts = {
         "kind": kind,
         "images": len(images),

@@ -27,7 +27,7 @@ from veil.demo import demo_features, write_demo_map
 from veil.device.device import Device
 from veil.device.doors import map_images
 from veil.device.protection import HideInSubspaces, Protection
-from veil.device.viewing import view_map
+from veil.device.viewing import view_map, view_of
 from veil.errors import VeilError
 from veil.extraction.sift import SiftOptions, extract_sift
 from veil.features import Features
@@ -100,7 +100,7 @@ def _demo(folder: Path) -> View:
         write_features(folder / "query.h5", [(HELD_OUT[0], features)])
         own = [folder / "query.h5", example.folder]
         queries, images = [folder / "DSC_0003.veil"], len(where.scene.images)
-        return view_map(where, title="Door, Lund", queries=queries, device=own, invert=images).view
+        return view_of(view_map(where, title="Door, Lund", queries=queries, device=own, invert=images))
 
 
 def _castle(scene_folder: Path, folder: Path) -> Iterator[tuple[str, View]]:
@@ -116,8 +116,8 @@ def _castle(scene_folder: Path, folder: Path) -> Iterator[tuple[str, View]]:
         raise VeilError(f"castle-P19 gives no map: {built.reason}")
     write_features(folder / "castle.h5", features.items())
     own = [folder / "castle.h5", scene_folder / "images"]
-    yield "castle", view_map(built.map, title="castle-P19", device=own).view
-    yield "castle-lines", view_map(_from_lines(scene, features, folder), title="castle-P19 from lines", device=own).view
+    yield "castle", view_of(view_map(built.map, title="castle-P19", device=own))
+    yield "castle-lines", view_of(view_map(_from_lines(scene, features, folder), title="castle-P19 from lines", device=own))
 
 
 def _from_lines(scene: ReferenceScene, features: dict[str, Features], folder: Path) -> Map:

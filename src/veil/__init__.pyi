@@ -12,6 +12,7 @@ from veil.files.photographs.gravity import write_gravity as write_gravity
 from veil.extraction.picture import Picture as Picture
 from veil.features import Features as Features
 from veil.geometry.camera import Camera as Camera
+from veil.geometry.camera import FocalPrior as FocalPrior
 from veil.geometry.rigid import Rigid as Rigid
 from veil.space import Space as Space
 from veil.geometry.gravity import Gravity as Gravity
@@ -22,6 +23,7 @@ from veil.files.photographs.examples import lund_door as lund_door
 
 # Extract: answers
 from veil.device.gravity import GravityAnswer as GravityAnswer
+from veil.geometry.gravity_check import GravityCheck as GravityCheck
 from veil.geometry.gravity import NoGravity as NoGravity
 from veil.files.photographs.examples import ExamplePlace as ExamplePlace
 
@@ -35,6 +37,8 @@ from veil.mechanisms.release import HideInConvergentLines as HideInConvergentLin
 from veil.mechanisms.release import HideInParallelLines as HideInParallelLines
 from veil.mechanisms.profile import Profile as Profile
 from veil.mechanisms.selection import Selection as Selection
+from veil.mechanisms.selection import ChosenFeatures as ChosenFeatures
+from veil.device.doors import select_for_map as select_for_map
 from veil.ldp.mechanism import SubsetMechanism as SubsetMechanism
 from veil.ldp.composition import composed_epsilon as composed_epsilon
 from veil.ldp.planning import plan_release as plan_release
@@ -69,11 +73,14 @@ from veil.device.descriptor_books import build_codebook as build_codebook
 from veil.codebooks.codebook import Codebook as Codebook
 from veil.codebooks.dictionary import Dictionary as Dictionary
 from veil.codebooks.decoys import DecoyPool as DecoyPool
+from veil.codebooks.compression import Compression as Compression
 from veil.codebooks.compression import Pca as Pca
 from veil.codebooks.codebook import Provenance as Provenance
 
 # Map
 from veil.device.doors import map_images as map_images
+from veil.device.importing import import_map as import_map
+from veil.files.photographs.posed_models import read_model as read_model
 from veil.places.held_map import Map as Map
 from veil.places.built_maps import MappingOptions as MappingOptions
 from veil.places.pairs.choice import PairChoice as PairChoice
@@ -93,15 +100,20 @@ from veil.geometry.similarity import Similarity as Similarity
 
 # Map: answers
 from veil.places.built_maps import BuiltMap as BuiltMap
+from veil.device.importing import ImportedMap as ImportedMap
+from veil.files.photographs.posed_models import PosedModel as PosedModel
+from veil.files.photographs.posed_models import ModelImage as ModelImage
 from veil.places.maps.points import NoMap as NoMap
 from veil.scene import Scene as Scene
 from veil.scene import MappedImage as MappedImage
 from veil.scene import MapCheck as MapCheck
+from veil.scene import ContradictedFocal as ContradictedFocal
 from veil.scene import LineMapCheck as LineMapCheck
 from veil.places.maps.check import ReadingsCheck as ReadingsCheck
 from veil.matching.neighbors import Matches as Matches
 from veil.places.maps.plans import MapPlan as MapPlan
 from veil.places.removal import RemovalReceipt as RemovalReceipt
+from veil.places.maps.removal import Removal as Removal
 from veil.device.viewing import ViewedMap as ViewedMap
 
 # Localize
@@ -153,12 +165,15 @@ from veil.device.inverting import invert as invert
 
 # Audit: answers
 from veil.audit.audit_result import Audit as Audit
+from veil.attacks.time_budget import AuditTime as AuditTime
+from veil.attacks.time_budget import AttackTime as AttackTime
 from veil.audit.verdict import Verdict as Verdict
 from veil.audit.finding import Finding as Finding
 from veil.audit.finding import Score as Score
 from veil.audit.finding import Share as Share
 from veil.audit.epsilon import EpsilonBound as EpsilonBound
 from veil.audit.on_pictures import DrawnPicture as DrawnPicture
+from veil.audit.recovered import RecoveredFeatures as RecoveredFeatures
 
 # Progress and errors
 from veil.progress import Steps as Steps

@@ -305,7 +305,7 @@ def write_demo_map(features: Mapping[str, Features], folder: Path, *, workers: i
     """
     built = map_images(features, options=MappingOptions(workers=workers), steps=steps)
     if isinstance(built, NoMap):
-        raise InputError(f"the bundled photographs give no map: {built.reason}")
+        raise InputError(f"the bundled photographs give no map: {built.reason}", remedy=built.remedy)
     made = built.map.write(folder)
     write_vocabulary(folder, index_map(made.scene, bundled_codebook()))
     return made

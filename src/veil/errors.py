@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -126,6 +127,22 @@ def _restored(kind: type[VeilError], args: tuple[Any, ...], state: dict[str, Any
     error = kind.__new__(kind, *args)
     error.__dict__.update(state | {"facts": MappingProxyType(state["facts"])})
     return error
+
+
+def portable(error: VeilError) -> VeilError:
+    """The error if another process can read it, else one of its nearest kind here, with its cause and remedies.
+
+    Its facts are kept too if they can be read there. An error cannot be read elsewhere if a function defines its class, or it
+    holds what cannot be pickled, such as a lock.
+    """
+    kind = next(kind for kind in type(error).__mro__ if kind.__module__ == __name__)
+    for candidate in (error, kind(error.cause, facts=error.facts, remedy=error.remedy)):
+        try:
+            pickle.loads(pickle.dumps(candidate))
+        except Exception:  # whatever a part of an error raises
+            continue
+        return candidate
+    return kind(error.cause, remedy=error.remedy)
 
 
 class InputError(VeilError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Float32, UInt8
+from jaxtyping import Float, Float32, Float64, UInt8
 
 from veil.errors import InputError
 from veil.geometry.camera import Camera
@@ -96,10 +96,41 @@ class Features:
         """At most `count` features, drawn uniformly by `random`, in the order that they have here."""
         return self.take(np.sort(random.permutation(len(self))[:count]))
 
+    def in_l2(self) -> Features:
+        """The same features with descriptors normalized to L2, where they are RootSIFT; others as they are.
+
+        Squares of stored 8 bits are stored in 8 bits again, so that they are dithered as all SIFT is. The image's digest stays.
+        Raises InputError for RootSIFT that is all zero.
+        """
+        if self.space.normalization == "L2":
+            return self
+        unit = of_root(self.descriptors)
+        return replace(
+            self,
+            descriptors=in_eight_bits(unit) if self.is_quantized else unit.astype(np.float32),
+            space=replace(self.space, normalization="L2"),
+        )
+
     @property
     def is_quantized(self) -> bool:
         """Whether the descriptors lie on an 8-bit grid, which the lattice attack exploits (hardened.md)."""
         return self.descriptors.dtype == np.uint8
+
+
+def of_root(rows: Float[np.ndarray, "rows dim"] | UInt8[np.ndarray, "rows dim"]) -> Float64[np.ndarray, "rows dim"]:
+    """Histograms of unit length whose square roots the rows of RootSIFT are, of any scale.
+
+    RootSIFT is sqrt(d / |d|_1) (Arandjelovic and Zisserman, CVPR 2012), so its squares are d but for the length. Raises
+    InputError for rows that are all zero.
+    """
+    if not rows.any(axis=1).all():
+        raise InputError("some SIFT descriptors are all zero; drop them before import")
+    return unit_length(np.square(rows, dtype=np.float64))
+
+
+def in_eight_bits(unit: Float[np.ndarray, "rows dim"]) -> UInt8[np.ndarray, "rows dim"]:
+    """Rows of unit length as COLMAP stores SIFT: round(512 x), at most 255."""
+    return np.clip(np.round(unit * 512.0), 0, 255).astype(np.uint8)
 
 
 def unit_length(vectors: Float[np.ndarray, "*batch dim"]) -> Float[np.ndarray, "*batch dim"]:

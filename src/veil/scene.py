@@ -39,11 +39,21 @@ MIN_CHECKS = 30
 MIN_CLOSE = 0.5
 
 
-class _RemovedSinceJson(TypedDict, total=False):
+class ContradictedFocalJson(TypedDict):
+    """Focal length in pixels that the photographs of a map contradict."""
+
+    images: int
+    given_px: float
+    refined_px: float
+
+
+class _SometimesInChecksJson(TypedDict, total=False):
     removed: int
+    focal_deviation: float
+    contradicted_focals: list[ContradictedFocalJson]
 
 
-class MapCheckJson(_RemovedSinceJson):
+class MapCheckJson(_SometimesInChecksJson):
     """Numbers for and against a map of positions."""
 
     pairs: int
@@ -60,6 +70,26 @@ class MapCheckJson(_RemovedSinceJson):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ContradictedFocal:
+    """Focal length `given_px` (pixels) of a number of `images` that their map contradicts; it was refined to `refined_px`."""
+
+    images: int
+    given_px: float
+    refined_px: float
+
+    __repr__ = one_line
+
+    def as_json(self) -> ContradictedFocalJson:
+        """JSON record, as docs/reference/json.md describes it."""
+        return {"images": self.images, "given_px": self.given_px, "refined_px": self.refined_px}
+
+    def described(self) -> str:
+        """Clause on the contradiction, for people."""
+        many = f"{self.images} images have" if self.images > 1 else "1 image has"
+        return f"{many} another focal length than the {self.given_px:.0f} px given, {self.refined_px:.0f} px by the map"
+
+
+@dataclass(frozen=True, kw_only=True)
 class MapCheck:
     """Numbers that speak for and against a map of positions (docs/theory/mapping.md says how each of them is made).
 
@@ -70,7 +100,9 @@ class MapCheck:
     `step_ratio` the longest way from a camera to its nearest one over the median. `gravity_deg` is the median angle between
     readings of gravity and their middle in the map, `gravity_agreeing` the share within 15 degrees. None stands for a number
     that is not known. `left_out` says why images are not in the map, by name. `removed` counts images that were taken out of
-    the map since: what is said of pairs, rotations and gravity is then of the map before.
+    the map since: what is said of pairs, rotations and gravity is then of the map before. `focal_deviation` is the relative
+    standard deviation of the focal length in the middle of the images. `contradicted_focals` are focal lengths of images that
+    the map contradicts; it was made with others.
     """
 
     pairs: int
@@ -85,6 +117,8 @@ class MapCheck:
     gravity_agreeing: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     removed: int = 0
+    focal_deviation: float | None = None
+    contradicted_focals: tuple[ContradictedFocal, ...] = ()
 
     __repr__ = one_line
 
@@ -105,15 +139,21 @@ class MapCheck:
                 gravity_agreeing=record.get("gravity_agreeing"),
                 left_out=record.get("left_out", {}),
                 removed=record.get("removed", 0),
+                focal_deviation=record.get("focal_deviation"),
+                contradicted_focals=tuple(ContradictedFocal(**item) for item in record.get("contradicted_focals", ())),
             )
         except KeyError as error:
             raise ValueError(f"it lacks {error}") from None
-        if unknown := record.keys() - check.as_json().keys() - {"removed"}:
+        if unknown := record.keys() - check.as_json().keys() - _SometimesInChecksJson.__annotations__.keys():
             raise ValueError(f"a check has no {', '.join(sorted(unknown))}")
         return check
 
     def as_json(self) -> MapCheckJson:
-        """JSON record of the check, as docs/reference/json.md describes it; it has `removed` only where images were."""
+        """JSON record of the check, as docs/reference/json.md describes it.
+
+        It has `removed` only where images were, `focal_deviation` where it is known, and `contradicted_focals` where there are
+        any.
+        """
         record: MapCheckJson = {
             "pairs": self.pairs,
             "explained_pairs": self.explained_pairs,
@@ -129,6 +169,10 @@ class MapCheck:
         }
         if self.removed:
             record["removed"] = self.removed
+        if self.focal_deviation is not None:
+            record["focal_deviation"] = self.focal_deviation
+        if self.contradicted_focals:
+            record["contradicted_focals"] = [item.as_json() for item in self.contradicted_focals]
         return record
 
     def described(self) -> str:
@@ -147,6 +191,9 @@ class MapCheck:
             parts.append(f"gravity agrees to {self.gravity_deg:.1f} deg in {self.gravity_agreeing:.0%} of its readings")
         if self.step_ratio is not None:
             parts.append(f"its longest step is {self.step_ratio:.1f} times the median")
+        if self.focal_deviation is not None:
+            parts.append(f"focal lengths are known to {self.focal_deviation:.0%}")
+        parts += [item.described() for item in self.contradicted_focals]
         if self.removed:
             parts.append(f"{self.removed} images were removed since, and its pairs are those of the map before")
         return "; ".join(parts)
@@ -285,8 +332,6 @@ class Scene:
     vector) where it was given apart from the images' lines. `check` says how sure a map of positions was when it was built.
 
     Raises InputError for a map without images or points, or with points that are not finite.
-
-    Not public: `views`.
     """
 
     images: Mapping[str, MappedImage]
@@ -326,8 +371,8 @@ class Scene:
         return sorted(distance, key=lambda name: distance[name])[:count]
 
     @cached_property
-    def views(self) -> MapViews:
-        """Directions and sizes in which the map's images see its points."""
+    def _views(self) -> MapViews:
+        """The result of `views_of`, which is computed once."""
         images = [(image.camera, image.cam_from_world, image.point_rows) for image in self.images.values()]
         return map_views(images, self.points)
 
@@ -341,6 +386,11 @@ class Scene:
         """Diagonal of the box that holds the middle 90 % of the points along each axis, in world units."""
         low, high = np.percentile(self.points, [5, 95], axis=0)
         return float(np.linalg.norm(high - low))
+
+
+def views_of(scene: Scene) -> MapViews:
+    """Directions and sizes in which the images of a map see its points."""
+    return scene._views
 
 
 def mean_down(

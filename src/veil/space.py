@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from veil.errors import RangeError, SpaceError
+from veil.errors import RangeError, Remedy, SpaceError
 from veil.one_line import one_line
 
 # COLMAP stores a unit SIFT descriptor as round(512 x), clipped to 255; dithers are counted in these steps.
@@ -103,5 +103,12 @@ def require_same(a: Space, b: Space) -> None:
     if a != b:
         raise SpaceError(
             f"cannot compare descriptors of different spaces: [{a}] and [{b}]; "
-            "extract and privatize both sides with the same descriptor, normalization, codebook and profile"
+            "extract and privatize both sides with the same descriptor, normalization, codebook and profile",
+            remedy=root_remedy(a, b) or root_remedy(b, a),
         )
+
+
+def root_remedy(a: Space, b: Space) -> tuple[Remedy, ...]:
+    """The remedy where `a` is raw RootSIFT and `b` SIFT in L2, which it can be converted to; none for other spaces."""
+    is_root = a.descriptor == b.descriptor == "sift" and (a.normalization, b.normalization) == ("L1_ROOT", "L2")
+    return (Remedy("make", "features in L2"),) if is_root and not a.codebook else ()

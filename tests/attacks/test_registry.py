@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import veil.attacks
-from veil.attacks.attack import FAMILIES, Attempt, CannotRun, Skipped, attempted
+from veil.attacks.attack import FAMILIES, Attempt, CannotRun, Skipped, attempted, run_attack
 from veil.attacks.claims import Estimates
 from veil.attacks.distribution.nearest import nearest_neighbor
 from veil.attacks.registry import ATTACKS, TIME_SHARES, estimated, inapplicable, named, unbounded
@@ -105,7 +105,7 @@ def test_an_attack_is_the_function_that_it_names(door: dict[str, Features]) -> N
     message, _ = released(taken(next(iter(door.values())), np.arange(20)), Profile.paper(4))
     seen = target(message)
     (attack,) = named("nearest, projected")
-    attempt = attack.run(seen)
+    attempt = run_attack(attack, seen)
     assert isinstance(message.form, Subspaces) and attempt.estimates is not None
     by_hand = nearest_neighbor(message.form, KNOWLEDGE.database_in(message.form.space))
     np.testing.assert_array_equal(attempt.estimates.points, by_hand.points)
@@ -128,7 +128,7 @@ def test_what_an_attack_lacks_is_said(door: dict[str, Features]) -> None:
         outcome = attempted(attack, target(message, **change))
         assert isinstance(outcome, Skipped) and why in outcome.why
     with pytest.raises(CannotRun):
-        inliers.run(target(message))
+        run_attack(inliers, target(message))
     faces = next(attack for attack in ATTACKS if attack.name == "attributes")
     assert "not of faces" in inapplicable(faces, ReleasedImage.of(message))
     assert isinstance(attempted(faces, target(message)), Skipped)

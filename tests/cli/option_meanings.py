@@ -211,14 +211,14 @@ MEANINGS = (
     Meaning("--name", "text", "name of what is made", "serve token, serve tiles"),
     Meaning("--nearest", "count", "images of the map that are taken to be near", "localize, evaluate upright"),
     Meaning("--noise", "count", "queries of noise of either kind", "evaluate queries, evaluate tiles"),
-    Meaning("--normalization", "choice", "normalization of SIFT", "extract, codebook build"),
+    Meaning("--normalization", "choice", "normalization of SIFT", "extract, codebook build, map import"),
     Meaning("--only", "text", "names of those that are run, of attacks or of defenses", "audit, evaluate defenses"),
     Meaning(
         "--output",
         "path",
         "file or folder to write",
-        "extract, privatize, gravity, codebook build, lab train attacks, map, map remove, map align, tiles cut, serve backup, "
-        "serve token, view, audit, demo, faces describe, lab train inversion, invert",
+        "extract, privatize, gravity, codebook build, lab train attacks, map, map import, map remove, map align, "
+        "tiles cut, serve backup, serve token, view, audit, demo, faces describe, lab train inversion, invert",
     ),
     Meaning("--pair-count", "count", "images that each is paired with", "map, plan map"),
     Meaning("--pairs", "text", "pairs of images that are matched", "map"),
@@ -249,7 +249,7 @@ MEANINGS = (
         "--seed",
         "count",
         "seed of what is drawn at random",
-        "codebook build, lab quality, map, lab train attacks, lab train inversion, "
+        "codebook build, lab quality, map, map import, lab train attacks, lab train inversion, "
         "evaluate attacks, evaluate forms, evaluate learned, evaluate neighborhoods, evaluate repeats, evaluate inversion, "
         "evaluate attributes, evaluate faces, evaluate identification, evaluate histories, evaluate protection",
     ),
@@ -286,7 +286,7 @@ MEANINGS = (
         "--workers",
         "count",
         "processes, or pairs and releases that are worked on at a time",
-        "codebook build, lab match, map, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
+        "codebook build, lab match, map, map import, localize, evaluate homographies, evaluate reconstruction, demo, serve, "
         "audit, evaluate queries, evaluate localization, evaluate upright, evaluate plans",
     ),
 )

@@ -102,4 +102,4 @@ def test_no_command_and_no_option_is_left_out(parser: argparse.ArgumentParser) -
         assert {name for option in item.options for name in option.names} == above | {
             word for action in leaf._actions for word in action.option_strings
         }
-    assert {name for name, _ in known["map"].further} == {"remove", "align"}
+    assert {name for name, _ in known["map"].further} == {"import", "remove", "align"}

@@ -16,8 +16,9 @@ from veil.cli import main
 from veil.cli.device.client import Contribute
 from veil.cli.device.extract import Extract
 from veil.cli.device.gravity import AskedGravity
-from veil.cli.input_options import CLIENT, EXTRACT, GRAVITY, LOCALIZE, MAP, Table, kind_of_input, require_applicable
+from veil.cli.input_options import CLIENT, EXTRACT, GRAVITY, LOCALIZE, MAP, MAP_IMPORT, Table, kind_of_input, require_applicable
 from veil.cli.server.localize import Localize
+from veil.cli.server.map_import import ImportMap
 from veil.cli.server.map_options import MakeMap
 from veil.errors import InputError
 from veil.files.maps.format import write_map
@@ -31,6 +32,7 @@ ASKED: tuple[tuple[Any, Table], ...] = (
     (MakeMap(input=HERE, output=HERE), MAP),
     (Localize(map=HERE, queries=(HERE,)), LOCALIZE),
     (AskedGravity(input=(HERE,), output=HERE), GRAVITY),
+    (ImportMap(model=HERE, output=HERE), MAP_IMPORT),
     (Contribute(input=(HERE,), map="m"), CLIENT),
 )
 
@@ -42,7 +44,7 @@ def cases() -> Iterator[tuple[Any, Table, str, str]]:
             yield from ((record, table, name, kind) for name in table)
 
 
-@pytest.mark.parametrize(("record", "table"), ASKED[:4], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(("record", "table"), ASKED[:5], ids=lambda value: type(value).__name__)
 def test_every_option_has_a_row(record: Any, table: Table) -> None:
     """Enumeration of the record's fields: an option that is added must say to which inputs it applies."""
     options = {field.name for field in dataclasses.fields(record) if field.metadata["facts"].names}

@@ -15,6 +15,7 @@ from veil.client.tile_access import EXITS, open_tiles
 from veil.errors import FileFormatError, InputError
 from veil.files.tiles import BINARY, JSON, RECORDS, write_tiles
 from veil.tiles.cutting import CutOptions, cut
+from veil.tiles.fetching import fetcher_of
 from worlds.tile_streets import street
 
 ASKED: list[str] = []
@@ -48,7 +49,7 @@ def test_requests_are_the_same_whatever_is_wanted(served: tuple[str, Path]) -> N
     views = []
     for wanted in ([0], [3, 1], [2]):
         ASKED.clear()
-        fetcher = open_tiles([served[0]])
+        fetcher = fetcher_of(open_tiles([served[0]]))
         for _ in range(3):
             fetched = fetcher.fetch(wanted)
             assert [tile.index for tile in fetched.tiles] == wanted and fetched.refused == {}
@@ -72,7 +73,7 @@ def test_what_is_not_there_or_too_much_is_told(served: tuple[str, Path]) -> None
     with pytest.raises(InputError, match="use https"):
         open_tiles(["http://maps.example.org/tiles"])
     records = (folder / RECORDS).read_bytes()
-    fetcher = open_tiles([url])
+    fetcher = fetcher_of(open_tiles([url]))
     for bad in (records[:-1], records + b"\0"):
         (folder / RECORDS).write_bytes(bad)
         with pytest.raises(Unreachable, match="does not have"):

@@ -27,6 +27,7 @@ from veil.server.settings import ServerSettings
 from veil.server.store.identity import TILES
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.exits import OneServer, Region, TwoServers
+from veil.tiles.fetching import fetcher_of
 from worlds.recorders import Recorder, recording
 from worlds.servers import Running, running
 from worlds.tile_streets import street
@@ -74,7 +75,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 @pytest.mark.parametrize("exit", EXITS)
 def test_every_tile_arrives_byte_for_byte(pair: Pair, exit: TileExit) -> None:
     """Oracle: the records as they were cut."""
-    fetcher = open_tiles(pair.of(exit), exit=exit)
+    fetcher = fetcher_of(open_tiles(pair.of(exit), exit=exit))
     count = len(made().manifest)
     assert count >= 16
     for start in range(0, count, 3):
@@ -85,9 +86,9 @@ def test_every_tile_arrives_byte_for_byte(pair: Pair, exit: TileExit) -> None:
 
 @pytest.mark.slow
 def test_the_exit_follows_from_the_map_and_the_addresses_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(open_tiles(pair.urls).exit, Region)
+    assert isinstance(fetcher_of(open_tiles(pair.urls)).exit, Region)
     monkeypatch.setattr("veil.client.tile_access.REGION_BYTES", 1000)
-    two, one = open_tiles(pair.urls).exit, open_tiles(pair.urls[:1]).exit
+    two, one = (fetcher_of(open_tiles(urls)).exit for urls in (pair.urls, pair.urls[:1]))
     assert isinstance(two, TwoServers) and isinstance(two.guarantee, PerfectPrivacy)
     assert isinstance(one, OneServer) and isinstance(one.guarantee, ComputationalPrivacy)
 
@@ -129,7 +130,7 @@ def test_requests_differ_in_random_bytes_alone(pair: Pair, exit: TileExit) -> No
     for wanted in ([0], [5, 1, 2], [7]):
         with recording() as first, recording() as second:
             urls = [relayed(pair, first, exit)] + ([relayed(pair, second, exit)] if exit == "two-servers" else [])
-            fetcher = open_tiles(urls, exit=exit)
+            fetcher = fetcher_of(open_tiles(urls, exit=exit))
             for _ in range(2):
                 fetched = fetcher.fetch(wanted)
                 assert exit == "region" or set(fetched.refused) == set(wanted)
@@ -161,7 +162,7 @@ def test_servers_of_other_tiles_are_refused_before_anything_is_asked(pair: Pair,
             open_tiles(urls, exit=exit)  # type: ignore[arg-type]
     with pytest.raises(FileFormatError, match="do not use it"):
         open_tiles([elsewhere], version=made().manifest.version)
-    assert open_tiles([elsewhere], version=other.manifest.version).manifest.asked == 2
+    assert fetcher_of(open_tiles([elsewhere], version=other.manifest.version)).manifest.asked == 2
 
 
 @pytest.mark.slow
@@ -170,11 +171,11 @@ def test_a_version_that_goes_and_a_hint_that_is_cut_off_are_told(pair: Pair, tmp
     add_served(root, "fleeting", pair.folder / "tiles", localizations=2)
     url = f"{pair.first.url}/v1/tiles/fleeting"
     cache = tmp_path / "cache"
-    fetcher = open_tiles([url], exit="one-server", cache=cache)
+    fetcher = fetcher_of(open_tiles([url], exit="one-server", cache=cache))
     hint = root / "fleeting" / made().manifest.version / HINT
     whole = hint.read_bytes()
     hint.write_bytes(whole[:-4])
-    assert len(open_tiles([url], exit="one-server", cache=cache).fetch([1]).tiles) == 1
+    assert len(fetcher_of(open_tiles([url], exit="one-server", cache=cache)).fetch([1]).tiles) == 1
     with pytest.raises(Unreachable, match="does not have the"):
         open_tiles([url], exit="one-server")
     hint.write_bytes(whole[:-4] + bytes([whole[-4] ^ 1]) + whole[-3:])

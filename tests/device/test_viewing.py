@@ -15,7 +15,7 @@ from PIL import Image
 from veil.attacks.registry import unbounded
 from veil.audit.audit_result import Audit
 from veil.audit.verdict import judge
-from veil.device.viewing import inverted, known_images, view_audit, view_map
+from veil.device.viewing import inverted, known_images, view_audit, view_map, view_of
 from veil.errors import FileFormatError, InputError
 from veil.files.features import write_features
 from veil.places.held_map import Map
@@ -87,10 +87,10 @@ def test_poses_of_a_file_are_shown(tmp_path: Path) -> None:
     ]
     (tmp_path / "poses.json").write_text(json.dumps({"queries": rows, "skipped": {}}))
     viewed = view_map(Map(scene=scene), title="map", queries=[tmp_path / "poses.json"])
-    shown = [image for image in viewed.view.images if image.is_query]
+    shown = [image for image in view_of(viewed).images if image.is_query]
     assert [image.name for image in shown] == ["q", "r"] and viewed.refused == {"s": "too few inliers"}
     assert shown[0].center_covariance == pytest.approx(np.diag([0.04, 0.09, 0.16])) and shown[1].center_covariance is None
-    assert any("No pose for s: too few inliers" in text for text in viewed.view.of_server)
+    assert any("No pose for s: too few inliers" in text for text in view_of(viewed).of_server)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def uri(color: tuple[int, int, int], size: tuple[int, int]) -> str:
 
 def audited(path: Path, name: str, image: str = "") -> Path:
     """The page that `veil audit` writes, with one release of this name: a gray photograph, its lines, and two pictures."""
-    time = unbounded()
+    time = unbounded().as_record()
     outcome = Audit(
         messages=[name],
         facts={},
@@ -142,7 +142,8 @@ def audited(path: Path, name: str, image: str = "") -> Path:
         verdict=judge([], {}, 1e-6),
         rules=[],
         breaches={},
-        have_originals=True,
+        originals={name: image},
+        recovered={},
         time=time,
         picture_time=time,
     )
@@ -162,7 +163,7 @@ def test_an_audit_brings_the_pictures_of_its_attacks(tmp_path: Path) -> None:
     name = image_name(next(iter(world.poses)))
     for release, image in ((name, ""), ("3f2a", name)):
         report = audited(tmp_path / "audit.html", release, image)
-        view = view_map(Map(scene=scene), title="map", report=report).view
+        view = view_of(view_map(Map(scene=scene), title="map", report=report))
         (item,) = view.recovered[name]
         assert set(view.recovered) == {name} and item.title == "by an attack" and view.known == {}
         assert np.abs(item.rgb.astype(int) - (0, 200, 0)).max() < 12

@@ -14,7 +14,7 @@ import pytest
 from veil.codebooks.shards import train_sharded
 from veil.engine import Engine, check_engine, open_engine
 from veil.engine.local import LocalEngine
-from veil.errors import Cancelled, EngineError, InputError, RangeError, TaskError
+from veil.errors import Cancelled, EngineError, InputError, RangeError, Remedy, TaskError
 from worlds import engine_tasks as tasks
 from worlds.shards import Rows
 
@@ -79,6 +79,18 @@ def test_what_cannot_travel_is_an_error_and_no_hang(apart: Engine) -> None:
         apart.map(lambda item: item, [1, 2])
     with pytest.raises(InputError, match="items must be small and picklable"):
         list(apart.map(tasks.square, [lambda: 1, lambda: 2]))
+
+
+def test_an_error_keeps_cause_facts_and_remedy(engine: Engine) -> None:
+    """Planted: an error of veil, one with a fact that cannot be pickled, and one of a class that only its process has."""
+    for task, item, facts in ((tasks.advise, 1, True), (tasks.advise, 2, engine.workers == 1), (tasks.advise_here, 1, True)):
+        with pytest.raises(TaskError) as caught:
+            list(engine.map(task, [item, item]))
+        error, cause = caught.value, caught.value.__cause__
+        assert isinstance(cause, InputError) and cause.cause == "it is too small"
+        assert error.remedy == cause.remedy == (Remedy("raise", "advise.item", "3"),)
+        assert error.cause.startswith(f"{task.__name__} of {item} failed: ") and "give a larger" not in error.cause
+        assert error.facts == cause.facts and error.facts.get("number") == (item if facts else None)
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from veil.extraction.picture import Picture
 from veil.extraction.segments import MAX_SIDE_PX, detect_segments, undistorted, vertical_of
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import read_picture
-from veil.geometry.camera import Camera
+from veil.geometry.camera import GUESS, Camera
 from veil.geometry.gravity import NoGravity
 from veil.geometry.vanishing_point import Vertical
 from worlds import generator
@@ -102,7 +102,7 @@ def test_a_guessed_focal_length_is_said() -> None:
 
     with lund_door() as example:
         picture = read_picture(example.folder / "DSC_0003.jpg", camera=example.camera)
-    guess = replace(picture, camera=replace(example.camera, focal_is_known=False))
+    guess = replace(picture, camera=replace(example.camera, focal=GUESS))
     answers = [
         vertical_of(picture, calibrated=True),
         vertical_of(picture, calibrated=False),

@@ -16,7 +16,7 @@ from veil.space import Space
 from worlds import generator, sift_like, unit
 from worlds.edges import colmap_database, flipped, other_database, outcome, truncated
 
-SIFT = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
+SIFT = Space(descriptor="sift", normalization="L2", dim=128)
 
 
 def similarities(random: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from veil.space import Space
 from worlds import features, generator, sift_like
 from worlds.edges import outcome, truncated
 
-SIFT = Space(descriptor="sift", normalization="L1_ROOT", dim=128)
+SIFT = Space(descriptor="sift", normalization="L2", dim=128)
 SUPERPOINT = Space(descriptor="superpoint", normalization="L2", dim=256)
 
 

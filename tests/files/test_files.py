@@ -25,6 +25,7 @@ from veil.files.features import read_features, write_features
 from veil.files.maps.format import read_map, write_map
 from veil.files.photographs.pictures import read_picture, read_rgb
 from veil.forms import Form, Points
+from veil.geometry.camera import GIVEN, GUESS, UNDISCLOSED, FocalPrior
 from veil.scene import MappedImage, Scene
 from veil.space import Space
 from worlds import codebook, features, generator, subspaces, world
@@ -56,6 +57,23 @@ def hloc(path: Path, **change: object) -> Path:
             if value is not None:
                 file[f"query/x.jpg/{key}"] = value
     return path
+
+
+def test_the_source_of_a_focal_length_is_kept_and_older_files_say_less(tmp_path: Path) -> None:
+    """Inverse pair for each origin; a file without it says known or guessed, as a message does."""
+    for known in (FocalPrior(origin="EXIF", deviation=0.03), GIVEN, GUESS):
+        camera = replace(IMAGE.camera, focal=known)
+        write_features(tmp_path / "f.h5", [("a.png", replace(IMAGE, camera=camera))])
+        ((_, got),) = read_features(tmp_path / "f.h5")
+        assert got.camera == camera
+        with h5py.File(tmp_path / "f.h5", "a") as file:
+            del file["a.png"].attrs["veil_focal_origin"]
+        ((_, older),) = read_features(tmp_path / "f.h5")
+        assert older.camera.focal == (GUESS if known == GUESS else UNDISCLOSED)
+    with h5py.File(tmp_path / "f.h5", "a") as file:
+        file["a.png"].attrs["veil_focal_origin"] = "hearsay"
+    with pytest.raises(InputError, match="not hearsay"):
+        list(read_features(tmp_path / "f.h5"))
 
 
 def test_hlocs_pixel_centers_are_at_integers(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from veil.files.atomic import replacing
 from veil.files.codebooks import write_codebook
 from veil.files.device import ledger as ledger_file
 from veil.files.device.home import require_own
-from veil.files.device.ledger import Ledger, read_ledger, released_under
+from veil.files.device.ledger import Ledger, read_ledger, released_under, require_secret
 from veil.files.device.secret import MadeUnder, load_secret
 from veil.files.features import write_features
 from veil.randomness import KEY_BYTES, Secret
@@ -38,7 +38,7 @@ def execute(path: Path, *statements: str) -> None:
 def lost(folder: Path) -> Secret:
     """A client that released something; its secret, which is then gone."""
     secret, ledger = load_secret(folder), Ledger(folder)
-    ledger.require_secret(secret)
+    require_secret(ledger, secret)
     ledger.record(ENTRY)
     (folder / "secret").unlink()
     return secret
@@ -67,9 +67,9 @@ def test_none_is_made_where_the_ledger_holds_releases(tmp_path: Path) -> None:
 def test_a_ledger_without_releases_needs_no_secret(tmp_path: Path) -> None:
     """`veil budget set` may come first, and a refused release leaves an empty ledger."""
     ledger = Ledger(tmp_path)
-    ledger.require_secret(Secret(b"1" * KEY_BYTES))
+    require_secret(ledger, Secret(b"1" * KEY_BYTES))
     secret = load_secret(tmp_path)
-    ledger.require_secret(secret)
+    require_secret(ledger, secret)
     ledger.record(ENTRY)
     assert released_under(ledger.path)[-1] == secret.fingerprint
 
@@ -81,9 +81,9 @@ def test_a_lost_secret_can_be_given_up(tmp_path: Path) -> None:
     new = load_secret(tmp_path, replace_lost=True, on_new=said.append)
     assert new != old and said
     with pytest.raises(ReleaseRefused, match=rf"client secret {old.fingerprint}.*{new.fingerprint}.*replace_lost=True"):
-        Ledger(tmp_path).require_secret(new)
-    Ledger(tmp_path).require_secret(new, replace_lost=True)
-    Ledger(tmp_path).require_secret(new)  # once is enough
+        require_secret(Ledger(tmp_path), new)
+    require_secret(Ledger(tmp_path), new, replace_lost=True)
+    require_secret(Ledger(tmp_path), new)  # once is enough
     assert released_under(tmp_path / "ledger.sqlite") == [old.fingerprint, new.fingerprint]
     with pytest.raises(ReleaseRefused, match="already released"):
         Ledger(tmp_path).record(replace(ENTRY, parameters="paper m=4 under another secret", message_digest="dd" * 32))
@@ -107,9 +107,9 @@ def test_a_ledger_without_its_secrets_knows_them_by_its_releases(tmp_path: Path)
     secret = load_secret(tmp_path)
     ledger = Ledger(tmp_path)
     ledger.record(replace(ENTRY, parameters=f"paper m=4 secret={secret.fingerprint} positions"))
-    ledger.require_secret(secret)
+    require_secret(ledger, secret)
     with pytest.raises(ReleaseRefused, match=secret.fingerprint):
-        ledger.require_secret(Secret(b"2" * KEY_BYTES))
+        require_secret(ledger, Secret(b"2" * KEY_BYTES))
     (tmp_path / "secret").unlink()
     with pytest.raises(ReleaseRefused, match=secret.fingerprint):
         load_secret(tmp_path)

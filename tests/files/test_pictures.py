@@ -16,8 +16,16 @@ from PIL import ExifTags, Image, TiffImagePlugin
 from veil.device.photographs import with_camera
 from veil.errors import FileFormatError, InputError, VeilWarning
 from veil.files.photographs import kinds, pictures
-from veil.files.photographs.pictures import SUFFIXES, find_pictures, named_pictures, read_picture, read_rgb
-from veil.geometry.camera import Camera, undistorted
+from veil.files.photographs.pictures import (
+    SUFFIXES,
+    find_pictures,
+    named_pictures,
+    read_picture,
+    read_rgb,
+    stored_size,
+    upright_size,
+)
+from veil.geometry.camera import FROM_EXIF, GUESS, Camera, undistorted
 from worlds import generator
 from worlds.edges import flipped, outcome, truncated
 
@@ -146,6 +154,20 @@ def test_focal_length_from_the_file(tmp_path: Path) -> None:
     assert camera.focal_px == pytest.approx(4 * 200 / 10 * 40 / 80)
 
 
+def test_a_picture_can_stay_as_it_is_stored(tmp_path: Path) -> None:
+    """Planted truth: a dark left half, with an orientation that turns the upright picture by 90 degrees, as phones write it."""
+    pixels = np.full((48, 64, 3), 200, np.uint8)
+    pixels[:, :32] = 10
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.fromarray(pixels).save(tmp_path / "a.png", exif=exif)
+    upright, stored = read_picture(tmp_path / "a.png"), read_picture(tmp_path / "a.png", as_stored=True)
+    np.testing.assert_array_equal(stored.gray, pixels[..., 0])
+    assert stored_size(tmp_path / "a.png") == (stored.camera.width_px, stored.camera.height_px) == (64, 48)
+    assert upright_size(tmp_path / "a.png") == (upright.camera.width_px, upright.camera.height_px) == (48, 64)
+    np.testing.assert_array_equal(upright.gray, np.rot90(pixels[..., 0], -1))
+
+
 def test_focal_length_turns_with_the_picture(tmp_path: Path) -> None:
     """A portrait shot is the landscape one turned: the same focal length, sides exchanged."""
     exif = exif_with(FocalLengthIn35mmFilm=28)
@@ -169,6 +191,44 @@ def test_absurd_metadata_is_a_guess(tmp_path: Path) -> None:
         camera = read_picture(saved(tmp_path / "a.jpg", Image.fromarray(COLORS), exif=exif_with(**tags))).camera
         assert not camera.focal_is_known
         assert camera.focal_px == pytest.approx(1.2 * 40)
+
+
+@pytest.mark.parametrize("sides", [(686, 1024), (1024, 686)], ids=["turned", "as the sensor lies"])
+def test_the_longer_side_is_the_same_where_a_program_turned_the_pixels(sides: tuple[int, int], tmp_path: Path) -> None:
+    """Oracle: planted resolution of a camera of 1,288.6 px; the sides are listed turned, or as the sensor lies."""
+    rational, focal_mm, focal_px = TiffImagePlugin.IFDRational, 35, 1288.6
+    per_inch = rational(round(focal_px * 25.4 / focal_mm * 1000), 1000)
+    tags = {"FocalLength": rational(focal_mm), "FocalPlaneXResolution": per_inch, "FocalPlaneYResolution": per_inch}
+    listed = {"FocalPlaneResolutionUnit": 2, "ExifImageWidth": sides[0], "ExifImageHeight": sides[1]}
+    path = saved(tmp_path / "a.jpg", Image.new("RGB", (686, 1024)), exif=exif_with(**tags, **listed))
+    assert read_picture(path).camera.focal_px == pytest.approx(focal_px, rel=1e-4)
+    half = saved(tmp_path / "b.jpg", Image.new("RGB", (343, 512)), exif=exif_with(**tags, **listed))
+    assert read_picture(half).camera.focal_px == pytest.approx(focal_px / 2, rel=1e-4)
+
+
+GPANO = b'<x xmlns:GPano="http://ns.google.com/photos/1.0/panorama/" GPano:ProjectionType="equirectangular"/>'
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "options"),
+    [
+        ((500, 100), {}, {}),
+        ((100, 100), {}, {}),
+        ((200, 100), {}, {"xmp": GPANO}),
+        ((160, 90), {"ExifImageWidth": 4000, "ExifImageHeight": 3000}, {}),
+        ((120, 90), {"DigitalZoomRatio": TiffImagePlugin.IFDRational(2)}, {}),
+    ],
+    ids=["panorama", "square", "equirectangular", "other shape", "digital zoom"],
+)
+def test_metadata_of_another_picture_is_a_guess(
+    size: tuple[int, int], more: dict[str, Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    """Oracle: the statement; the twin, a whole picture of the same tag, has a focal length of EXIF."""
+    exif = exif_with(FocalLengthIn35mmFilm=26, **more)
+    camera = read_picture(saved(tmp_path / "a.jpg", Image.new("RGB", size), exif=exif, **options)).camera
+    assert camera.focal == GUESS and camera.focal_px == pytest.approx(1.2 * max(size))
+    twin = saved(tmp_path / "b.jpg", Image.new("RGB", (160, 120)), exif=exif_with(FocalLengthIn35mmFilm=26))
+    assert read_picture(twin).camera.focal == FROM_EXIF
 
 
 def test_a_given_camera_must_fit(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from veil.errors import FileFormatError
 from veil.files.maps.format import write_map
 from veil.files.maps.indexes import read_point_index, write_point_index
 from veil.matching.point_index import PointIndex
-from veil.places.held_map import Map
+from veil.places.held_map import Map, point_index_of
 from worlds.edges import scene, truncated
 from worlds.random_forms import points
 
@@ -41,13 +41,13 @@ def test_an_index_comes_back(place: tuple[Path, PointIndex]) -> None:
     for field in fields(index):
         if field.init:
             np.testing.assert_array_equal(getattr(got, field.name), getattr(index, field.name))
-    assert Map.read(folder).point_index is not None
+    assert point_index_of(Map.read(folder)) is not None
 
 
 def test_a_map_without_index_has_none(tmp_path: Path) -> None:
     write_map(tmp_path / "map", scene(2))
     assert read_point_index(tmp_path / "map") is None
-    assert Map.read(tmp_path / "map").point_index is None
+    assert point_index_of(Map.read(tmp_path / "map")) is None
 
 
 def test_damaged_and_outdated_indexes_are_refused(place: tuple[Path, PointIndex]) -> None:

@@ -69,6 +69,26 @@ def test_wrong_positions_are_named_and_change_nothing() -> None:
     assert np.abs(align_points(centers, local).apply(centers) - truth.apply(centers)).max() > 6
 
 
+@pytest.mark.parametrize("longitude", [180.0, -180.0, 179.9999, 0.0, 360.0])
+@pytest.mark.parametrize("latitude", [-16.8, 65.0, 89.9999])
+def test_a_map_across_a_turn_of_longitudes_stands_where_it_was_planted(longitude: float, latitude: float) -> None:
+    """Planted: as many cameras on one side of a meridian as on the other. Broken twin: medians of their longitudes."""
+    _, places, truth, down = planted("meridian", 6)
+    there = EarthFrame(latitude_deg=latitude, longitude_deg=longitude, height_m=20.0)
+    local = np.concatenate([LUND.local(places), -LUND.local(places)])
+    centers, places = truth.inverse().apply(local), there.geodetic(local)
+    if longitude in (0.0, 360.0):
+        places[:, 1] %= 360
+    assert np.ptp(places[:, 1]) > 179
+    georeferenced = georeference(centers, places, down=down)
+    assert georeferenced.agreeing.all() and georeferenced.largest_error_m < 1e-2
+    shown = georeferenced.frame.geodetic(georeferenced.enu_from_map.apply(centers))
+    assert np.abs(there.local(shown) - local).max() < 1e-2
+    frame = georeferenced.frame
+    assert -180 <= frame.longitude_deg <= 180
+    assert np.linalg.norm(there.local(np.array([frame.latitude_deg, frame.longitude_deg, frame.height_m]))) < 60
+
+
 @pytest.mark.slow
 def test_cameras_on_a_line_need_gravity() -> None:
     centers, places, truth, down = planted("line", 8, line=True)

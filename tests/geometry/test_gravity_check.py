@@ -7,14 +7,14 @@ import pytest
 from test_vanishing_point import PIXEL, clutter, edges, tilted
 
 from veil.geometry.gravity import Gravity
-from veil.geometry.gravity_check import Checked, Support, cross_checked, support_of
+from veil.geometry.gravity_check import GravityCheck, Support, cross_checked, support_of
 from veil.geometry.vanishing_point import Vertical, vertical_from_segments
 from worlds import generator
 
 SENSOR = 1.5
 
 
-def checked(sensor: np.ndarray, segments: np.ndarray) -> Checked:
+def checked(sensor: np.ndarray, segments: np.ndarray) -> GravityCheck:
     """The check as `veil gravity` makes it: edges from all segments, and the support of the other segments for the sensor."""
     vertical = vertical_from_segments(segments, PIXEL)
     assert isinstance(vertical, Vertical), vertical

@@ -11,7 +11,7 @@ from veil import randomness
 from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Lines
-from veil.geometry.camera import Camera
+from veil.geometry.camera import GUESS, Camera
 from veil.ldp.guarantee import NoProof
 from veil.mechanisms.lines import (
     ConvergentOptions,
@@ -108,7 +108,7 @@ def test_the_key_of_lines_is_a_protocol() -> None:
         keypoints=np.array([[1.5, 2.25], [300.0, 0.1], [1.5, 2.25]], dtype=np.float32),
         descriptors=np.ones((3, 128), dtype=np.uint8),
         space=Space(descriptor="sift", normalization="L2", dim=128),
-        camera=replace(RADIAL, focal_is_known=False),
+        camera=replace(RADIAL, focal=GUESS),
         image_digest=bytes(range(32)),
     )
     key = line_key(image, gravity=np.array([0.0, 2.0, 0.0]), randomness=randomness.Secure(b"golden".ljust(32, b".")))
@@ -141,7 +141,7 @@ def test_the_key_of_lines_of_two_halves_is_a_protocol() -> None:
         keypoints=np.array([[1.5, 2.25], [300.0, 0.1], [1.5, 2.25]], dtype=np.float32),
         descriptors=np.ones((3, 128), dtype=np.uint8),
         space=Space(descriptor="sift", normalization="L2", dim=128),
-        camera=replace(RADIAL, focal_is_known=False),
+        camera=replace(RADIAL, focal=GUESS),
         image_digest=bytes(range(32)),
     )
     rules: tuple[tuple[RuleName, int], ...] = (("convergent", 2), ("parallel", 3))

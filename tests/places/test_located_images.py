@@ -105,7 +105,7 @@ def test_a_large_map_without_an_index_is_not_searched_whole(tmp_path: Path, monk
     def refused(*_: object, **__: object) -> None:
         raise SpaceError("of another codebook")
 
-    monkeypatch.setattr(Map, "with_point_index", refused)
+    monkeypatch.setattr("veil.places.located_images.make_point_index", refused)
     monkeypatch.setattr(located_images, "SEARCHED_WHOLE", 3)
     monkeypatch.setattr(located_images, "localize_loaded", lambda *_, **__: pytest.fail("the map was searched"))
     scene, place = planted_map("large", "subspaces", points=60)

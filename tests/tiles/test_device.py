@@ -19,7 +19,7 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import localize_in_tiles, place_in_map, wanted_tiles
 from veil.tiles.exits import Region
-from veil.tiles.fetching import TileFetcher, proved_tile
+from veil.tiles.fetching import Fetcher, TileFetcher, proved_tile
 from worlds import features, generator
 from worlds.tile_streets import street
 
@@ -42,7 +42,7 @@ def made() -> CutMap:
 def answered(x: float, turn: float = 0.0, **where: object) -> tuple[TileAnswer, float, float]:
     """The answer to a query of the street, with its errors in units of the map and in degrees."""
     query, pose = street("device", cameras=24).query(x, turn)
-    fetcher = TileFetcher(made().manifest, Region(read=lambda: made().records))
+    fetcher = TileFetcher(Fetcher(made().manifest, Region(read=lambda: made().records)))
     answer = localize_with_tiles(query, fetcher, **where)  # type: ignore[arg-type]
     if isinstance(answer.pose, NoPose):
         return answer, np.inf, np.inf
@@ -87,7 +87,7 @@ def test_a_photograph_of_another_place_gets_no_pose() -> None:
     """Broken twin: an answer that always names the nearest tile's middle would give one."""
     for number in range(5):
         other, _ = street(f"elsewhere {number}", cameras=3).query(1.0)
-        fetcher = TileFetcher(made().manifest, Region(read=lambda: made().records))
+        fetcher = TileFetcher(Fetcher(made().manifest, Region(read=lambda: made().records)))
         answer = localize_with_tiles(other, fetcher)
         assert isinstance(answer.pose, NoPose) and answer.asked == 2
 
@@ -127,6 +127,6 @@ def test_what_says_nothing_or_nonsense_is_refused_before_a_fetch() -> None:
             return []
 
     with pytest.raises(SpaceError):
-        localize_with_tiles(other, TileFetcher(manifest, Counting()))
+        localize_with_tiles(other, TileFetcher(Fetcher(manifest, Counting())))
     assert sent == []
     assert wanted_tiles(manifest, query, tiles=1) == wanted_tiles(manifest, query)[:1]

@@ -16,7 +16,7 @@ from veil.ldp.guarantee import PerfectPrivacy
 from veil.pir import two_servers
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.exits import Region, TwoServers
-from veil.tiles.fetching import Fetched, MemoryCache, TileFetcher, proved_tile
+from veil.tiles.fetching import Fetched, Fetcher, MemoryCache, proved_tile
 from worlds.tile_streets import street
 
 
@@ -45,7 +45,7 @@ class Watched:
 
 def test_wanted_tiles_come_proved_and_in_their_order() -> None:
     exit = Watched()
-    fetched = TileFetcher(made().manifest, exit).fetch([4, 1])
+    fetched = Fetcher(made().manifest, exit).fetch([4, 1])
     assert [tile.index for tile in fetched.tiles] == [4, 1] and fetched.refused == {} and fetched.asked == 3
     (asked,) = exit.asked
     assert {4, 1} < set(asked) and len(set(asked)) == 3
@@ -55,7 +55,7 @@ def test_wanted_tiles_come_proved_and_in_their_order() -> None:
 def test_what_cannot_be_wanted_is_refused_before_anything_is_sent(wanted: list[int]) -> None:
     exit = Watched()
     with pytest.raises(RangeError, match="can be wanted"):
-        TileFetcher(made().manifest, exit).fetch(wanted)
+        Fetcher(made().manifest, exit).fetch(wanted)
     assert exit.asked == []
 
 
@@ -69,7 +69,7 @@ def uniform_p(counts: Counter[int], places: Sequence[int]) -> float:
 def test_dummies_and_their_places_are_uniform() -> None:
     """Statistics bounded on both sides. Broken twin: the first tiles that are not wanted as dummies."""
     exit, count = Watched(), len(made().manifest)
-    fetcher = TileFetcher(made().manifest, exit, draws=random.Random(5))
+    fetcher = Fetcher(made().manifest, exit, draws=random.Random(5))
     for _ in range(3000):
         fetcher._asked_for([2])
     others = [index for index in range(count) if index != 2]
@@ -85,13 +85,13 @@ Run = Callable[[Watched, Sequence[Sequence[int]]], list[Fetched]]
 
 
 def honest_run(exit: Watched, wishes: Sequence[Sequence[int]]) -> list[Fetched]:
-    fetcher = TileFetcher(made().manifest, exit, cache=MemoryCache())
+    fetcher = Fetcher(made().manifest, exit, cache=MemoryCache())
     return [fetcher.fetch(wanted) for wanted in wishes]
 
 
 def retrying_run(exit: Watched, wishes: Sequence[Sequence[int]]) -> list[Fetched]:
     """A broken twin that asks again for what was changed."""
-    fetcher = TileFetcher(made().manifest, exit)
+    fetcher = Fetcher(made().manifest, exit)
     fetches = []
     for wanted in wishes:
         fetches.append(fetcher.fetch(wanted))
@@ -107,7 +107,7 @@ def saving_run(exit: Watched, wishes: Sequence[Sequence[int]]) -> list[Fetched]:
     fetches = []
     for wanted in wishes:
         kept = all(cache.get(version, index) is not None for index in wanted)
-        fetches.append(TileFetcher(made().manifest, exit, cache=cache, offline=kept).fetch(wanted))
+        fetches.append(Fetcher(made().manifest, exit, cache=cache, offline=kept).fetch(wanted))
     return fetches
 
 
@@ -160,7 +160,7 @@ def test_the_attack_fails_against_two_servers() -> None:
         sent: list[tuple[int, ...]] = []
         servers = (partial(answered, lies=lying, log=sent), partial(answered, lies=False, log=sent))
         exit = TwoServers(records=len(made().records), size=made().records.shape[1], transports=servers)
-        fetcher = TileFetcher(made().manifest, exit)
+        fetcher = Fetcher(made().manifest, exit)
         fetches = [fetcher.fetch(wanted) for wanted in ([0, 1], [2], [0, 1])]
         assert [len(item.tiles) for item in fetches] == ([0, 0, 0] if lying else [2, 1, 2])
         assert [set(item.refused) for item in fetches] == ([{0, 1}, {2}, {0, 1}] if lying else [set()] * 3)
@@ -178,42 +178,42 @@ def test_every_change_of_a_record_is_noticed_and_told() -> None:
                     record[place] ^= 4
                 return [bytes(record) for record in changed]
 
-        fetched = TileFetcher(made().manifest, Liar()).fetch([1, 2])
+        fetched = Fetcher(made().manifest, Liar()).fetch([1, 2])
         assert fetched.tiles == () and set(fetched.refused) == {1, 2}
 
     class Swapper(Watched):
         def fetch(self, indices: Sequence[int]) -> list[bytes]:
             return super().fetch([(index + 1) % len(made().manifest) for index in indices])
 
-    assert set(TileFetcher(made().manifest, Swapper()).fetch([1]).refused) == {1}
+    assert set(Fetcher(made().manifest, Swapper()).fetch([1]).refused) == {1}
 
     class Short(Watched):
         def fetch(self, indices: Sequence[int]) -> list[bytes]:
             return [record[:-1] for record in super().fetch(indices)]
 
-    assert "bytes came" in TileFetcher(made().manifest, Short()).fetch([1]).refused[1]
+    assert "bytes came" in Fetcher(made().manifest, Short()).fetch([1]).refused[1]
 
 
 def test_what_is_kept_stands_in_and_changes_nothing_that_is_asked() -> None:
     cache, honest = MemoryCache(), Watched()
-    TileFetcher(made().manifest, honest, cache=cache).fetch([1, 2])
+    Fetcher(made().manifest, honest, cache=cache).fetch([1, 2])
     liar = Watched(range(len(made().manifest)))
-    fetched = TileFetcher(made().manifest, liar, cache=cache).fetch([1, 2])
+    fetched = Fetcher(made().manifest, liar, cache=cache).fetch([1, 2])
     assert [tile.index for tile in fetched.tiles] == [1, 2] and set(fetched.refused) == {1, 2}
     assert [len(asked) for asked in liar.asked] == [3] and {1, 2} < set(liar.asked[0])
     cache.put(made().manifest.version, 1, b"damaged")
-    assert TileFetcher(made().manifest, Watched([1]), cache=cache).fetch([1]).tiles == ()
+    assert Fetcher(made().manifest, Watched([1]), cache=cache).fetch([1]).tiles == ()
     cache.put("0" * 64, 1, b"of another version")
     assert cache.get(made().manifest.version, 2) is None
 
 
 def test_offline_sends_nothing() -> None:
     cache, exit = MemoryCache(), Watched()
-    TileFetcher(made().manifest, Region(read=lambda: made().records), cache=cache).fetch([1])
-    fetched = TileFetcher(made().manifest, exit, cache=cache, offline=True).fetch([1])
+    Fetcher(made().manifest, Region(read=lambda: made().records), cache=cache).fetch([1])
+    fetched = Fetcher(made().manifest, exit, cache=cache, offline=True).fetch([1])
     assert [tile.index for tile in fetched.tiles] == [1] and fetched.asked == 0
     missing = next(index for index in range(len(made().manifest)) if cache.get(made().manifest.version, index) is None)
-    assert "not kept" in TileFetcher(made().manifest, exit, cache=cache, offline=True).fetch([missing]).refused[missing]
+    assert "not kept" in Fetcher(made().manifest, exit, cache=cache, offline=True).fetch([missing]).refused[missing]
     assert exit.asked == []
 
 
@@ -225,5 +225,5 @@ def test_a_fetch_that_fails_is_not_tried_again() -> None:
 
     exit = Away()
     with pytest.raises(PirError, match="away"):
-        TileFetcher(made().manifest, exit).fetch([1])
+        Fetcher(made().manifest, exit).fetch([1])
     assert len(exit.asked) == 1

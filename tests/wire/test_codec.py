@@ -11,7 +11,7 @@ import pytest
 
 from veil.errors import InputError, WireError
 from veil.forms import Subspaces
-from veil.geometry.camera import MODELS
+from veil.geometry.camera import CALIBRATED, FROM_EXIF, GIVEN, GUESS, MODELS, REFINED, UNDISCLOSED, FocalPrior
 from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, MAX_FEATURES, decode, encode
 from veil.wire.message import Message, Upload
@@ -44,8 +44,16 @@ def resealed(body: bytes) -> bytes:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_camera_survives_exactly(model: str, known: bool) -> None:
     """Inverse pair, to the last bit: camera parameters are sent in double precision."""
-    sent = replace(lens(model), focal_is_known=known)
+    sent = replace(lens(model), focal=UNDISCLOSED if known else GUESS)
     assert decode(encode(replace(upload(), camera=sent), dtype="float16")).camera == sent
+
+
+@pytest.mark.parametrize("origin", [FROM_EXIF, GIVEN, CALIBRATED, REFINED, FocalPrior(origin="EXIF", deviation=0.3)], ids=repr)
+def test_no_message_says_where_a_focal_length_comes_from(origin: FocalPrior) -> None:
+    """Oracle: the bytes of a message whose focal length is known without a source."""
+    sent = replace(upload(), camera=replace(camera(), focal=origin))
+    assert encode(sent, dtype="float16") == encode(replace(sent, camera=replace(camera(), focal=UNDISCLOSED)), dtype="float16")
+    assert decode(encode(sent, dtype="float16")).camera.focal == UNDISCLOSED
 
 
 @pytest.mark.parametrize(

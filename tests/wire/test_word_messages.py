@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from veil.errors import InputError, VeilError, WireError
 from veil.forms import Released, Subsets
+from veil.geometry.camera import GUESS
 from veil.ldp.mechanism import SubsetMechanism
 from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, decode, encode
@@ -342,7 +343,7 @@ def _peak(message: bytes) -> int:
 def test_a_camera_of_any_model_carries_words() -> None:
     """Inverse pair for every camera model: words begin after the parameters, of which models have 3 to 12."""
     for model in ("SIMPLE_PINHOLE", "FULL_OPENCV"):
-        sent = replace(lens(model), focal_is_known=False)
+        sent = replace(lens(model), focal=GUESS)
         got = decode(encode(replace(word_upload(), camera=sent)))
         assert got.camera == sent
         assert_same(got.form, words_of(word_upload()))

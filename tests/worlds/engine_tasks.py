@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from pathlib import Path
+from threading import Lock
 
 import numpy as np
 
 from veil.engine import task_threads
+from veil.errors import InputError, Remedy
 
 
 def square(item: int) -> int:
@@ -47,6 +49,21 @@ class Awkward(Exception):
 def awkward(item: int) -> int:
     """Raises an error that cannot travel."""
     raise Awkward(item, 2)
+
+
+def advise(item: int) -> int:
+    """Raises an error of veil with facts and a remedy; that of number 2 holds a fact that cannot travel."""
+    facts = {"number": item, **({"lock": Lock()} if item == 2 else {})}
+    raise InputError("it is too small", facts=facts, remedy=Remedy("raise", "advise.item", "3"))
+
+
+def advise_here(item: int) -> int:
+    """Raises an error whose class no other process can find."""
+
+    class Here(InputError):
+        pass
+
+    raise Here("it is too small", facts={"number": item}, remedy=Remedy("raise", "advise.item", "3"))
 
 
 def untold(item: int) -> object:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from veil.errors import InputError, WireError
+from veil.errors import InputError, Remedy, WireError
 from veil.server.jobs.processes import Tell
 
 
@@ -41,6 +41,15 @@ def refuse(tell: Tell) -> None:
 
 def misuse(tell: Tell) -> None:
     raise InputError("it is too small")
+
+
+def misuse_here(tell: Tell) -> None:
+    """Raises an error whose class no other process can find."""
+
+    class Here(InputError):
+        pass
+
+    raise Here("it is too small", facts={"number": 1}, remedy=Remedy("raise", "localize.number"))
 
 
 def fail(tell: Tell) -> None:

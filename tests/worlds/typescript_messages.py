@@ -13,7 +13,7 @@ import numpy as np
 
 from veil.errors import WireError
 from veil.forms import Lines, Subsets
-from veil.geometry.camera import MODELS, Camera
+from veil.geometry.camera import GUESS, MODELS, UNDISCLOSED, Camera
 from veil.ldp.mechanism import SubsetMechanism
 from veil.randomness import Secret, memoized, subsets_below
 from veil.space import Space
@@ -99,7 +99,7 @@ def messages() -> list[dict[str, Any]]:
     rows = []
     for model in MODELS:
         for lines, gravity in ((False, False), (False, True), (True, False), (True, True)):
-            camera = replace(lens(model), focal_is_known=gravity != lines)
+            camera = replace(lens(model), focal=UNDISCLOSED if gravity != lines else GUESS)
             epsilon = math.inf if lines and gravity else 0.0 if gravity else 8.0
             sent = message(camera, lines=lines, gravity=gravity, epsilon=epsilon)
             rows.append({"bytes": text(encode(sent)), "facts": facts(sent)})

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from veil.files.photographs.colmap_text import read_cameras
+from veil.files.photographs.transforms import read_frames
 from veil.geometry.camera import checked_camera
-from veil_lab.files.scenes import read_transforms
 from worlds.hostile_cameras import made
 
 
@@ -18,8 +18,8 @@ def test_the_cameras_of_the_evaluation_data_are_believed(veil_data: Path) -> Non
     for scene in sorted((veil_data / "strecha").glob("*/K.txt")):
         k = np.loadtxt(scene)
         checked_camera(made("PINHOLE", 1536, 1024, k[0, 0], k[1, 1], k[0, 2], k[1, 2]))
-    cameras, _ = read_transforms(veil_data / "fox" / "transforms.json")
-    assert len(cameras) == 50 and all(any(camera.params[4:]) for camera in cameras.values())
+    frames = read_frames(veil_data / "fox" / "transforms.json")
+    assert len(frames) == 50 and all(any(frame.camera.params[4:]) for frame in frames.values())
     assert read_cameras(veil_data / "lund_door" / "cameras.txt")
     content = json.loads((veil_data / "smartphone_berlin" / "reconstruction_example.json").read_text())
     for camera in content[0]["cameras"].values():

@@ -146,6 +146,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "form_table": lambda: tiles.form_table([planted(TileRow)], [planted(TileFormRow)]),
         "reconstruction.summary_table": lambda: reconstruction.summary_table([run()]),
         "cost_table": lambda: measured_forms.cost_table(measured),
+        "measured_forms.interval_table": lambda: _present(measured_forms.interval_table(measured)),
         "measured_forms.recovery_table": lambda: _present(measured_forms.recovery_table(measured)),
         "measured_forms.summary_table": lambda: measured_forms.summary_table(measured),
         "inversion_table": lambda: inversion.inversion_table([planted(InversionRow)]),

@@ -11,7 +11,7 @@ from veil.audit.finding import Finding, Share
 from veil.audit.measured_forms import MeasuredAttack, MeasuredForm, measured_attacks
 from veil.errors import FileFormatError, InputError
 from veil.files.measured_forms import bundled_measured_forms, read_measured_forms, write_measured_forms
-from veil_lab.report.measured_forms import cost_table, recovery_table, summary_table
+from veil_lab.report.measured_forms import cost_table, interval_table, recovery_table, summary_table
 from veil_lab.studies.attacks.form_releases import FORMS
 from worlds.documents import ROOT
 from worlds.schemas import validate
@@ -39,13 +39,15 @@ def test_every_document_quotes_the_record() -> None:
     validate("evaluate-forms-record", {"forms": [item.as_json() for item in forms]})
     readme, choose = (ROOT / "README.md").read_text().splitlines(), (ROOT / "docs" / "choose.md").read_text().splitlines()
     protects = (ROOT / "docs" / "protects.md").read_text().splitlines()
-    attacked = recovery_table(forms)
-    assert attacked is not None
+    attacked, intervals = recovery_table(forms), interval_table(forms)
+    assert attacked is not None and intervals is not None
     summary = summary_table(forms).markdown()
     assert [line for line in summary if line not in protects] == []
     quoted = [line for line in readme if line.startswith("|")]
     assert len(quoted) == 2 + 4 and [line for line in quoted if line not in summary] == []
-    assert [line for line in [*cost_table(forms).markdown(), *attacked.markdown()] if line not in choose] == []
+    assert [
+        line for line in [*cost_table(forms).markdown(), *attacked.markdown(), *intervals.markdown()] if line not in choose
+    ] == []
     told = {item.form: item.told for item in forms}
     first = " ".join((ROOT / "docs" / "theory" / "hardened.md").read_text().split("\n\n")[1].split())
     assert told["subspaces of all features"] in first and told["subspaces"] in first
@@ -68,7 +70,16 @@ def test_sentences_leave_oracles_out_and_name_what_more_uploads_give() -> None:
     assert cost_table([FORM]).markdown()[2] == "| subspaces | 10 of 11 | 0 | 1000 | 488 | - |"
     assert "| oracle of 100 | 1 | 50 / 60 / 70 |" in lines
     assert "| matched views | 5 | 18 / 30 / 32 |" in lines and "| positions alone | 1 | 2 of 4 placed |" in lines
-    assert recovery_table([replace(FORM, attacks=())]) is None
+    assert recovery_table([replace(FORM, attacks=())]) is None and interval_table([replace(FORM, attacks=())]) is None
+
+
+def test_intervals_stand_beside_the_best_attacks() -> None:
+    known = replace(CONTEXT, photographs=15, low=(0.15, 0.2, 0.25), high=(0.19, 0.28, 0.31))
+    table = interval_table([replace(FORM, attacks=(known, BOUND, VIEWS))])
+    assert table is not None
+    lines = table.markdown()
+    assert "| subspaces | context | 1 | 15 | 17 / 24 / 28 | 15 to 19 / 20 to 28 / 25 to 31 |" in lines
+    assert "| subspaces | matched views | 5 | 1 | 18 / 30 / 32 | - |" in lines and not any("oracle" in line for line in lines)
 
 
 def test_findings_that_were_not_run_are_left_out() -> None:

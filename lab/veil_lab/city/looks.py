@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, UInt8
 
+from veil.codebooks.mirror import SIFT_MIRRORED
 from veil.errors import InputError
 from veil.extraction.picture import Picture
 from veil.extraction.sift import SiftOptions, extract_sift
@@ -24,7 +25,7 @@ PARTS, TILE_KEYPOINTS, VERSIONS = 2, 500, 4
 _FIELDS, _MOST_KEYPOINTS, _LEADERS = np.array([12, 8]), 511, 64
 _CELLS = np.arange(128).reshape(4, 4, 8)
 # In the frame of a keypoint, x along its orientation: a mirror turns y and all directions around, a negative turns the cells.
-MIRRORED = np.ascontiguousarray(_CELLS[::-1, :, (-np.arange(8)) % 8]).reshape(-1)
+MIRRORED = SIFT_MIRRORED
 NEGATIVE = np.ascontiguousarray(_CELLS[::-1, ::-1]).reshape(-1)
 _PERMUTATIONS = np.stack([np.arange(128), MIRRORED, NEGATIVE, MIRRORED[NEGATIVE]])
 _RIGHT = np.broadcast_to(np.arange(4)[None, :, None] >= 2, (4, 4, 8)).reshape(-1)

@@ -15,6 +15,7 @@ from veil.cli.server.map_options import AskedMatcher, asks_for_network, load_mat
 from veil.device.doors import load_images
 from veil.errors import InputError
 from veil.matching import match
+from veil.matching.lightglue import learned_matches
 from veil.matching.neighbors import distance_name
 from veil.matching.placed_points import placed
 from veil.places.pairs.images import LoadedImage
@@ -48,7 +49,7 @@ def _match(arguments: Match) -> int:
             placed(side.form, side.positions, side.camera, what=str(path))
             for side, path in ((left, arguments.left), (right, arguments.right))
         ]
-        matches, by = load_matcher(arguments, left.form.space).match(*sides), "lightglue"
+        matches, by = learned_matches(load_matcher(arguments, left.form.space), *sides), "lightglue"
         say(arguments, f"{len(matches)} matches of {counts} features, by LightGlue")
     else:
         options = matching_options(arguments, left.form, right.form)

@@ -17,6 +17,7 @@ from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.modes import ModeOptions
 from veil.audit.ground_truth import in_space
 from veil.codebooks.codebook import Codebook
+from veil.codebooks.mirror import SIFT_MIRRORED
 from veil.errors import InputError
 from veil.features import Features, unit_length
 from veil.forms import canonical
@@ -45,7 +46,7 @@ VIEWS = (1.0, 0.5, 0.25)
 # Subspaces that are searched at a time.
 AT_ONCE = {"cpu": 64, "cuda": 2048}
 # Entries of SIFT (4 rows x 4 columns x 8 directions) in the order in which a mirrored photograph has them.
-MIRROR = np.arange(128).reshape(4, 4, 8)[::-1][:, :, -np.arange(8) % 8].ravel()
+MIRROR = SIFT_MIRRORED
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

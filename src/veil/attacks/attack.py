@@ -41,11 +41,7 @@ class Attack:
     - `assumes`: in words, what the attacker needs beside the release.
     - `units`: what it estimates: descriptors, positions ("px"), words, the pose, what the order means, or classes of faces.
     - `modules`: modules of `veil.attacks` that hold its algorithm; the first of them describes it and cites its source.
-    - `run`: runs it on a `Target` and returns an `Attempt`; raises CannotRun (or another VeilError) with the reason why it
-      cannot be run there.
     - `time_share`: its part of an audit's processor time (0: it compares all features with each other and is not cut).
-
-    Not public: `run`.
     """
 
     name: str
@@ -54,7 +50,7 @@ class Attack:
     assumes: str
     units: Units
     modules: tuple[str, ...]
-    run: Callable[[Target], Attempt]
+    _run: Callable[[Target], Attempt]
     time_share: float = 0.0
 
     __repr__ = one_line
@@ -98,10 +94,15 @@ class Skipped:
     remedy: tuple[Remedy, ...] = ()
 
 
+def run_attack(attack: Attack, target: Target) -> Attempt:
+    """Outcome of `attack` on one release. Raises CannotRun, or another VeilError, if it cannot be run there."""
+    return attack._run(target)
+
+
 def attempted(attack: Attack, target: Target) -> Attempt | Skipped:
     """Outcome of `attack` on one release: its attempt, or the reason why it cannot be run there."""
     try:
-        return attack.run(target)
+        return run_attack(attack, target)
     except CannotRun as error:
         return Skipped(label=attack.name, why=error.cause, left_out=error.features, remedy=error.remedy)
     except VeilError as error:  # this attack cannot work on this form; the others still run

@@ -140,7 +140,7 @@ MATCHED_CANDIDATES = Attack(
     assumes=f"{LEARNED}, and {VIEWS}",
     units="descriptor",
     modules=("matches.matched_candidates", "matches.matched_views", "distribution.modes", "distribution.context"),
-    run=_matched_candidates,
+    _run=_matched_candidates,
     time_share=2.0,
 )
 LEARNED_ATTACKS = (
@@ -155,7 +155,7 @@ LEARNED_ATTACKS = (
             "distribution.density_network",
             "distribution.learned_model",
         ),
-        run=_modes,
+        _run=_modes,
         time_share=6.0,
     ),
     Attack(
@@ -165,7 +165,7 @@ LEARNED_ATTACKS = (
         assumes=f"{LEARNED} and which are neighbors",
         units="descriptor",
         modules=("distribution.context", "distribution.modes"),
-        run=_context,
+        _run=_context,
         time_share=6.0,
     ),
 )

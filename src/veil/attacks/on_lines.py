@@ -149,7 +149,7 @@ LINE_ATTACKS = (
         assumes=RELEASE_ALONE,
         units="px",
         modules=("positions.line_density", "positions.segments"),
-        run=_density,
+        _run=_density,
     ),
     Attack(
         name="line neighbors",
@@ -158,7 +158,7 @@ LINE_ATTACKS = (
         assumes="descriptors, or estimates of them",
         units="px",
         modules=("positions.line_neighbors", "positions.colocated_keypoints"),
-        run=_neighbors,
+        _run=_neighbors,
     ),
     Attack(
         name="line neighborhood",
@@ -167,7 +167,7 @@ LINE_ATTACKS = (
         assumes="descriptors, or estimates of them, and photographs of its own",
         units="px",
         modules=("positions.neighbor_field", "positions.pair_network"),
-        run=_neighborhood,
+        _run=_neighborhood,
     ),
     Attack(
         name="repeat of lines",
@@ -176,7 +176,7 @@ LINE_ATTACKS = (
         assumes=REPEATS,
         units="px",
         modules=("intersection.repeat",),
-        run=_repeat,
+        _run=_repeat,
     ),
 )
 ORDER_ATTACK = Attack(
@@ -186,5 +186,5 @@ ORDER_ATTACK = Attack(
     assumes=RELEASE_ALONE,
     units="order",
     modules=("positions.order",),
-    run=_order,
+    _run=_order,
 )

@@ -106,6 +106,6 @@ POSITIONS_ATTACK = Attack(
     assumes="a map of the place, and gravity as it was sent",
     units="pose",
     modules=("on_positions",),
-    run=_positions,
+    _run=_positions,
     time_share=2.0,
 )

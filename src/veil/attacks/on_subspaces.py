@@ -161,7 +161,7 @@ SUBSPACE_ATTACKS = (
             "structural.lattice_reduction",
             "structural.enumeration",
         ),
-        run=_lattice,
+        _run=_lattice,
         time_share=4.0,
     ),
     Attack(
@@ -171,7 +171,7 @@ SUBSPACE_ATTACKS = (
         assumes=RELEASE_ALONE,
         units="descriptor",
         modules=("structural.vertex", "structural.vertex_search", "structural.simplex"),
-        run=_vertex,
+        _run=_vertex,
         time_share=6.0,
     ),
     Attack(
@@ -181,7 +181,7 @@ SUBSPACE_ATTACKS = (
         assumes=OWN_PHOTOGRAPHS,
         units="descriptor",
         modules=("distribution.nearest",),
-        run=partial(_nearest, name="nearest", projected=False),
+        _run=partial(_nearest, name="nearest", projected=False),
         time_share=0.5,
     ),
     Attack(
@@ -191,7 +191,7 @@ SUBSPACE_ATTACKS = (
         assumes=OWN_PHOTOGRAPHS,
         units="descriptor",
         modules=("distribution.nearest",),
-        run=partial(_nearest, name="nearest, projected", projected=True),
+        _run=partial(_nearest, name="nearest, projected", projected=True),
         time_share=0.5,
     ),
     *LEARNED_ATTACKS,
@@ -202,7 +202,7 @@ SUBSPACE_ATTACKS = (
         assumes=f"{OWN_PHOTOGRAPHS}, and a way to choose the best candidate, which nobody is known to have",
         units="descriptor",
         modules=("distribution.nearest",),
-        run=_oracle,
+        _run=_oracle,
         time_share=1.0,
     ),
     Attack(
@@ -212,7 +212,7 @@ SUBSPACE_ATTACKS = (
         assumes=POOL,
         units="descriptor",
         modules=("distribution.database",),
-        run=_database,
+        _run=_database,
         time_share=6.0,
     ),
     Attack(
@@ -222,7 +222,7 @@ SUBSPACE_ATTACKS = (
         assumes=f"{OWN_PHOTOGRAPHS} and {OTHERS}",
         units="descriptor",
         modules=("distribution.clustering",),
-        run=_clustering,
+        _run=_clustering,
     ),
     Attack(
         name="intersection",
@@ -231,7 +231,7 @@ SUBSPACE_ATTACKS = (
         assumes=f"{OWN_PHOTOGRAPHS} and {OTHERS}",
         units="descriptor",
         modules=("intersection.shared_decoys",),
-        run=_intersection,
+        _run=_intersection,
     ),
     Attack(
         name="repeat",
@@ -240,7 +240,7 @@ SUBSPACE_ATTACKS = (
         assumes=REPEATS,
         units="descriptor",
         modules=("intersection.repeat", "intersection.several_releases"),
-        run=repeat_attack,
+        _run=repeat_attack,
     ),
     Attack(
         name="matched views",
@@ -249,7 +249,7 @@ SUBSPACE_ATTACKS = (
         assumes=VIEWS,
         units="descriptor",
         modules=("matches.matched_views", "matches.inliers"),
-        run=matched_views,
+        _run=matched_views,
         time_share=2.0,
     ),
     MATCHED_CANDIDATES,
@@ -260,7 +260,7 @@ SUBSPACE_ATTACKS = (
         assumes=PHOTOGRAPHS,
         units="descriptor",
         modules=("matches.matched_views", "matches.inliers"),
-        run=matched_photographs,
+        _run=matched_photographs,
         time_share=0.5,
     ),
     Attack(
@@ -270,6 +270,6 @@ SUBSPACE_ATTACKS = (
         assumes=SCENE,
         units="descriptor",
         modules=("matches.inliers",),
-        run=matched_attack,
+        _run=matched_attack,
     ),
 )

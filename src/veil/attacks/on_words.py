@@ -106,7 +106,7 @@ WORD_ATTACKS = (
         assumes=RELEASE_ALONE,
         units="word",
         modules=("words.posterior",),
-        run=_posterior,
+        _run=_posterior,
     ),
     Attack(
         name="neighbors",
@@ -115,7 +115,7 @@ WORD_ATTACKS = (
         assumes="photographs of its own, from which it learned which words are neighbors",
         units="word",
         modules=("words.neighbors", "words.cooccurrence"),
-        run=_neighbors,
+        _run=_neighbors,
     ),
     Attack(
         name="repeat",
@@ -124,7 +124,7 @@ WORD_ATTACKS = (
         assumes=REPEATS,
         units="word",
         modules=("words.posterior",),
-        run=_repeat,
+        _run=_repeat,
     ),
     Attack(
         name="votes",
@@ -133,6 +133,6 @@ WORD_ATTACKS = (
         assumes=UPLOADS,
         units="word",
         modules=("words.votes", "words.posterior"),
-        run=votes_attack,
+        _run=votes_attack,
     ),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from veil.attacks.attack import Attack, Attempt
+from veil.attacks.attack import Attack, Attempt, run_attack
 from veil.attacks.claims import CannotRun, Classes, Estimates, Lists
 from veil.attacks.distribution.attributes import infer
 from veil.attacks.on_lines import LINE_ATTACKS, ORDER_ATTACK
@@ -39,7 +39,7 @@ ATTRIBUTE_ATTACK = Attack(
     assumes="descriptors of other people's faces, with labels",
     units="class",
     modules=("distribution.attributes",),
-    run=_attributes,
+    _run=_attributes,
 )
 
 ATTACKS: tuple[Attack, ...] = (
@@ -81,7 +81,7 @@ def estimated(name: str, target: Target) -> tuple[Estimates, Lists | None]:
     Raises KeyError for an unknown name, TypeError for an attack that does not estimate descriptors, and what the attack raises.
     """
     (attack,) = named(name)
-    attempt = attack.run(target)
+    attempt = run_attack(attack, target)
     if attempt.estimates is None:
         raise TypeError(f"the attack {name!r} does not estimate descriptors")
     return attempt.estimates, attempt.decoys

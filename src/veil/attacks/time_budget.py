@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from veil.errors import RangeError
+from veil.one_line import one_line
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,18 +32,37 @@ AUDIT_SECONDS = 150
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spending:
-    """Processor time that one attack was given and took over all releases, and the features wanted and attacked."""
+class AttackTime:
+    """Processor time of one attack over all releases: its share of an audit's (`share_seconds`), and the `seconds` it took.
+
+    Of the `wanted` features it attacked as many as there was time for (`attacked`).
+    """
 
     share_seconds: float
     seconds: float
     wanted: int
     attacked: int
 
+    __repr__ = one_line
+
     @property
     def cut_short(self) -> bool:
         """Whether features were left out for want of time."""
         return self.attacked < self.wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditTime:
+    """Processor time of the attacks of an audit: the `seconds` that they had together, and the `used_seconds` that they took.
+
+    `spent` has the part of each attack by its name. The seconds are infinite where no limit was set.
+    """
+
+    seconds: float
+    used_seconds: float
+    spent: Mapping[str, AttackTime]
+
+    __repr__ = one_line
 
 
 class TimeBudget:
@@ -64,11 +84,11 @@ class TimeBudget:
         self._left, self._turns_left = seconds, turns
         self._shares_left = self._charged = 0.0
         self._of_a_turn = sum(shares.values())
-        self._spent: dict[str, Spending] = {}
+        self._spent: dict[str, AttackTime] = {}
         self._timed: dict[str, tuple[float, int]] = {}  # seconds and features that an attack's pace was measured on
 
     @property
-    def spent(self) -> Mapping[str, Spending]:
+    def spent(self) -> Mapping[str, AttackTime]:
         """Time and features of each attack so far, by its name."""
         return self._spent
 
@@ -76,6 +96,10 @@ class TimeBudget:
     def used_seconds(self) -> float:
         """Processor seconds of all attacks together."""
         return self._charged + sum(item.seconds for item in self._spent.values())
+
+    def as_record(self) -> AuditTime:
+        """The time that was given, and taken so far."""
+        return AuditTime(seconds=self.seconds, used_seconds=self.used_seconds, spent=dict(self._spent))
 
     def begin_turn(self, attacks: Iterable[str] | None = None) -> None:
         """Start the next release, which gives those of `attacks` (default: all) something to look at; only they have shares.
@@ -141,7 +165,7 @@ class TimeBudget:
         self._charged += other._charged
         for attack, spent in other.spent.items():
             before = self._spent.get(attack)
-            self._spent[attack] = Spending(
+            self._spent[attack] = AttackTime(
                 share_seconds=self._share_of(attack),
                 seconds=spent.seconds + (before.seconds if before else 0.0),
                 wanted=spent.wanted + (before.wanted if before else 0),
@@ -172,7 +196,7 @@ class TimeBudget:
     def _account(self, attack: str, seconds: float, wanted: int, attacked: int) -> None:
         self._left = max(0.0, self._left - seconds)
         before = self._spent.get(attack)
-        self._spent[attack] = Spending(
+        self._spent[attack] = AttackTime(
             share_seconds=self._share_of(attack),
             seconds=seconds + (before.seconds if before else 0.0),
             wanted=wanted + (before.wanted if before else 0),

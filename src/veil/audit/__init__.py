@@ -5,5 +5,6 @@
 - `finding`: shares with intervals of `statistics`.
 - `laws`: what outcomes of attacks must obey. `verdict`: the verdict in words. `policy`: rules that make a build fail.
 - `epsilon`: a measured lower bound. `audit_result`: the record of all. `measured_forms`: the record of `veil evaluate forms`.
-- `on_pictures`: pictures of releases. `on_tiles`, with `tile_findings`: the audit of a map's tiles.
+- `on_pictures`: pictures of releases. `recovered`: features by how well they were recovered.
+- `on_tiles`, with `tile_findings`: the audit of a map's tiles.
 """

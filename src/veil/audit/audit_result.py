@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict, get_args
 
-from veil.attacks.time_budget import TimeBudget
+from veil.attacks.time_budget import AuditTime
 from veil.audit.epsilon import EpsilonBound, EpsilonBoundJson
 from veil.audit.finding import Finding, FindingJson
 from veil.audit.on_pictures import DrawnPicture, DrawnPictureJson
 from veil.audit.policy import Rule
+from veil.audit.recovered import RecoveredFeatures
 from veil.audit.verdict import NOT_TESTED, Grade, Verdict
 from veil.errors import Remedy, Say
 from veil.json_records.values import Reasons
@@ -94,13 +95,13 @@ class Audit:
     """Result of an audit of the releases in `messages`; `as_json` gives the record of docs/reference/json.md.
 
     `findings` are those of the attacks, `pictures` what was drawn of the releases, `verdict` sums both up, and `breaches` give
-    the broken ones of the `rules`, each with the reason. `have_originals` tells whether the originals were given.
+    the broken ones of the `rules`, each with the reason. `originals` gives the photograph of each release, and `recovered` the
+    features of a release by how well they were recovered; both are empty where the originals were not given. Where they were,
+    the record holds what did not leave the device.
     `facts` describe the releases. `not_looked_at` gives, by attack, why attacks on other kinds of release had nothing to look
     at. `epsilons` (by unit, at `delta`) are those that words carry, and that of the ledger's session; `measured` is the lower
     bound that runs of their mechanism show. `time` and `picture_time` hold what the attacks, and those behind the pictures,
     were allowed and took.
-
-    Not public: `time`, `picture_time`.
     """
 
     messages: Sequence[str]
@@ -114,9 +115,10 @@ class Audit:
     verdict: Verdict
     rules: Sequence[Rule]
     breaches: Mapping[Rule, str]
-    have_originals: bool
-    time: TimeBudget
-    picture_time: TimeBudget
+    originals: Mapping[str, str]
+    recovered: Mapping[str, RecoveredFeatures]
+    time: AuditTime
+    picture_time: AuditTime
 
     __repr__ = one_line
 

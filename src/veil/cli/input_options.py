@@ -50,8 +50,15 @@ MAP: Table = {
     "max_seconds": (POSITIONS,),
     "mapper": (POSITIONS,),
     "locate": (POSITIONS,),
+    "known_poses": (POSITIONS,),
     **dict.fromkeys(("ratio", "workers", "strict", "seed", "add_to", "pairs", "pair_count", "matches"), _TO_MAP),
     **dict.fromkeys(("cluster_size", "memory", "engine"), _TO_MAP),
+}
+# Of the features that `veil map import` is given, or finds beside the model.
+MAP_IMPORT: Table = {
+    "imported": (FEATURES,),
+    "normalization": (DATABASE, FEATURES),
+    **dict.fromkeys(("workers", "seed"), _TO_EXTRACT),
 }
 _IN_TILES = (TILES_PHOTOGRAPHS, TILES_FEATURES)
 LOCALIZE: Table = {

@@ -123,7 +123,7 @@ def add_record(parser: argparse.ArgumentParser, record: type[Record], *, group: 
             given["metavar"] = argument.metavar
         if not argument.names:
             if field.default is None:
-                given["nargs"] = "?"
+                given["nargs"] = "*" if given.get("nargs") == "+" else "?"
             parser.add_argument(field.name, help=argument.help, **given)
             continue
         usual = "--" + field.name.replace("_", "-")

@@ -20,7 +20,7 @@ from veil.cli.common import (
 )
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
-from veil.device.viewing import ViewedMap, told_further, view_audit, view_map
+from veil.device.viewing import ViewedMap, told_further, view_audit, view_map, view_of
 from veil.errors import InputError
 from veil.files.atomic import write_text
 from veil.files.audit_pages import is_audit_page
@@ -106,9 +106,9 @@ def _view(arguments: ViewCommand) -> int:
         others = " to ".join(str(model) for model in dict.fromkeys((further[0], further[-1])))
         say(arguments, f"{told_further(further)}: veil view {others}")
     if arguments.export:
-        _export(arguments, where, viewed.view)
+        _export(arguments, where, view_of(viewed))
     else:
-        _write(arguments, page(viewed.view, ViewLimits(), say=phrase), viewed)
+        _write(arguments, page(view_of(viewed), ViewLimits(), say=phrase), viewed)
     return EXIT_OK
 
 
@@ -157,7 +157,7 @@ def _write(arguments: ViewCommand, made: Page, viewed: ViewedMap | None) -> None
     """Write the page, and tell what it holds; `viewed` is None for an audit."""
     output = arguments.output or Path("view.html")
     write_text(output, made.html, private=made.photographs > 0 or made.true_positions > 0)
-    queries = 0 if viewed is None else sum(image.is_query for image in viewed.view.images)
+    queries = 0 if viewed is None else sum(image.is_query for image in view_of(viewed).images)
     size = len(made.html.encode())
     record: ViewPageJson = {
         "output": str(output),

@@ -64,7 +64,7 @@ class Client:
         try:
             return chosen(self.maps(), map_id)
         except InputError as error:
-            raise ServerError(str(error), status=404, kind="not-found") from None
+            raise ServerError(error.cause, status=404, kind="not-found", remedy=error.remedy) from None
 
     def create_map(self, name: str, policy: Mapping[str, Any] | None = None) -> RemoteMap:
         """Make an empty map, for which the token must be an administrator's.

@@ -24,7 +24,7 @@ from veil.files.service.served_tiles import HINT, VERSION, OneServerFacts, one_s
 from veil.files.tiles import BINARY, JSON, MOST_BINARY_BYTES, MOST_JSON_BYTES, RECORDS, FolderCache, read_manifest, read_records
 from veil.pir import one_server
 from veil.tiles.exits import Exit, OneServer, Region, TwoServers
-from veil.tiles.fetching import TileFetcher
+from veil.tiles.fetching import Fetcher, TileFetcher
 from veil.tiles.manifest import Manifest, decode_manifest
 from veil.version import __version__
 
@@ -190,7 +190,7 @@ def open_tiles(
                 "servers must have the same tiles: try again later"
             )
     taken = exit or _default(manifest, len(hosts), served[0])
-    return TileFetcher(manifest, _exit(taken, hosts, served[0], manifest, kept, most_bytes), cache=kept)
+    return TileFetcher(Fetcher(manifest, _exit(taken, hosts, served[0], manifest, kept, most_bytes), cache=kept))
 
 
 def _of_folder(
@@ -202,7 +202,7 @@ def _of_folder(
     manifest = read_manifest(folder)
     if version is not None and manifest.version != version:
         raise FileFormatError(f"{folder} has version {manifest.version[:16]} of the tiles, and {version[:16]} is asked for")
-    return TileFetcher(manifest, Region(read=lambda: read_records(folder, manifest)), cache=cache, offline=offline)
+    return TileFetcher(Fetcher(manifest, Region(read=lambda: read_records(folder, manifest)), cache=cache, offline=offline))
 
 
 def _default(manifest: Manifest, hosts: int, served: _Served) -> TileExit:

@@ -53,8 +53,6 @@ class Codebook:
 
     Raises InputError for fewer than two words and for words that are zero or not finite, RangeError for
     impossible `slices`.
-
-    Not public: `compression`.
     """
 
     kind: ClassVar[Kind]

@@ -51,6 +51,8 @@ class Compression:
     pca: Pca | None
     dither_steps: float
 
+    __repr__ = one_line
+
     @property
     def hardened_space(self) -> Space:
         """The dithered, compressed space of the hardened profile. Raises InputError if there is no PCA."""

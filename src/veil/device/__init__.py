@@ -4,6 +4,7 @@
 - `photographs` gives a photograph its camera. `gravity` measures which way is down in it.
 - `descriptor_books` makes the codebook and the pool of decoys of a descriptor from photographs.
 - `doors` are the ways into `veil.places` for raw features that their owner makes public: `localize`, `map_images`, `match`.
+- `importing` makes public maps of models of other tools.
 - `tiles` localizes a photograph here, in tiles that are fetched without telling which.
 - `auditing` attacks one's own releases as the `attacker` could. `tile_audit` shows what publishing a map's tiles means.
 - `viewing` makes the view of a map or an audit, with what its owner knows of the photographs.

@@ -20,7 +20,8 @@ from veil.audit.ground_truth import Truth, find_truth
 from veil.audit.laws import broken_laws
 from veil.audit.on_pictures import DrawnPicture, reconstructions
 from veil.audit.policy import Rule, breaches, least_features
-from veil.audit.run import Examined, epsilons, examine, findings, not_looked_at
+from veil.audit.recovered import most_recovered
+from veil.audit.run import epsilons, examine, findings, not_looked_at
 from veil.audit.verdict import judge
 from veil.device.attacker import Attacker, knowledge_of
 from veil.engine import Engine, open_engine
@@ -130,40 +131,6 @@ def run_audit(
     Raises InputError for no releases, or releases of several kinds, a database that does not fit them, or originals of other
     photographs.
     """
-    audit, _ = audited(
-        releases,
-        originals=originals,
-        attacker=attacker,
-        options=options,
-        inverters=inverters,
-        read_photograph=read_photograph,
-        ledger=ledger,
-        facts=facts,
-        engine=engine,
-        workers=workers,
-        steps=steps,
-    )
-    return audit
-
-
-def audited(
-    releases: Mapping[str, Message],
-    *,
-    originals: Mapping[str, Features] | None = None,
-    attacker: Attacker | None = None,
-    options: AuditOptions | None = None,
-    inverters: Sequence[Path | str] = (),
-    read_photograph: ReadPhotograph = lambda name: None,
-    ledger: Path | str | None = None,
-    facts: Mapping[str, object] | None = None,
-    engine: str = "local",
-    workers: int | None = 1,
-    steps: Steps[StepProgress] = silent,
-) -> tuple[Audit, list[Examined]]:
-    """The audit of `run_audit`, and each release with every attack that was tried on it and, with the originals, the truth.
-
-    Arguments, and what is raised, are those of `run_audit`.
-    """
     options, attacker = options or AuditOptions(), attacker or Attacker()
     knowledge = knowledge_of(attacker, list(releases.values()))
     truths = {} if originals is None else _truths(releases, originals, knowledge, steps)
@@ -193,7 +160,7 @@ def audited(
                 time=rest,
                 progress=count.part(1.0),
             )
-    audit = Audit(
+    return Audit(
         messages=list(releases),
         facts=facts or {},
         findings=measured_findings,
@@ -213,11 +180,11 @@ def audited(
         ),
         rules=options.rules,
         breaches=breaches(options.rules, measured_findings, spent),
-        have_originals=bool(truths),
-        time=allowed,
-        picture_time=rest,
+        originals={name: truth.image for name, truth in truths.items()},
+        recovered={item.name: best for item in examined if (best := most_recovered(item)) is not None},
+        time=allowed.as_record(),
+        picture_time=rest.as_record(),
     )
-    return audit, examined
 
 
 def _opened(engine: str, workers: int | None) -> AbstractContextManager[Engine | None]:

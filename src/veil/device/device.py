@@ -13,7 +13,7 @@ from veil.device.protection import HideInSubspaces, HideInWords, Made, Protectio
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.device.home import home
-from veil.files.device.ledger import Entry, Ledger
+from veil.files.device.ledger import Entry, Ledger, record_all, require_enterable, require_secret
 from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
@@ -61,8 +61,6 @@ class Device:
 
     Attributes: `ledger`, and `notes`, sentences about what was newly made. Raises ReleaseRefused if the secret is lost or does
     not fit the ledger, FileFormatError if either is damaged or open to others, InputError if `folder` cannot hold them.
-
-    Not public: `releasing`.
     """
 
     def __init__(self, folder: Path | str | None = None, *, replace_lost: bool = False) -> None:
@@ -77,7 +75,7 @@ class Device:
                 f"note: a new ledger was made beside an older secret: {path}. It does not know what was released before"
             )
         self.notes = tuple(made)
-        self.ledger.require_secret(self._secret, replace_lost=replace_lost)
+        require_secret(self.ledger, self._secret, replace_lost=replace_lost)
 
     def release(
         self,
@@ -102,26 +100,8 @@ class Device:
         decoys or words made from this very image; InputError (RangeError, SpaceError) if features and choices do not fit,
         FileFormatError if the ledger is damaged.
         """
-        with self.releasing(fresh=fresh, allow_second=allow_second) as make_release:
+        with releasing(self, fresh=fresh, allow_second=allow_second) as make_release:
             return make_release(features, protection or Protection(descriptors=HideInSubspaces()), name)
-
-    @contextmanager
-    def releasing(self, *, fresh: bool = False, allow_second: bool = False) -> Iterator[MakeRelease]:
-        """A block whose releases are entered in the ledger together when it ends well, and none of them if it raises.
-
-        It is given a function that makes one: of features, a protection and the image's name. No message may leave before the
-        block has ended. Parameters and errors are those of `release`.
-        """
-        entries: list[Entry] = []
-
-        def make_release(features: Features, protection: Protection, name: str) -> DeviceRelease:
-            entry, release = self._made(features, protection, name, fresh=fresh, pending=entries)
-            self.ledger.require(entry, allow_second=allow_second)  # before the others are made; all are judged at the end
-            entries.append(entry)
-            return release
-
-        yield make_release
-        self.ledger.record_all(entries, allow_second=allow_second)
 
     def _made(
         self, features: Features, protection: Protection, name: str, *, fresh: bool, pending: Sequence[Entry]
@@ -200,6 +180,25 @@ class Device:
 
 # Makes one of several releases: of features, a protection and the image's name.
 MakeRelease = Callable[[Features, Protection, str], DeviceRelease]
+
+
+@contextmanager
+def releasing(device: Device, *, fresh: bool = False, allow_second: bool = False) -> Iterator[MakeRelease]:
+    """A block whose releases are entered in the ledger together when it ends well, and none of them if it raises.
+
+    It is given a function that makes one: of features, a protection and the image's name. No message may leave before the
+    block has ended. Parameters and errors are those of `Device.release`.
+    """
+    entries: list[Entry] = []
+
+    def make_release(features: Features, protection: Protection, name: str) -> DeviceRelease:
+        entry, release = device._made(features, protection, name, fresh=fresh, pending=entries)
+        require_enterable(device.ledger, entry, allow_second=allow_second)  # before others are made; all are judged at the end
+        entries.append(entry)
+        return release
+
+    yield make_release
+    record_all(device.ledger, entries, allow_second=allow_second)
 
 
 def _alias(others: Sequence[Entry], name: str, message_digest: str, *, fresh: bool) -> str:

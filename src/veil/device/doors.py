@@ -12,19 +12,23 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from jaxtyping import Int64
 
 from veil.codebooks.codebook import Codebook
-from veil.errors import InputError, VeilError
+from veil.errors import InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.features import holds_features, read_features, read_one
-from veil.forms import Form
-from veil.matching.lightglue import LightGlue
+from veil.files.photographs.posed_models import PosedModel
+from veil.forms import Form, Points
+from veil.matching.lightglue import LightGlue, learned_matches
 from veil.matching.neighbors import Matches, MatchOptions
 from veil.matching.neighbors import match as match_forms
 from veil.matching.placed_points import placed
 from veil.matching.ratio import calibrated
 from veil.mechanisms.public import publish
-from veil.places.building import map_loaded
+from veil.mechanisms.selection import ChosenFeatures
+from veil.mechanisms.tracks import features_on_tracks
+from veil.places.building import map_loaded, map_posed
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import grow_loaded
 from veil.places.held_map import Map
@@ -39,6 +43,7 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
 from veil.places.uploads import Uploads, decoded, loaded
 from veil.progress import Progress, Steps, silent
+from veil.scene import MappedImage
 from veil.wire.message import Message
 
 
@@ -106,6 +111,7 @@ def map_images(
     images: Mapping[str, Message | Features],
     *,
     add_to: Map | None = None,
+    known_poses: PosedModel | None = None,
     options: MappingOptions | None = None,
     gravity: Mapping[str, np.ndarray] | None = None,
     codebook: Codebook | None = None,
@@ -119,6 +125,8 @@ def map_images(
       images or more with gravity are needed), or none does.
     - `add_to`: a map that the images are added to, by names and in the form of its own. It stays as it is; the poses of its
       images and its gravity are those of the new map too.
+    - `known_poses`: a model (`veil.read_model`), joined by image name, whose cameras and poses are kept: matches are only
+      triangulated. Images that it does not have, or has of another size, are left out. Not with `add_to`.
     - `options`: seed, workers, pairs, ratio test and time limit.
     - `gravity`: by image name, float (3,) vectors that point down in the camera frames (x right, y down, z forward). They check
       a map of positions, and such a map needs them to serve queries of words with lines.
@@ -129,13 +137,60 @@ def map_images(
     - `steps`: shows progress, see `Steps`.
 
     Raises InputError for fewer than two images of a new map, images of both kinds, a name or form that does not fit `add_to`, a
-    folder of other things than matches, or if a network is to match what is protected; VeilError if COLMAP fails.
+    folder of other things than matches, `known_poses` beside `add_to`, or if a network is to match what is protected; VeilError
+    if COLMAP fails.
     """
     known = {name: published(image) for name, image in images.items()}
     work = _work(codebook, matches, network)
+    if known_poses is not None:
+        if add_to is not None:
+            raise InputError(
+                "a map that images are added to has poses of its own", remedy=Remedy("leave out", "map_images.add_to")
+            )
+        cameras, poses = known_poses.cameras, known_poses.poses
+        return map_posed(known, cameras, poses, options=options, gravity=gravity, work=work, network=network, steps=steps)
     if add_to is not None:
         return grow_loaded(add_to, known, options=options, gravity=gravity, work=work, network=network, steps=steps)
     return map_loaded(known, options=options, gravity=gravity, work=work, network=network, steps=steps)
+
+
+def select_for_map(
+    features: Mapping[str, Features], *, options: MappingOptions | None = None, steps: Steps[Progress] = silent
+) -> Mapping[str, ChosenFeatures] | NoMap:
+    """Choose the features that a map of these photographs uses (docs/theory/release.md#features-for-a-map).
+
+    They are for `HideInSubspaces.selection`. The device maps its raw features for itself and takes those on tracks: fewer than
+    the usual selection, and hardly any that match nothing. A photograph that this map does not hold is missing from the answer,
+    and leaves by the usual selection.
+
+    - `features`: raw features of the photographs, by name.
+    - `options`: of that map.
+    - `steps`: shows progress, see `Steps`.
+
+    Raises what `map_images` raises.
+    """
+    built = map_images(features, options=options, steps=steps)
+    if isinstance(built, NoMap):
+        return built
+    chosen: dict[str, ChosenFeatures] = {}
+    for where in (built.map, *built.further):
+        tracks: dict[int, list[tuple[str, int]]] = {}
+        for name, image in where.scene.images.items():
+            for row, point in zip(_rows_of(image, features[name]), image.point_rows, strict=True):
+                tracks.setdefault(int(point), []).append((name, int(row)))
+        own = {name: features[name] for name in where.scene.images}
+        chosen |= features_on_tracks(own, tracks.values())
+    return chosen
+
+
+def _rows_of(image: MappedImage, features: Features) -> Int64[np.ndarray, "observations"]:
+    """Rows of the features that the observations of a mapped image are, by position and descriptor."""
+    published_rows = np.concatenate([features.keypoints, publish(features).vectors], axis=1)
+    row_of = {row.tobytes(): number for number, row in enumerate(published_rows)}
+    form = image.form
+    assert isinstance(form, Points)
+    observed = np.concatenate([image.keypoints, form.vectors], axis=1)
+    return np.array([row_of[row.tobytes()] for row in observed], dtype=np.int64)
 
 
 def _work(codebook: Codebook | None, matches: Path | str | None, network: LightGlue | None) -> MatchingWork:
@@ -173,7 +228,7 @@ def match(
             raise InputError("a ratio is of nearest neighbors; a network tells probabilities")
         network.require_readable(one.form.space)
         sides = [placed(side.form, side.positions, side.camera, what="an image") for side in (one, other)]
-        return network.match(sides[0], sides[1])
+        return learned_matches(network, sides[0], sides[1])
     ratio = calibrated(one.form, other.form) if max_ratio == "auto" else max_ratio
     return match_forms(one.form, other.form, MatchOptions(max_ratio=ratio))
 

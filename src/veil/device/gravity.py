@@ -20,7 +20,7 @@ from veil.files.photographs.gravity import (
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.geometry.device_axes import axes_as_told, axes_from_edges, in_g, parse_axes
 from veil.geometry.gravity import Gravity, NoGravity
-from veil.geometry.gravity_check import USUAL_ROLL_DEG, Checked, Support, cross_checked, roll_deg, support_of
+from veil.geometry.gravity_check import USUAL_ROLL_DEG, GravityCheck, Support, cross_checked, roll_deg, support_of
 from veil.geometry.vanishing_point import Vertical, VerticalOptions
 from veil.one_line import one_line
 from veil.progress import Steps, silent
@@ -39,21 +39,23 @@ class GravityAnswer:
     - `name`: the photograph.
     - `source`: "exif", "readings", "vanishing-point" or "colmap".
     - `gravity`: gravity, or the reason why there is none.
-    - `vertical`: the vertical edges, where they gave the answer.
     - `note`: why an earlier source did not give the answer, or what to check.
     - `check`: the comparison of sensor and edges, where both were there.
-
-    Not public: `vertical`, `check`.
     """
 
     name: str
     source: str
     gravity: Gravity | NoGravity
-    vertical: Vertical | None = None
     note: str | None = None
-    check: Checked | None = None
+    check: GravityCheck | None = None
+    _vertical: Vertical | None = None
 
     __repr__ = one_line
+
+
+def vertical_of(answer: GravityAnswer) -> Vertical | None:
+    """The vertical edges, where they gave the answer."""
+    return answer._vertical
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -210,7 +212,7 @@ def _by_edges(name: str, seen: Vertical, note: str | None) -> GravityAnswer:
     doubt = f"rolled by {roll:.0f} degrees: look whether its edges are vertical in the world"
     notes = [text for text in (note, doubt if roll > USUAL_ROLL_DEG else None) if text]
     return GravityAnswer(
-        name=name, source="vanishing-point", gravity=seen.gravity, vertical=seen, note="; ".join(notes) or None
+        name=name, source="vanishing-point", gravity=seen.gravity, _vertical=seen, note="; ".join(notes) or None
     )
 
 

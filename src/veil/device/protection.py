@@ -23,7 +23,7 @@ from veil.mechanisms.lines import gravity_key, line_key
 from veil.mechanisms.parameters import Parameters
 from veil.mechanisms.profile import Profile
 from veil.mechanisms.release import LineHiding, privatize, privatize_words, rule_for
-from veil.mechanisms.selection import Selection, usual_selection
+from veil.mechanisms.selection import ChosenFeatures, Selection, usual_selection
 from veil.one_line import one_line
 from veil.randomness import Randomness
 from veil.wire.message import Message, Upload
@@ -75,12 +75,13 @@ class HideInSubspaces:
       without a PCA, such as the pool itself, leaves float descriptors uncompressed.
     - `decoys`: the pool of decoys; None: the bundled one of the descriptor, which is public: build one of your own.
     - `selection`: which features leave; None: 1,000 at least 10 px apart with the hardened profile, all with another one.
+      Those of `select_for_map` were chosen one by one.
     """
 
     profile: Profile | None = None
     codebook: Codebook | None = None
     decoys: Codebook | None = None
-    selection: Selection | None = None
+    selection: Selection | ChosenFeatures | None = None
 
     __repr__ = one_line
 
@@ -93,9 +94,11 @@ class HideInSubspaces:
         profile = self.profile or usual_profile(self.codebook, features)
         selection = self.selection or usual_selection(profile)
         codebook, decoys = self._books(profile, features.space.descriptor)
-        decoys = in_runs(decoys, (selection.features or len(features)) * profile.decoy_count)
+        most = (usual_selection(profile) if isinstance(selection, ChosenFeatures) else selection).features or len(features)
+        sent = len(selection.rows) if isinstance(selection, ChosenFeatures) else min(most, len(features))
+        decoys = in_runs(decoys, most * profile.decoy_count)
         if profile.decoys == decoys.kind == "descriptors":
-            _require_enough(decoys, min(selection.features or len(features), len(features)) * profile.decoy_count)
+            _require_enough(decoys, sent * profile.decoy_count)
         release = privatize(
             features,
             profile=profile,

@@ -12,7 +12,7 @@ from veil.one_line import one_line
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions
 from veil.tiles.device import localize_in_tiles, place_in_map, wanted_tiles
-from veil.tiles.fetching import TileFetcher
+from veil.tiles.fetching import TileFetcher, fetcher_of
 
 PREFIX = "tiles:"
 
@@ -58,9 +58,10 @@ def localize_with_tiles(
     Raises RangeError for no tiles, SpaceError for features of another kind, InputError where nothing says where to look, and
     what the exit raises.
     """
+    opened = fetcher_of(fetcher)
     if fix is not None:
-        near = place_in_map(fetcher.manifest, *fix)
-    wanted = wanted_tiles(fetcher.manifest, features, near=near, within=within, tiles=tiles)
-    fetched = fetcher.fetch(wanted)
-    pose = localize_in_tiles(features, fetcher.manifest, fetched.tiles, options)
+        near = place_in_map(opened.manifest, *fix)
+    wanted = wanted_tiles(opened.manifest, features, near=near, within=within, tiles=tiles)
+    fetched = opened.fetch(wanted)
+    pose = localize_in_tiles(features, opened.manifest, fetched.tiles, options)
     return TileAnswer(pose=pose, wanted=wanted, refused=fetched.refused, asked=fetched.asked)

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +21,7 @@ from veil.files.audit_pages import AuditPicture, read_audit_page
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_rgb
 from veil.forms import Lines, Points
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import GUESS, Camera, as_colmap
 from veil.geometry.rigid import Rigid, center_covariance
 from veil.inversion.forward import PlainInverter
 from veil.inversion.maps import DIM, Frame, points_map
@@ -34,7 +33,7 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.progress import Progress, Steps, ignore_progress, silent
 from veil.report.viewer.content import AttackPicture, Known, ShownImage, View, ViewLimits, view_of_scene
 from veil.report.viewer.packing import evenly
-from veil.report.viewer.page import Page, page
+from veil.report.viewer.page import page
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,29 +41,27 @@ class ViewedMap:
     """A view of a map: `refused` queries with the reason for each, and files that were `skipped` as they cannot be read.
 
     `limits` are the most that its page holds.
-
-    Not public: `view`, `page`.
     """
 
-    view: View
     refused: Mapping[str, str]
     skipped: Mapping[str, str]
     limits: ViewLimits = field(default_factory=ViewLimits)
+    _view: View
 
     __repr__ = one_line
-
-    @cached_property
-    def page(self) -> Page:
-        """The page of the view."""
-        return page(self.view, self.limits)
 
     def write(self, path: Path | str) -> None:
         """Write the view as one HTML page, which holds all that it shows; for its owner alone where photographs are in it.
 
         Raises InputError if it cannot be written.
         """
-        private = self.page.photographs > 0 or self.page.true_positions > 0
-        write_text(Path(path), self.page.html, private=private)
+        made = page(self._view, self.limits)
+        write_text(Path(path), made.html, private=made.photographs > 0 or made.true_positions > 0)
+
+
+def view_of(viewed: ViewedMap) -> View:
+    """All that the page of a map shows."""
+    return viewed._view
 
 
 def view_map(
@@ -117,7 +114,7 @@ def view_map(
     if refused:
         refusals = [f"No pose for {name}: {reason}" for name, reason in refused.items()]
         view = replace(view, of_server=[*view.of_server, *refusals])
-    return ViewedMap(view=replace(view, recovered=recovered), refused=refused, skipped=skipped, limits=limits)
+    return ViewedMap(_view=replace(view, recovered=recovered), refused=refused, skipped=skipped, limits=limits)
 
 
 def told_further(models: Sequence[Path | str]) -> str:
@@ -165,7 +162,8 @@ def view_audit(path: Path) -> View:
 def _bare(name: str, width: int, height: int, sent: AuditPicture | None) -> ShownImage:
     """An image without a pose, of which the server's view is the audit's picture."""
     focal = 1.2 * max(width, height)
-    camera = Camera(model="SIMPLE_PINHOLE", width_px=width, height_px=height, params=(focal, width / 2, height / 2))
+    params = (focal, width / 2, height / 2)
+    camera = Camera(model="SIMPLE_PINHOLE", width_px=width, height_px=height, params=params, focal=GUESS)
     return ShownImage(
         name=name,
         camera=camera,

@@ -12,7 +12,7 @@ from functools import partial
 from operator import length_hint
 from typing import Any
 
-from veil.errors import InputError, TaskError, VeilError
+from veil.errors import InputError, TaskError, VeilError, portable
 from veil.progress import Progress
 
 Task = Callable[..., Any]
@@ -77,9 +77,9 @@ class Failed:
         """The error to raise for `call`, with the task's own error as its cause."""
         last = self.trace.strip().splitlines()
         place = next((line.strip() for line in reversed(last) if line.lstrip().startswith("File ")), "")
-        reason, remedy = (self.error.cause, self.error.remedy) if isinstance(self.error, VeilError) else (str(self.error), ())
-        cause = f"{call} failed: {type(self.error).__name__}: {reason}" + (f" ({place})" if place else "")
-        failure = TaskError(cause, remedy=remedy)
+        error = self.error if isinstance(self.error, VeilError) else VeilError(self.error)
+        cause = f"{call} failed: {type(self.error).__name__}: {error.cause}" + (f" ({place})" if place else "")
+        failure = TaskError(cause, facts=error.facts, remedy=error.remedy)
         failure.__cause__ = self.error
         self.error.__cause__ = self.error.__cause__ or _Remote(self.trace)
         return failure
@@ -146,13 +146,16 @@ def _sent(outcome: Outcome) -> bytes:
             pickle.loads(sent)  # some errors can be pickled, and not read again
         return sent
     except Exception as error:
-        text = f"a result cannot be sent back: {error}" if isinstance(outcome, Done) else _text(outcome.error)
-        trace = outcome.trace if isinstance(outcome, Failed) else ""
-        return pickle.dumps(Failed(error=RuntimeError(text), trace=trace), protocol=5)
+        if isinstance(outcome, Done):
+            failed = Failed(error=RuntimeError(f"a result cannot be sent back: {error}"), trace="")
+        else:
+            failed = Failed(error=_portable(outcome.error), trace=outcome.trace)
+        return pickle.dumps(failed, protocol=5)
 
 
-def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+def _portable(error: BaseException) -> BaseException:
+    """An error that can be sent in place of one that cannot."""
+    return portable(error) if isinstance(error, VeilError) else RuntimeError(f"{type(error).__name__}: {error}")
 
 
 def check_task(task: Task) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, UInt8
 
 from veil.errors import InputError, RangeError
 from veil.extraction.picture import Picture
-from veil.features import Features
+from veil.features import Features, in_eight_bits
 from veil.one_line import one_line
 from veil.space import NORMALIZATIONS, Normalization, Space
 
 MAX_FEATURES = 8192
+# SIFT is clamped at 0.2 and normalized again (Lowe, IJCV 2004, Sec. 6.1): by L2, the largest entry of a row is 0.2 or more, but
+# for rows where nothing was clamped. Square roots are below it in about half of the rows.
+_CLAMP, _MOST_BELOW, _FEWEST_ROWS = 0.2, 0.15, 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,15 @@ def sift_space(normalization: Normalization) -> Space:
     return Space(descriptor="sift", normalization=normalization, dim=128)
 
 
+def likely_normalization(rows: Float[np.ndarray, "rows dim"] | UInt8[np.ndarray, "rows dim"]) -> Normalization | None:
+    """The normalization of SIFT that its numbers show, in any scale; None for fewer than 30 rows, which show none."""
+    if len(rows) < _FEWEST_ROWS:
+        return None
+    values = rows.astype(np.float64)
+    largest = values.max(axis=1) / np.linalg.norm(values, axis=1)
+    return "L1_ROOT" if (largest < _CLAMP).mean() > _MOST_BELOW else "L2"
+
+
 def extract_sift(picture: Picture, options: SiftOptions | None = None) -> Features:
     """SIFT features of one picture, with keypoints in its full-resolution pixels.
 
@@ -83,7 +96,7 @@ def _extracted(picture: Picture, options: SiftOptions, first_octave: int) -> Fea
     # Several orientations at one place can exceed the limit; the largest scales stay, as COLMAP itself prefers them.
     kept = np.sort(np.argsort(-keypoints[:, 2], kind="stable")[: options.max_features])
     keypoints = keypoints[kept].astype(np.float32)
-    quantized = np.clip(np.round(unit[kept] * 512.0), 0, 255).astype(np.uint8)
+    quantized = in_eight_bits(unit[kept])
     lively = quantized.any(axis=1)
     return Features(
         keypoints=np.ascontiguousarray(keypoints[lively, :2] * scale),

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,13 @@ def bundled_codebook(descriptor: str = "sift") -> Codebook:
     Of a descriptor that none is bundled for, that of SIFT (L2): whoever uses it is told that it does not fit.
     """
     return _bundled(f"codebook-{_named(descriptor)}.npz")
+
+
+@lru_cache(maxsize=8)
+def known_codebook(descriptor: str, digest: str) -> Codebook | None:
+    """The bundled codebook of a `descriptor` if its SHA-256 (hex) is `digest`; else None."""
+    book = bundled_codebook(descriptor) if descriptor in BUNDLED else None
+    return book if book is not None and book.digest == digest else None
 
 
 def bundled_codebook_file() -> bytes:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float32, Int64, UInt8
 
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
+from veil.extraction.sift import likely_normalization, sift_space
 from veil.features import Features
-from veil.files.features import KindUnknown, features_digest, inside, warn_of_zeros
+from veil.files.features import DAMAGE, KindUnknown, features_digest, inside, tell_converted, warn_of_zeros
 from veil.files.sqlite import untouched
 from veil.files.tables import once
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import FROM_DATABASE, GUESS, Camera, checked_camera
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.space import Space, known_space
 
@@ -28,49 +31,175 @@ _UNDEFINED, _SIFT = -1, 0
 _LEARNED = {1: "aliked-n16rot", 2: "aliked-n32", 3: "loma-b", 4: "loma-b128"}
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoredImage:
+    """Image of a COLMAP database, as it is stored.
+
+    - `name`, `camera`: of the image; whether the focal length is known is what the database says.
+    - `table`, float32 (N, 2, 4 or 6): x, y, then scale and orientation, or the affine shape a11 a12 a21 a22.
+    - `kind`: COLMAP's type of its descriptors.
+    - `descriptors`, uint8 (N, bytes): SIFT, or the bytes of float32 numbers; None where the database has none of the image.
+    """
+
+    name: str
+    camera: Camera
+    table: Float32[np.ndarray, "_ _"]
+    kind: int
+    descriptors: UInt8[np.ndarray, "_ _"] | None
+
+    @property
+    def scales_and_orientations(self) -> tuple[Float32[np.ndarray, "_"], Float32[np.ndarray, "_"]] | None:
+        """Scales in pixels and orientations in radians of the keypoints; None where the database has positions alone."""
+        table = self.table
+        if table.shape[1] == 4:
+            return table[:, 2].copy(), table[:, 3].copy()
+        if table.shape[1] == 6:
+            scales = 0.5 * (np.hypot(table[:, 2], table[:, 4]) + np.hypot(table[:, 3], table[:, 5]))
+            return scales, np.arctan2(table[:, 4], table[:, 2])
+        return None
+
+
 def read_colmap_database(
     path: Path, *, space: Space | None = None, skipped: dict[str, VeilError] | None = None
 ) -> Iterator[tuple[str, Features]]:
     """Iterate over the images of a COLMAP database that have keypoints, as pairs of a name and its raw features.
 
     - `path`: the database, which may be locked or lie where nothing can be written; neither it nor its folder is changed.
-    - `space`: of SIFT, as the database does not say how it was normalized (L1_ROOT by default). What learned descriptors are
-      it does say, since COLMAP 4.
+    - `space`: of SIFT; None: as its numbers show, as the database does not say how it was normalized. What learned descriptors
+      are it does say, since COLMAP 4.
     - `skipped`: takes the error of each image that cannot be used, by name; without it, such an error is raised.
 
-    Features whose descriptor is all zero are left out, and a warning (`veil.VeilWarning`) gives their number.
+    RootSIFT (L1_ROOT, COLMAP's default) becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
+    Features whose descriptor is all zero are left out, and another `VeilWarning` gives their number.
 
     Raises FileFormatError if the file is no such database, descriptors are of a type that veil does not know or do not have
-    its length, or no image has keypoints; InputError for SIFT without `space`, and for images of different types.
+    its length, or no image has keypoints; InputError for SIFT too rare to show its normalization without `space`, and for
+    images of different types.
     """
+    sift = measured_space(path) if space is None else space
     before: Space | None = None
     zeros: dict[str, int] = {}
-    with _opened(path) as connection:
-        images = _rows(connection, "SELECT image_id, name, camera_id FROM images ORDER BY image_id")
-        for number, stored_name, camera_id in images:
-            name = f"(image {number})"
-            try:
-                name = _name(stored_name)
-                features, zeros[name] = _read_image(connection, number, camera_id, space)
-            except KindUnknown as error:
-                raise error.at(f"{path}, image {name!r}") from None
-            except VeilError as error:
-                if skipped is None:
-                    raise error.at(f"{path}, image {name!r}") from None
-                skipped[name] = error
-                continue
-            if features is None:
-                if skipped is not None:
-                    skipped[name] = FileFormatError("it has no keypoints")
-                continue
-            if before not in (None, features.space):
-                mixed = f"descriptors of [{features.space}] beside others of [{before}]; make a database of each"
-                raise InputError(f"{path}, image {name!r}: {mixed}")
-            before = features.space
-            yield name, features
+    for stored in stored_images(path, skipped=skipped):
+        place = f"{path}, image {stored.name!r}"
+        try:
+            features, rows = features_of(stored, sift)
+        except KindUnknown as error:
+            raise error.at(place) from None
+        except VeilError as error:
+            if skipped is None:
+                raise error.at(place) from None
+            skipped[stored.name] = error
+            continue
+        if before not in (None, features.space):
+            mixed = f"descriptors of [{features.space}] beside others of [{before}]; make a database of each"
+            raise InputError(f"{place}: {mixed}")
+        if before is None and sift is not None:
+            tell_converted(path, sift, features)
+        before = features.space
+        zeros[stored.name] = len(stored.table) - len(rows)
+        yield stored.name, features
     warn_of_zeros(path, zeros)
     if before is None and not skipped:
         raise FileFormatError(f"{path} holds no image with keypoints; run COLMAP's feature extraction first")
+
+
+def measured_space(path: Path) -> Space | None:
+    """The space of a database's SIFT, by the first of its images that shows it; None if none does.
+
+    Raises FileFormatError if the file is no COLMAP database.
+    """
+    for stored in stored_images(path, skipped={}):
+        if stored.kind in (_UNDEFINED, _SIFT) and stored.descriptors is not None:
+            normalization = likely_normalization(stored.descriptors[stored.descriptors.any(axis=1)])
+            if normalization is not None:
+                return sift_space(normalization)
+    return None
+
+
+_IMAGES = """
+SELECT i.image_id, i.name, i.camera_id, c.model, c.width, c.height, c.params, c.prior_focal_length,
+k.rows, k.cols, k.data, d.rows, d.cols, d.data, {kind} FROM images AS i LEFT JOIN cameras AS c ON c.camera_id = i.camera_id
+LEFT JOIN keypoints AS k ON k.image_id = i.image_id LEFT JOIN descriptors AS d ON d.image_id = i.image_id ORDER BY i.image_id
+"""
+
+
+def stored_images(path: Path, *, skipped: dict[str, VeilError] | None = None) -> Iterator[StoredImage]:
+    """Iterate over the images of a COLMAP database that have keypoints, in the order of their ids.
+
+    `skipped` takes the error of each image that is damaged, has no keypoints or is of a camera that veil does not read, by
+    name; without it, such an error is raised, except for images without keypoints. Raises FileFormatError if the file is no
+    such database.
+    """
+    with _opened(path) as connection:
+        typed = b"type" in {row[1] for row in connection.execute("PRAGMA table_info(descriptors)")}
+        for number, stored_name, *row in connection.execute(_IMAGES.format(kind="d.type" if typed else _UNDEFINED)):
+            name = f"(image {number})"
+            try:
+                name = _name(stored_name)
+                stored = _stored(name, row)
+            except (VeilError, *DAMAGE) as error:
+                fault = error if isinstance(error, VeilError) else FileFormatError(f"it is damaged ({error}); extract it again")
+                if skipped is None:
+                    raise fault.at(f"{path}, image {name!r}") from None
+                skipped[name] = fault
+                continue
+            if stored is not None:
+                yield stored
+            elif skipped is not None:
+                skipped[name] = FileFormatError("it has no keypoints")
+
+
+def _stored(name: str, row: list[Any]) -> StoredImage | None:
+    """The image of a row of `_IMAGES`; None if it has no keypoints."""
+    table = _table("keypoints", row[6:9])
+    if table is None:
+        return None
+    if table.shape[1] not in (2, 4, 6):
+        raise FileFormatError(f"its keypoints have {table.shape[1]} columns, where COLMAP has 2, 4 or 6; extract it again")
+    return StoredImage(
+        name=name,
+        camera=_camera(*row[:6]),
+        table=table,
+        kind=_UNDEFINED if row[12] is None else int(row[12]),
+        descriptors=_table("descriptors", row[9:12]),
+    )
+
+
+_KIND_OF: dict[str, np.dtype[Any]] = {"keypoints": np.dtype("<f4"), "descriptors": np.dtype("u1")}
+
+
+def _table(what: str, stored: list[Any]) -> np.ndarray | None:
+    """The matrix of an image's keypoints or descriptors, from its number of rows and columns and its bytes; None if it has
+    none. Raises FileFormatError for other bytes."""
+    rows, columns, data = stored
+    kind = _KIND_OF[what]
+    if not rows and isinstance(rows, int | None):
+        return None
+    size = len(data) if isinstance(data, bytes) else 0
+    if not all(isinstance(value, int) and value > 0 for value in (rows, columns)) or size != rows * columns * kind.itemsize:
+        raise FileFormatError(
+            f"its {what} are to be {rows} x {columns}, and the database holds {size} bytes of them; run COLMAP's feature "
+            "extraction again"
+        )
+    return np.frombuffer(data, dtype=kind).reshape(rows, columns).astype(kind.newbyteorder("="))
+
+
+def _camera(camera_id: object, model: Any, width: Any, height: Any, params: Any, known: Any) -> Camera:
+    """The camera of a row. Raises FileFormatError if it is missing or damaged, RangeError for a model that is not read."""
+    from veil.colmap import pycolmap
+
+    if model is None:
+        raise FileFormatError(f"its camera {camera_id} is not in the database; run COLMAP's feature extraction again")
+    if not isinstance(params, bytes) or len(params) % 8:
+        raise FileFormatError(f"the parameters of its camera {camera_id} are damaged; run COLMAP's feature extraction again")
+    names = {int(value): name for name, value in pycolmap.CameraModelId.__members__.items()}
+    return Camera(
+        model=names.get(model, str(model)),
+        width_px=int(width),
+        height_px=int(height),
+        params=tuple(np.frombuffer(params, dtype="<f8").tolist()),
+        focal=FROM_DATABASE if known else GUESS,
+    )
 
 
 def count_colmap_images(path: Path) -> int | None:
@@ -78,7 +207,7 @@ def count_colmap_images(path: Path) -> int | None:
     try:
         with _opened(path) as connection:
             with_keypoints = "SELECT count(*) FROM images JOIN keypoints USING (image_id) WHERE rows > 0"
-            return int(_rows(connection, with_keypoints)[0][0])
+            return int(connection.execute(with_keypoints).fetchone()[0])
     except VeilError:
         return None
 
@@ -103,10 +232,6 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
         raise FileFormatError(f"{path} is damaged or cannot be read ({error}); run COLMAP's feature extraction again") from None
 
 
-def _rows(connection: sqlite3.Connection, query: str, *values: object) -> list[tuple[Any, ...]]:
-    return connection.execute(query, values).fetchall()
-
-
 def _name(stored: object) -> str:
     """The name of an image. Raises FileFormatError for one that is empty or no text."""
     try:
@@ -118,79 +243,22 @@ def _name(stored: object) -> str:
     return name
 
 
-def _read_image(connection: sqlite3.Connection, number: int, camera_id: int, sift: Space | None) -> tuple[Features | None, int]:
-    """The features of the image of this number, and the number of those that were left out as their descriptors are all zero.
+def features_of(stored: StoredImage, sift: Space | None) -> tuple[Features, Int64[np.ndarray, "_"]]:
+    """Raw features of an image, and the row of each in the image's table. RootSIFT becomes SIFT in L2.
 
-    None for an image without keypoints.
+    `sift` is the space of SIFT. Features whose descriptor is all zero are left out. Raises FileFormatError for descriptors that
+    are missing, or that veil does not know or do not have its length, InputError for SIFT without `sift`.
     """
-    table = _table(connection, "keypoints", number)
-    if table is None or not len(table):
-        return None, 0
-    camera = _camera(connection, camera_id)
-    if table.shape[1] not in (2, 4, 6):
-        raise FileFormatError(f"its keypoints have {table.shape[1]} columns, where COLMAP has 2, 4 or 6; extract it again")
-    rows = _table(connection, "descriptors", number)
-    if rows is None:
+    if stored.descriptors is None:
         raise FileFormatError("it has keypoints and no descriptors; run COLMAP's feature extraction again")
-    space, stored = _typed(_kind(connection, number), rows, sift)
-    if stored.shape != (len(table), space.dim):
+    space, values = _typed(stored.kind, stored.descriptors, sift)
+    if values.shape != (len(stored.table), space.dim):
         raise FileFormatError(
-            f"expected descriptors ({len(table)}, {space.dim}) of {space.descriptor}, got {stored.dtype} {stored.shape}; "
-            "run COLMAP's feature extraction again"
+            f"expected descriptors ({len(stored.table)}, {space.dim}) of {space.descriptor}, got {values.dtype} "
+            f"{values.shape}; run COLMAP's feature extraction again"
         )
-    lively = stored.any(axis=1)
-    features = _from_table(table[lively], np.ascontiguousarray(stored[lively]), space, camera)
-    return features, int(np.count_nonzero(~lively))
-
-
-_KIND_OF: dict[str, np.dtype[Any]] = {"keypoints": np.dtype("<f4"), "descriptors": np.dtype("u1")}
-
-
-def _table(connection: sqlite3.Connection, what: str, number: int) -> np.ndarray | None:
-    """The matrix of an image's keypoints or descriptors; None if it has none. Raises FileFormatError for other bytes."""
-    stored = _rows(connection, f"SELECT rows, cols, data FROM {what} WHERE image_id = ?", number)
-    if not stored:
-        return None
-    rows, columns, data = stored[0]
-    kind = _KIND_OF[what]
-    if rows == 0:
-        return np.empty((0, 0), dtype=kind)
-    size = len(data) if isinstance(data, bytes) else 0
-    if not all(isinstance(value, int) and value > 0 for value in (rows, columns)) or size != rows * columns * kind.itemsize:
-        raise FileFormatError(
-            f"its {what} are to be {rows} x {columns}, and the database holds {size} bytes of them; run COLMAP's feature "
-            "extraction again"
-        )
-    return np.frombuffer(data, dtype=kind).reshape(rows, columns).astype(kind.newbyteorder("="))
-
-
-def _kind(connection: sqlite3.Connection, number: int) -> int:
-    """The type of an image's descriptors; databases before COLMAP 4 have SIFT alone."""
-    if b"type" not in {row[1] for row in _rows(connection, "PRAGMA table_info(descriptors)")}:
-        return _UNDEFINED
-    return int(_rows(connection, "SELECT type FROM descriptors WHERE image_id = ?", number)[0][0])
-
-
-def _camera(connection: sqlite3.Connection, camera_id: int) -> Camera:
-    """The camera of this id. Raises FileFormatError if it is missing or damaged, RangeError for a model that is not read."""
-    from veil.colmap import pycolmap
-
-    query = "SELECT model, width, height, params, prior_focal_length FROM cameras WHERE camera_id = ?"
-    stored = _rows(connection, query, camera_id)
-    if not stored:
-        raise FileFormatError(f"its camera {camera_id} is not in the database; run COLMAP's feature extraction again")
-    model, width, height, params, prior = stored[0]
-    if not isinstance(params, bytes) or len(params) % 8:
-        raise FileFormatError(f"the parameters of its camera {camera_id} are damaged; run COLMAP's feature extraction again")
-    names = {int(value): name for name, value in pycolmap.CameraModelId.__members__.items()}
-    camera = Camera(
-        model=names.get(model, str(model)),
-        width_px=int(width),
-        height_px=int(height),
-        params=tuple(np.frombuffer(params, dtype="<f8").tolist()),
-        focal_is_known=bool(prior),
-    )
-    return checked_camera(camera)
+    rows = np.flatnonzero(values.any(axis=1))
+    return _from_table(stored, values, space, rows).in_l2(), rows
 
 
 def _typed(kind: int, rows: np.ndarray, sift: Space | None) -> tuple[Space, np.ndarray]:
@@ -208,30 +276,26 @@ def _typed(kind: int, rows: np.ndarray, sift: Space | None) -> tuple[Space, np.n
         )
     if sift is None:
         raise KindUnknown(
-            "a COLMAP database does not say how its SIFT was normalized",
+            "its SIFT is too rare to show how it was normalized, and a COLMAP database does not say so",
             remedy=Remedy("give", "read_colmap_database.space"),
         )
     return sift, rows
 
 
-def _from_table(table: np.ndarray, stored: np.ndarray, space: Space, camera: Camera) -> Features:
-    """Features from COLMAP's columns: x, y, then scale and orientation, or the affine shape a11 a12 a21 a22."""
-    scales = orientations = None
-    if table.shape[1] == 4:
-        scales, orientations = table[:, 2].copy(), table[:, 3].copy()
-    elif table.shape[1] == 6:
-        scales = 0.5 * (np.hypot(table[:, 2], table[:, 4]) + np.hypot(table[:, 3], table[:, 5]))
-        orientations = np.arctan2(table[:, 4], table[:, 2])
-    keypoints = np.ascontiguousarray(table[:, :2])
+def _from_table(stored: StoredImage, values: np.ndarray, space: Space, rows: np.ndarray) -> Features:
+    """Features of the `rows` of an image's table, with the descriptors `values` of all of them."""
+    kept = np.ascontiguousarray(values[rows])
+    shape = stored.scales_and_orientations
+    keypoints = np.ascontiguousarray(stored.table[rows, :2])
     return inside(
         Features(
             keypoints=keypoints,
-            descriptors=stored,
+            descriptors=kept,
             space=space,
-            camera=checked_camera(camera),
-            image_digest=features_digest(keypoints, stored),
-            scales=scales,
-            orientations=orientations,
+            camera=checked_camera(stored.camera),
+            image_digest=features_digest(keypoints, kept),
+            scales=None if shape is None else shape[0][rows],
+            orientations=None if shape is None else shape[1][rows],
         )
     )
 
@@ -251,15 +315,14 @@ def read_colmap_gravity(path: Path) -> dict[str, Gravity | NoGravity]:
     Raises FileFormatError if the file is no COLMAP database, or one without this column, or an image has two readings.
     """
     with _opened(path) as connection:
-        columns = {row[1] for row in _rows(connection, "PRAGMA table_info(pose_priors)")}
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(pose_priors)")}
         if not {b"gravity", b"corr_data_id", b"corr_sensor_type"} <= columns:
             raise FileFormatError(f"{path} has no gravity in its pose priors; COLMAP stores it since version 4.0")
-        rows = _rows(
-            connection,
+        rows = connection.execute(
             "SELECT name, prior.gravity FROM images LEFT JOIN pose_priors AS prior "
             "ON prior.corr_data_id = images.image_id AND prior.corr_sensor_type = ? ORDER BY name",
-            _CAMERA,
-        )
+            (_CAMERA,),
+        ).fetchall()
     if not rows:
         raise FileFormatError(f"{path} holds no images; run COLMAP's feature extraction first")
     named = ((f"row {row}", _name(name), _reading(stored)) for row, (name, stored) in enumerate(rows, start=1))
@@ -283,4 +346,4 @@ def _reading(stored: object) -> Gravity | NoGravity:
     try:
         return Gravity(direction=vector)
     except InputError as error:
-        return NoGravity(reason=str(error))
+        return NoGravity(reason=error.cause, remedy=error.remedy)

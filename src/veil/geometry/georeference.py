@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from veil.errors import FileFormatError, InputError, Remedy
-from veil.geometry.earth import EarthFrame, require_places
+from veil.geometry.earth import EarthFrame, ecef_of_geodetic, geodetic_of_ecef, require_places
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_points
 from veil.one_line import one_line
@@ -88,8 +88,7 @@ def georeference(
             + ("" if down is not None else " (2 where the map has gravity)"),
             remedy=() if down is not None else Remedy("give", "map_images.gravity"),
         )
-    middle = np.median(places, axis=0)
-    frame = EarthFrame(latitude_deg=float(middle[0]), longitude_deg=float(middle[1]), height_m=float(middle[2]))
+    frame = middle_frame(places)
     local = frame.local(places)
     if down is None:
         _require_spread(centers)
@@ -110,6 +109,20 @@ def georeference(
         agreeing=agreeing,
         uses_gravity=down is not None,
     )
+
+
+def middle_frame(places: Float64[np.ndarray, "n 3"]) -> EarthFrame:
+    """The frame at the medians of latitude, longitude and height, where longitudes are counted around the middle of the places.
+
+    Longitudes lie on a circle: 179 and -179 degrees are two degrees apart, and so are 359 and 1. The frame's is -180 to 180.
+    """
+    around_deg = geodetic_of_ecef(np.median(ecef_of_geodetic(places), axis=0))[1]
+    longitudes = places[:, 1] + 360 * np.round((around_deg - places[:, 1]) / 360)  # whole turns change no digit of most
+    longitude_deg = float(np.median(longitudes))
+    if abs(longitude_deg) > 180:
+        longitude_deg -= math.copysign(360, longitude_deg)
+    latitude_deg, height_m = np.median(places[:, [0, 2]], axis=0).tolist()
+    return EarthFrame(latitude_deg=latitude_deg, longitude_deg=longitude_deg, height_m=height_m)
 
 
 def _require_spread(centers: Float64[np.ndarray, "n 3"]) -> None:

@@ -16,6 +16,7 @@ from jaxtyping import Float64
 from veil.geometry.gravity import SENSOR_SIGMA_DEG, Gravity
 from veil.geometry.gravity_consensus import apart_deg, contradiction_limit
 from veil.geometry.vanishing_point import SAMPLE, Vertical, VerticalOptions, candidate_rows, distinct_lines, vertical_problem
+from veil.one_line import one_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +81,20 @@ class CheckedJson(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checked:
-    """Verdict on a sensor's gravity and vertical edges, their angle, the angle beyond which they disagree, and the reason."""
+class GravityCheck:
+    """Comparison of a sensor's gravity with the vertical edges of a photograph.
+
+    - `verdict`: "agree", "edges wrong", "sensor wrong" or "cannot be told".
+    - `apart_deg`, `limit_deg`: their angle, and the angle beyond which they disagree, in degrees.
+    - `why`: the reason of the verdict.
+    """
 
     verdict: Verdict
     apart_deg: float
     limit_deg: float
     why: str
+
+    __repr__ = one_line
 
     def as_json(self) -> CheckedJson:
         """The check as the stable record of docs/reference/json.md."""
@@ -98,7 +106,7 @@ class Checked:
         }
 
 
-def cross_checked(sensor: Gravity, edges: Vertical, support: Support) -> Checked:
+def cross_checked(sensor: Gravity, edges: Vertical, support: Support) -> GravityCheck:
     """Verdict on whether `sensor` and `edges` agree, and if not, which of them is wrong, as far as this can be decided.
 
     `support` is how much the photograph's other segments support the sensor's direction. The edges are wrong if those segments
@@ -110,9 +118,9 @@ def cross_checked(sensor: Gravity, edges: Vertical, support: Support) -> Checked
     apart = float(apart_deg(sensor.direction, edges.gravity.direction))
     limit = contradiction_limit(1, FALSE_ALARMS) * math.hypot(*sigmas)
     if apart <= limit:
-        return Checked(verdict="agree", apart_deg=apart, limit_deg=limit, why="they agree")
+        return GravityCheck(verdict="agree", apart_deg=apart, limit_deg=limit, why="they agree")
     verdict, why = _which(sensor, edges, support, apart, limit)
-    return Checked(verdict=verdict, apart_deg=apart, limit_deg=limit, why=why)
+    return GravityCheck(verdict=verdict, apart_deg=apart, limit_deg=limit, why=why)
 
 
 def _which(sensor: Gravity, edges: Vertical, support: Support, apart: float, limit: float) -> tuple[Verdict, str]:

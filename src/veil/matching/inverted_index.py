@@ -7,7 +7,7 @@ they are from a feature that sees a point of the map than from any feature.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int32, Int64
 
 from veil.codebooks.codebook import Codebook
+from veil.codebooks.mirror import is_mirrored_by_places, mirrored_points, mirrored_words
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Points, Subsets
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import MappedImage, Scene
 from veil.space import require_same
 
 # Number of nearest words under which a descriptor of a public map is entered: another view of its point may have any of them.
@@ -26,6 +27,10 @@ NEAREST = 3
 # With fewer pairs of views than this, usual shares of the nearest words replace measured ones (`view_shares`).
 MIN_PAIRS = 200
 USUAL_SHARES = (0.4, 0.12, 0.06, 0.04, 0.03)
+# Largest number of descriptors of a map that are mirrored and entered anew, to recognize mirrored queries. Where there are
+# more, and in maps of words, a word becomes each of the words nearest to its mirror image with these probabilities (facades).
+MOST_MIRRORED = 200_000
+MIRRORED_SHARES = (0.25, 0.08, 0.08, 0.05, 0.05)
 # Largest number of entries that are looked up for a query; 2,000 features of two words meet fewer among a million points.
 MAX_ENTRIES = 1 << 21
 
@@ -149,6 +154,45 @@ def _index_words(scene: Scene, first: Subsets) -> InvertedIndex:
         np.concatenate(probabilities),
         np.concatenate(points),
     )
+
+
+def mirrored_index(scene: Scene, index: InvertedIndex, dictionary: Codebook) -> InvertedIndex | None:
+    """The index of a map as words of mirrored queries meet it: each word leads to the points whose mirror images have it.
+
+    - `scene`, `index`: the map and its index.
+    - `dictionary`: the words that the index names.
+
+    The descriptors of a public map are mirrored and entered anew, up to `MOST_MIRRORED` of them. Elsewhere a word leads to the
+    entries of those that it most likely becomes. None for a dictionary that is not the index's, and for other descriptors than
+    SIFT's.
+    """
+    if dictionary.digest != index.dictionary or not is_mirrored_by_places(dictionary.raw_space):
+        return None
+    if scene.is_public and sum(len(image.form) for image in scene.images.values()) <= MOST_MIRRORED:
+        turned = {name: _mirrored_image(image) for name, image in scene.images.items()}
+        return index_map(replace(scene, images=turned), dictionary)
+    from scipy.sparse import csr_array
+
+    size, nearest = index.dictionary_size, min(len(MIRRORED_SHARES), index.dictionary_size)
+    words = mirrored_words(dictionary, nearest)
+    shares, rows = np.tile(MIRRORED_SHARES[:nearest], size), np.repeat(np.arange(size), nearest)
+    becomes = csr_array((shares, (rows, words.ravel())), shape=(size, size))
+    points = int(index.point_rows.max()) + 1 if len(index.point_rows) else 1
+    entries = becomes @ csr_array((index.probability, index.point_rows, index.offsets), shape=(size, points))
+    return replace(
+        index,
+        offsets=entries.indptr.astype(np.int64),
+        point_rows=entries.indices.astype(np.int32),
+        probability=entries.data.astype(np.float32),
+        frequency=np.asarray(becomes @ index.frequency, dtype=np.float32),
+        image_words=(index.image_words @ becomes.T).tocsr().astype(np.float32),
+    )
+
+
+def _mirrored_image(image: MappedImage) -> MappedImage:
+    """An image of a public map with the descriptors that it would have in a mirror."""
+    assert isinstance(image.form, Points)
+    return replace(image, form=mirrored_points(image.form))
 
 
 def view_shares(

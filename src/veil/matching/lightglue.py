@@ -10,7 +10,7 @@ docs/theory/learned_matching.md has. Written from the paper, and from the publis
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -96,67 +96,30 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LightGlue:
-    """The LightGlue network; `from_arrays` makes and checks it.
+    """The LightGlue network; `load_lightglue` makes it.
 
     - `digest`: SHA-256 (hex) of its weights.
     - `family`: the descriptors that it was trained for, such as "aliked", or None for weights that veil does not know.
-    - `projection`, `frequencies`, `layers`: its weights.
-    - `options`: when it stops, and which matches it tells.
-
-    Not public: its members.
     """
 
     digest: str
     family: str | None
-    projection: Linear | None
-    frequencies: Float32[np.ndarray, "pairs 2"]
-    layers: tuple[Layer, ...]
-    options: LightGlueOptions = field(default_factory=LightGlueOptions)
+    _projection: Linear | None
+    _frequencies: Float32[np.ndarray, "pairs 2"]
+    _layers: tuple[Layer, ...]
+    _options: LightGlueOptions  # when it stops, and which matches it tells
 
     __repr__ = one_line
-
-    @staticmethod
-    def from_arrays(arrays: Mapping[str, np.ndarray], options: LightGlueOptions | None = None) -> LightGlue:
-        """The network of a state dict as published, by old or new names; width, heads and layers are read from it.
-
-        Raises InputError if a tensor is missing, does not fit or is not finite, and for networks that read more of a keypoint
-        than its position (those for SIFT and DoG-HardNet read scale and orientation, which maps do not hold).
-        """
-        digest = digest_of(arrays)
-        arrays = {_present_name(name): array for name, array in arrays.items()}
-        frequencies = tensor(arrays, "posenc.Wr.weight")
-        width = tensor(arrays, "log_assignment.0.final_proj.weight").shape[0]
-        count = sum(name.startswith("log_assignment.") and name.endswith(".final_proj.weight") for name in arrays)
-        if frequencies.ndim != 2 or frequencies.shape[1] != 2:
-            raise InputError(
-                f"these weights read {frequencies.shape[-1]} numbers of a keypoint, which are its scale and orientation too; "
-                "maps hold positions alone: give the weights for ALIKED, DISK or SuperPoint"
-            )
-        channels = 2 * len(frequencies)
-        if not channels or width % channels:
-            raise InputError(f"states of {width} numbers cannot be divided into heads of {channels}; these weights are damaged")
-        projection = None
-        if "input_proj.weight" in arrays:
-            inputs = tensor(arrays, "input_proj.weight").shape[-1]
-            projection = Linear.of(arrays, "input_proj", inputs=inputs, outputs=width)
-        return LightGlue(
-            digest=digest,
-            family=_TRAINED_FOR.get(digest),
-            projection=projection,
-            frequencies=frequencies,
-            layers=tuple(_layer(arrays, k, count, width=width, heads=width // channels) for k in range(count)),
-            options=options or LightGlueOptions(),
-        )
 
     @property
     def dim(self) -> int:
         """Number of dimensions of the descriptors that it reads."""
-        return len(self.projection.matrix) if self.projection else len(self.layers[0].similarity.matrix)
+        return len(self._projection.matrix) if self._projection else len(self._layers[0].similarity.matrix)
 
     @property
     def kind(self) -> str:
         """How pairs are matched, as far as it changes matches: a store of another kind is not used."""
-        options = self.options
+        options = self._options
         return f"LightGlue {self.digest[:16]} {options.depth_confidence} {options.width_confidence} {options.min_score} 1"
 
     def require_readable(self, space: Space) -> None:
@@ -170,51 +133,82 @@ class LightGlue:
                 remedy=Remedy("give", "load_lightglue.weights"),
             )
 
-    def match(self, left: PlacedPoints, right: PlacedPoints) -> Matches:
-        """Matches of two images, each feature at most once; `distances` and `ratios` both hold one less the probability.
 
-        Whatever sorts matches by ratio so has the surest first, but no distance of descriptors is compared. Raises as `assign`
-        does.
-        """
-        assignment = self.assign(left, right)
-        doubt = 1.0 - assignment.scores.astype(np.float64)
-        return Matches(indices=assignment.indices, distances=doubt, ratios=doubt)
+def lightglue_of(arrays: Mapping[str, np.ndarray], options: LightGlueOptions | None = None) -> LightGlue:
+    """The network of a state dict as published, by old or new names; width, heads and layers are read from it.
 
-    def assign(self, left: PlacedPoints, right: PlacedPoints) -> Assignment:
-        """Matches of two images with their probabilities, and how much of the network was needed for them.
+    Raises InputError if a tensor is missing, does not fit or is not finite, and for networks that read more of a keypoint
+    than its position (those for SIFT and DoG-HardNet read scale and orientation, which maps do not hold).
+    """
+    digest = digest_of(arrays)
+    arrays = {_present_name(name): array for name, array in arrays.items()}
+    frequencies = tensor(arrays, "posenc.Wr.weight")
+    width = tensor(arrays, "log_assignment.0.final_proj.weight").shape[0]
+    count = sum(name.startswith("log_assignment.") and name.endswith(".final_proj.weight") for name in arrays)
+    if frequencies.ndim != 2 or frequencies.shape[1] != 2:
+        raise InputError(
+            f"these weights read {frequencies.shape[-1]} numbers of a keypoint, which are its scale and orientation too; "
+            "maps hold positions alone: give the weights for ALIKED, DISK or SuperPoint"
+        )
+    channels = 2 * len(frequencies)
+    if not channels or width % channels:
+        raise InputError(f"states of {width} numbers cannot be divided into heads of {channels}; these weights are damaged")
+    projection = None
+    if "input_proj.weight" in arrays:
+        inputs = tensor(arrays, "input_proj.weight").shape[-1]
+        projection = Linear.of(arrays, "input_proj", inputs=inputs, outputs=width)
+    return LightGlue(
+        digest=digest,
+        family=_TRAINED_FOR.get(digest),
+        _projection=projection,
+        _frequencies=frequencies,
+        _layers=tuple(_layer(arrays, k, count, width=width, heads=width // channels) for k in range(count)),
+        _options=options or LightGlueOptions(),
+    )
 
-        Raises SpaceError for descriptors that the network does not read, InputError for more than `MOST_KEYPOINTS` an image.
-        """
-        for side in (left, right):
-            self.require_readable(side.points.space)
-            if len(side) > MOST_KEYPOINTS:
-                raise InputError(
-                    f"LightGlue takes at most {MOST_KEYPOINTS:,} features an image, got {len(side):,}; extract fewer"
-                )
-        if left.points.space != right.points.space:
-            raise SpaceError(
-                f"LightGlue compares descriptors of one kind, got [{left.points.space}] and [{right.points.space}]"
-            )
-        with single_blas():
-            run = _Run(self, left, right)
-            for depth in range(len(self.layers)):
-                if not run.alive or run.advance(depth):
-                    break
-            return run.assignment()
+
+def learned_matches(network: LightGlue, left: PlacedPoints, right: PlacedPoints) -> Matches:
+    """Matches of two images, each feature at most once; `distances` and `ratios` both hold one less the probability.
+
+    Whatever sorts matches by ratio so has the surest first, but no distance of descriptors is compared. Raises as
+    `assignment` does.
+    """
+    assigned = assignment(network, left, right)
+    doubt = 1.0 - assigned.scores.astype(np.float64)
+    return Matches(indices=assigned.indices, distances=doubt, ratios=doubt)
+
+
+def assignment(network: LightGlue, left: PlacedPoints, right: PlacedPoints) -> Assignment:
+    """Matches of two images with their probabilities, and how much of the network was needed for them.
+
+    Raises SpaceError for descriptors that the network does not read, InputError for more than `MOST_KEYPOINTS` an image.
+    """
+    for side in (left, right):
+        network.require_readable(side.points.space)
+        if len(side) > MOST_KEYPOINTS:
+            raise InputError(f"LightGlue takes at most {MOST_KEYPOINTS:,} features an image, got {len(side):,}; extract fewer")
+    if left.points.space != right.points.space:
+        raise SpaceError(f"LightGlue compares descriptors of one kind, got [{left.points.space}] and [{right.points.space}]")
+    with single_blas():
+        run = _Run(network, left, right)
+        for depth in range(len(network._layers)):
+            if not run.alive or run.advance(depth):
+                break
+        return run.assignment()
 
 
 class _Run:
     """One pair of images on its way through the layers: states, turns, and rows of the keypoints that are still in it."""
 
     def __init__(self, network: LightGlue, left: PlacedPoints, right: PlacedPoints) -> None:
-        self._layers, self._options = network.layers, network.options
+        self._layers, self._options = network._layers, network._options
         self._count = len(left) + len(right)
         self._states: list[States] = []
         self._turns: list[RotaryTurns] = []
         for side in (left, right):
             states = side.points.vectors
-            self._states.append(network.projection.apply(states) if network.projection else states)
-            self._turns.append(RotaryTurns.at(side.positions, network.frequencies))
+            self._states.append(network._projection.apply(states) if network._projection else states)
+            self._turns.append(RotaryTurns.at(side.positions, network._frequencies))
         self._rows = [np.arange(len(side)) for side in (left, right)]
         self._run = 0
 

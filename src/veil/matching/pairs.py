@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from veil.errors import InputError, RangeError
 from veil.forms import Form
-from veil.matching.lightglue import LightGlue
+from veil.matching.lightglue import LightGlue, learned_matches
 from veil.matching.neighbors import Matches, MatchOptions, match
 from veil.matching.placed_points import PlacedPoints
 from veil.progress import Progress
@@ -40,9 +40,9 @@ def match_pairs_by_network(
 ) -> dict[tuple[str, str], Matches]:
     """Match every listed pair of images of raw descriptors by LightGlue; otherwise as `match_pairs`.
 
-    Raises what `veil.matching.lightglue.LightGlue.match` raises, too.
+    Raises what `veil.matching.lightglue.learned_matches` raises, too.
     """
-    return _each(lambda pair: network.match(images[pair[0]], images[pair[1]]), images, pairs, workers, progress)
+    return _each(lambda pair: learned_matches(network, images[pair[0]], images[pair[1]]), images, pairs, workers, progress)
 
 
 def _each(

@@ -1,7 +1,8 @@
 """Mechanisms that turn raw features into forms, on the device.
 
 - `release` makes an upload. `subspaces`, `words` and `lines` are its three mechanisms, `public` publishes without protection.
-- `profile` has the settings of lifting, `selection` chooses the features that leave, `parameters` encodes what keys the draws.
+- `profile` has the settings of lifting, `parameters` encodes what keys the draws.
+- `selection` and `tracks` choose the features that leave.
 """
 
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, ParallelOptions, lift_to_lines

@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING
 from veil.codebooks.compression import Compression
 from veil.errors import ReleaseRefused
 from veil.ldp.mechanism import SubsetMechanism
+from veil.mechanisms.selection import ChosenFeatures, Selection
 
 if TYPE_CHECKING:
     from veil.codebooks.codebook import Codebook
     from veil.mechanisms.lines import LineOptions
     from veil.mechanisms.profile import Profile
-    from veil.mechanisms.selection import Selection
 
 VERSION = 1
 # Numbers of the rules by which draws make messages. Another rule gets another number, and gives another release.
 SUBSPACE_RULE, WORD_RULE, LINE_RULE, SELECTION_RULE = 1, 1, 1, 1
 SCORED_SELECTION_RULE = 2  # the detector's scores have a say
+CHOSEN_RULE = 3  # features were chosen one by one
 # Lines of the two halves of a picture (`veil.geometry.anchors`): nothing is drawn, the rule and the image say all.
 CONVERGENT_RULE, PARALLEL_RULE = 2, 3
 
@@ -93,13 +94,16 @@ def subspace_parameters(
     return Parameters(draws, _text("subspaces", facts))
 
 
-def selected_parameters(parameters: Parameters, selection: Selection, *, scored: bool = False) -> Parameters:
+def selected_parameters(parameters: Parameters, selection: Selection | ChosenFeatures, *, scored: bool = False) -> Parameters:
     """Parameters of a release of which `selection` says what leaves: the draws are the same, the text for the ledger is not.
 
     `scored` says that the features have scores, which then decide between those of equal or unknown scale.
 
     Raises ReleaseRefused for a selection that version 1 cannot express.
     """
+    if isinstance(selection, ChosenFeatures):
+        chosen = {"selection_rule": CHOSEN_RULE, "features": len(selection.rows), "rows": _digest([selection.rows.tobytes()])}
+        return Parameters(parameters.draws, f"{parameters.text} {_joined(chosen)}")
     _require_fields(selection, _SELECTION)
     facts = {
         "selection_rule": SCORED_SELECTION_RULE if scored else SELECTION_RULE,

@@ -18,7 +18,7 @@ from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, LineRule, ParallelOptions, lift_to_lines
 from veil.mechanisms.parameters import Parameters, selected_parameters, word_parameters
 from veil.mechanisms.profile import Profile
-from veil.mechanisms.selection import EVERYTHING, Selection, selected_rows
+from veil.mechanisms.selection import EVERYTHING, ChosenFeatures, Selection, selected_rows
 from veil.mechanisms.subspaces import DecoyRule, RuleForRows, lift, uniform_rule
 from veil.mechanisms.words import to_words
 from veil.one_line import one_line
@@ -142,7 +142,7 @@ def privatize(
     randomness: Randomness,
     rule: DecoyRule = uniform_rule,
     lines: LineHiding | None = None,
-    selection: Selection = EVERYTHING,
+    selection: Selection | ChosenFeatures = EVERYTHING,
 ) -> Release:
     """Release one image in subspaces: lift its descriptors, hide its positions in lines if asked to, and shuffle its features.
 

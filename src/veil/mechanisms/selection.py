@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int64
 
-from veil.errors import RangeError
+from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.mechanisms.profile import Profile
 from veil.one_line import one_line
@@ -42,6 +42,22 @@ class Selection:
             raise RangeError(f"min_distance_px must be 0 (send neighbors, too) or more, got {self.min_distance_px!r}")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChosenFeatures:
+    """Features that were chosen one by one, int64 `rows` of an image's features in ascending order.
+
+    Raises InputError for rows that are negative, repeated or out of order.
+    """
+
+    rows: Int64[np.ndarray, "_"]
+
+    __repr__ = one_line
+
+    def __post_init__(self) -> None:
+        if len(self.rows) and (self.rows[0] < 0 or (np.diff(self.rows) <= 0).any()):
+            raise InputError("rows of chosen features are 0 or more, in ascending order, and none stands twice")
+
+
 EVERYTHING = Selection(features=None, min_distance_px=0.0)
 
 
@@ -50,8 +66,17 @@ def usual_selection(profile: Profile) -> Selection:
     return Selection() if profile.decoys == "descriptors" else EVERYTHING
 
 
-def selected_rows(features: Features, selection: Selection, randomness: Randomness) -> Int64[np.ndarray, "selected"]:
-    """Rows of the features that leave, in ascending order; the same ones for the same features, selection and randomness."""
+def selected_rows(
+    features: Features, selection: Selection | ChosenFeatures, randomness: Randomness
+) -> Int64[np.ndarray, "selected"]:
+    """Rows of the features that leave, in ascending order; the same ones for the same features, selection and randomness.
+
+    Raises InputError for a chosen row that the image does not have.
+    """
+    if isinstance(selection, ChosenFeatures):
+        if len(selection.rows) and selection.rows[-1] >= len(features):
+            raise InputError(f"row {selection.rows[-1]} was chosen, and the image has {len(features)} features")
+        return selection.rows
     order = _by_worth(features, randomness)
     if selection.min_distance_px:
         order = _apart(features, order, selection.min_distance_px, selection.features)

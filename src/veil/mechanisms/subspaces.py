@@ -22,7 +22,7 @@ from veil.forms import Subspaces, canonical, lifted_guarantee
 from veil.mechanisms.parameters import Parameters, subspace_parameters
 from veil.mechanisms.profile import Profile
 from veil.randomness import Randomness, below, distinct_below, gaussian, uniform
-from veil.space import U8_STEP, Space
+from veil.space import U8_STEP, Space, root_remedy
 
 MANTISSA_BITS = 23  # of float32, beside the leading one
 # Numbers of full precision end in three zero bits by chance once in eight; that all numbers of an image do shows a grid.
@@ -282,7 +282,8 @@ def _plan(
         if book.raw_space != features.space:
             raise SpaceError(
                 f"the features are [{features.space}] but the {name} holds [{book.raw_space}]; "
-                f"extract with that descriptor and normalization, or build a {name} for these features"
+                f"extract with that descriptor and normalization, or build a {name} for these features",
+                remedy=root_remedy(features.space, book.raw_space),
             )
     if profile.decoy_count and decoys.kind != profile.decoys:
         raise InputError(f"profile {profile.name!r} needs decoys of kind {profile.decoys!r}, got {decoys.kind!r}")

@@ -16,6 +16,7 @@ from veil.forms import Subsets
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms.parameters import word_parameters
 from veil.randomness import Randomness, bernoulli, subsets_below
+from veil.space import root_remedy
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,7 +44,8 @@ def to_words(features: Features, *, mechanism: SubsetMechanism, dictionary: Code
         raise InputError("there are no features to privatize; the image may be blank")
     if features.space != dictionary.raw_space:
         raise SpaceError(
-            f"the features are [{features.space}], the dictionary is of [{dictionary.raw_space}]; give one of the same kind"
+            f"the features are [{features.space}], the dictionary is of [{dictionary.raw_space}]; give one of the same kind",
+            remedy=root_remedy(features.space, dictionary.raw_space),
         )
     if mechanism.dictionary_size != len(dictionary):
         raise RangeError(f"the mechanism is for {mechanism.dictionary_size} words, the dictionary has {len(dictionary)}")

@@ -1,4 +1,4 @@
-"""Mapping of every kind of images: from positions through COLMAP, or from random lines alone."""
+"""Mapping of every kind of images: from positions through COLMAP, at known poses or none, or from random lines alone."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from veil.errors import InputError, Remedy
 from veil.files.maps.checkpoints import working_folder
 from veil.files.maps.cluster_results import OF_POSITIONS
 from veil.forms import Lines
+from veil.geometry.camera import Camera
+from veil.geometry.rigid import Rigid
 from veil.matching.lightglue import LightGlue
 from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
 from veil.places.held_map import Map
 from veil.places.images_on_demand import map_image
 from veil.places.line_mapping import map_lines
-from veil.places.maps import MapOptions, NoMap, StageLimits
+from veil.places.maps import MapImage, MapOptions, NoMap, StageLimits
+from veil.places.maps.known_poses import map_at_poses
 from veil.places.pairs.images import FormsOf, LoadedImage, NetworkMatching, PlacedImages
 from veil.places.pairs.matching import MatchingWork, matched_as_chosen
 from veil.progress import Progress, Steps, silent
@@ -59,25 +62,9 @@ def map_positions(
     from veil.places.maps.clusters.of_positions import map_in_clusters  # loads SciPy
     from veil.places.maps.clusters.view_graph import ClusterOptions
 
-    if network is not None:
-        read = NetworkMatching(network=network, images=PlacedImages(images))
-        work = replace(work or MatchingWork(), network=read)
-    placed = {}
-    for name, image in images.items():
-        if isinstance(image.positions, Lines):
-            raise InputError(
-                f"{name} hides its positions and others do not",
-                remedy=(Remedy("give", "images of one kind"), Remedy("give", "Protection.lines")),
-            )
-        placed[name] = map_image(image)
-    if len(placed) < 2:
-        raise InputError(f"a map needs at least two images, got {len(placed)}")
-    settings = MapOptions(
-        seed=options.seed,
-        max_ratio=options.max_ratio,
-        limits=StageLimits(max_seconds=options.max_seconds),
-        global_mapper=options.global_mapper,
-    )
+    work = _with_network(images, work, network)
+    placed = _placed(images)
+    settings = _settings(options)
     matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
     unfinished = None if work is None else work.unfinished
     with working_folder(unfinished) as workdir:
@@ -121,4 +108,92 @@ def map_positions(
         readings=readings,
         further=tuple(Map(scene=item) for item in further),
         reasons=mapped.reasons,
+    )
+
+
+def map_posed(
+    images: Mapping[str, LoadedImage],
+    cameras: Mapping[str, Camera],
+    poses: Mapping[str, Rigid],
+    *,
+    options: MappingOptions | None = None,
+    gravity: Mapping[str, np.ndarray] | None = None,
+    work: MatchingWork | None = None,
+    network: LightGlue | None = None,
+    steps: Steps[Progress] = silent,
+) -> BuiltMap | NoMap:
+    """Build a map of images at known poses: their matches are triangulated, and poses and cameras stay as they are.
+
+    - `images`: by name, with positions.
+    - `cameras`, `poses`: intrinsics and poses cam_from_world by name. Images without any are left out and named, and so are
+      those whose camera is of another size.
+    - `options`: seed, workers, pairs, ratio test and time limit; the map is not built in clusters, and nothing is located.
+    - `gravity`, `work`, `network`, `steps`: as for `map_positions`.
+
+    Raises as `map_images` does.
+    """
+    options = options or MappingOptions()
+    left_out = _unposed(images, cameras)
+    images = {name: image for name, image in images.items() if name not in left_out}
+    if not images:
+        first, reason = next(iter(left_out.items()), ("", "there are no images"))
+        raise InputError(f"none of the {len(left_out)} images has a pose in the model; {first}: {reason}")
+    work = _with_network(images, work, network)
+    placed = _placed(images, cameras)
+    matches = matched_as_chosen(FormsOf(images), options.pairs, work, workers=options.workers, steps=steps)
+    with working_folder(None if work is None else work.unfinished) as workdir, steps("triangulating"):
+        scene = map_at_poses(placed, poses, matches, workdir=workdir, options=_settings(options))
+    if isinstance(scene, NoMap):
+        return replace(scene, left_out={**left_out, **scene.left_out})
+    if scene.check is not None:
+        left_out = {**left_out, **scene.check.left_out}
+        scene = replace(scene, check=replace(scene.check, left_out=left_out))
+    readings = None
+    if gravity is not None:
+        scene, readings = replace(scene, measured_down=mean_down(gravity, scene.images)), readings_of(scene, gravity)
+    return BuiltMap(map=Map(scene=scene), check=scene.check, left_out=left_out, readings=readings)
+
+
+def _unposed(images: Mapping[str, LoadedImage], cameras: Mapping[str, Camera]) -> dict[str, str]:
+    """Why images cannot be mapped at known poses, by name: the model has none, or it is of another size."""
+    reasons = {}
+    for name, image in images.items():
+        camera, own = cameras.get(name), image.camera
+        if camera is None:
+            reasons[name] = "the model has no image of this name"
+        elif (camera.width_px, camera.height_px) != (own.width_px, own.height_px):
+            sizes = f"{own.width_px}x{own.height_px} px, in the model {camera.width_px}x{camera.height_px} px"
+            reasons[name] = f"its features are of {sizes}"
+    return reasons
+
+
+def _with_network(
+    images: Mapping[str, LoadedImage], work: MatchingWork | None, network: LightGlue | None
+) -> MatchingWork | None:
+    """The work with the network that matches, if one does."""
+    if network is None:
+        return work
+    return replace(work or MatchingWork(), network=NetworkMatching(network=network, images=PlacedImages(images)))
+
+
+def _placed(images: Mapping[str, LoadedImage], cameras: Mapping[str, Camera] | None = None) -> dict[str, MapImage]:
+    """The images for the mapper, with these cameras in place of their own. Raises InputError for lines, or a single image."""
+    for name, image in images.items():
+        if isinstance(image.positions, Lines):
+            raise InputError(
+                f"{name} hides its positions and others do not",
+                remedy=(Remedy("give", "images of one kind"), Remedy("give", "Protection.lines")),
+            )
+    if len(images) < 2:
+        raise InputError(f"a map needs at least two images, got {len(images)}")
+    return {name: map_image(image, None if cameras is None else cameras[name]) for name, image in images.items()}
+
+
+def _settings(options: MappingOptions) -> MapOptions:
+    """The mapper's part of the options."""
+    return MapOptions(
+        seed=options.seed,
+        max_ratio=options.max_ratio,
+        limits=StageLimits(max_seconds=options.max_seconds),
+        global_mapper=options.global_mapper,
     )

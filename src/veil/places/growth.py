@@ -13,7 +13,7 @@ from veil.files.maps.checkpoints import working_folder
 from veil.forms import Lines
 from veil.matching.lightglue import LightGlue
 from veil.places.built_maps import BuiltMap, MappingOptions, readings_of
-from veil.places.held_map import Map
+from veil.places.held_map import Map, ranked_images
 from veil.places.line_mapping import map_lines
 from veil.places.located_images import with_located
 from veil.places.maps import MapImage, MapOptions, NoMap, StageLimits
@@ -77,7 +77,7 @@ def add_positions(
             raise InputError(f"{name} hides its positions, and the map was made from positions; map such messages apart")
         placed[name] = MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
     require_addable(base.scene, placed)
-    ranked = partial(base.ranked_images, threads=options.workers)
+    ranked = partial(ranked_images, base, threads=options.workers)
     choice = pairs_with_map(
         ranked, {name: image.form for name, image in placed.items()}, options.pairs, threads=options.workers
     )

@@ -11,12 +11,12 @@ import numpy as np
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
-from veil.files.codebooks import bundled_codebook
+from veil.files.codebooks import bundled_codebook, known_codebook
 from veil.files.maps.format import read_map, write_map
 from veil.files.maps.indexes import read_point_index, read_vocabulary, write_point_index, write_vocabulary
 from veil.forms import Flat, Form, Points, Subsets
 from veil.geometry.georeference import Georeference, georeference
-from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map
+from veil.matching.inverted_index import NEAREST, InvertedIndex, index_map, mirrored_index
 from veil.matching.point_index import PointIndex, RankedImages
 from veil.matching.point_indexing import index_points
 from veil.one_line import line
@@ -37,9 +37,7 @@ class Map:
     - `folder`: where it was read from or written to; None: in memory only.
 
     Indexes for queries in words are found in the folder (`veil index`), or made once from the dictionary. The index for queries
-    by distance is found there too, and otherwise made by `with_point_index` alone: small maps need none.
-
-    Not public: `index_for`, `point_index`, `with_point_index`, `ranked_images`.
+    by distance is found there too, and otherwise made by `Map.index` alone: small maps need none.
     """
 
     scene: Scene
@@ -104,7 +102,7 @@ class Map:
             self._indexes[made.dictionary] = made
             entries["words"] = len(made.point_rows)
         if asked != "words":
-            points = self.with_point_index(book, threads=threads, progress=progress)
+            points = make_point_index(self, book, threads=threads, progress=progress)
             write_point_index(self.folder, points)
             entries["distances"] = len(points.entries)
         return entries
@@ -127,12 +125,14 @@ class Map:
         return self.scene.is_public
 
     def codebook_for(self, query: Form) -> Codebook | None:
-        """The bundled codebook where it has to bring a public map into the query's space; None where no codebook is needed.
+        """The bundled codebook of a query's compressed descriptors; None for those that are not compressed.
 
-        Raises InputError if the query was privatized with another codebook.
+        Raises InputError if it has to bring a public map into the query's space, and the query was privatized with another one.
         """
-        if not self.is_public or query.space == self.scene.space or isinstance(query, Points | Subsets):
+        if isinstance(query, Points | Subsets):
             return None
+        if not self.is_public or query.space == self.scene.space:
+            return known_codebook(query.space.descriptor, query.space.codebook)
         book = bundled_codebook(query.space.descriptor)
         if book.digest != query.space.codebook:
             raise InputError(
@@ -142,99 +142,119 @@ class Map:
             )
         return book
 
-    def index_for(
-        self, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None
-    ) -> InvertedIndex:
-        """The index that serves a query in words: the one in the folder, or one made now and kept in memory.
 
-        It is made from `dictionary`, from the bundled one if None, or from a map of words itself; `progress` is called with the
-        number of steps done and of all. Raises InputError where none of these is of the query's dictionary, or the map holds
-        subspaces.
-        """
-        # A map of words has one index, whatever dictionary a query names: queries must not each leave an index behind.
-        key = self.form.dictionary if isinstance(self.form, Subsets) else query.dictionary
-        if key not in self._indexes:
-            self._indexes[key] = self._index(query, dictionary, progress)
-        return self._indexes[key]
+def index_for(
+    where: Map, query: Subsets, *, dictionary: Codebook | None = None, progress: Progress | None = None
+) -> InvertedIndex:
+    """The index that serves a query in words: the one in the folder, or one made now and kept in memory.
 
-    @property
-    def point_index(self) -> PointIndex | None:
-        """The index for queries by distance, in the folder or made by `with_point_index`; None if there is none.
+    It is made from `dictionary`, from the bundled one if None, or from a map of words itself; `progress` is called with the
+    number of steps done and of all. Raises InputError where none of these is of the query's dictionary, or the map holds
+    subspaces.
+    """
+    # A map of words has one index, whatever dictionary a query names: queries must not each leave an index behind.
+    key = where.form.dictionary if isinstance(where.form, Subsets) else query.dictionary
+    if key not in where._indexes:
+        where._indexes[key] = _index(where, query, dictionary, progress)
+    return where._indexes[key]
 
-        Raises FileFormatError if the folder's is damaged or was made from another state of the map.
-        """
-        if not self._point_indexes:
-            kept = None if self.folder is None else read_point_index(self.folder)
-            if kept is not None and (kept.points != len(self.scene.points) or set(kept.image_names) != set(self.scene.images)):
-                raise InputError(f"the index of {self.folder} is of another map", remedy=Remedy("renew", "index"))
-            self._point_indexes.append(kept)
-        return self._point_indexes[0]
 
-    def with_point_index(
-        self,
-        codebook: Codebook | None = None,
-        *,
-        known: PointIndex | None = None,
-        threads: int = 2,
-        progress: Progress | None = None,
-    ) -> PointIndex:
-        """Make the index for queries by distance from the words of a public codebook, and use it from now on.
+def mirrored_index_for(where: Map, query: Subsets, *, dictionary: Codebook | None = None) -> InvertedIndex | None:
+    """The index that the words of a mirrored query meet, made once; None where nobody can tell what a mirror makes of them.
 
-        - `codebook`: by default the bundled one of the map's descriptor. A public map is indexed in the space that hardened
-          queries are sent in.
-        - `known`: index of the map that this one grew from, whose unchanged points need not be compared with words again.
-        - `threads`: groups of points that are indexed at a time.
-        - `progress`: called with the number of points that are indexed and of all.
-
-        Raises InputError for a map of words, SpaceError for a codebook that the map's descriptors do not fit.
-        """
-        if isinstance(self.form, Subsets):
-            raise InputError("a map of words needs no index for queries by distance; localize against it directly")
-        book = codebook or bundled_codebook(self.scene.space.descriptor)
-        space = book.compression.hardened_space if self.is_public else self.scene.space
-        words = book.compression.into_space(Points(vectors=book.vectors, space=book.raw_space), space).vectors
-        forms: dict[str, tuple[Flat, np.ndarray]] = {}
-        for name, image in self.scene.images.items():
-            form = image.form
-            assert not isinstance(form, Subsets)
-            forms[name] = (book.compression.into_space(form, space) if isinstance(form, Points) else form, image.point_rows)
-        made = index_points(forms, words, len(self.scene.points), known=known, threads=threads, progress=progress)
-        self._point_indexes[:] = [made]
-        return made
-
-    def ranked_images(self, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> RankedImages | None:
-        """The images that a query by distance looks like, the most similar first; None without an index for it.
-
-        `codebook` is the one that brings public descriptors into the index's space; by default the bundled one.
-        """
-        index = None if isinstance(query, Subsets) else self.point_index
-        if index is None or isinstance(query, Subsets):
+    `dictionary` is as for `index_for`.
+    """
+    index = index_for(where, query, dictionary=dictionary)
+    key = f"mirrored {index.dictionary}"
+    if key not in where._indexes:
+        book = dictionary if dictionary is not None else known_codebook(where.scene.space.descriptor, index.dictionary)
+        made = None if book is None else mirrored_index(where.scene, index, book)
+        if made is None:
             return None
-        return images_like(index, query, codebook, threads=threads)
+        where._indexes[key] = made
+    return where._indexes[key]
 
-    def _index(self, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
-        """The index of `index_for`, read from the folder or made."""
-        if isinstance(self.form, Subsets):
-            return index_map(self.scene, None)
-        if not isinstance(self.form, Points):
+
+def point_index_of(where: Map) -> PointIndex | None:
+    """The index for queries by distance, in the folder or made by `make_point_index`; None if there is none.
+
+    Raises FileFormatError if the folder's is damaged or was made from another state of the map.
+    """
+    if not where._point_indexes:
+        kept = None if where.folder is None else read_point_index(where.folder)
+        if kept is not None and (kept.points != len(where.scene.points) or set(kept.image_names) != set(where.scene.images)):
+            raise InputError(f"the index of {where.folder} is of another map", remedy=Remedy("renew", "index"))
+        where._point_indexes.append(kept)
+    return where._point_indexes[0]
+
+
+def make_point_index(
+    where: Map,
+    codebook: Codebook | None = None,
+    *,
+    known: PointIndex | None = None,
+    threads: int = 2,
+    progress: Progress | None = None,
+) -> PointIndex:
+    """Make the index for queries by distance from the words of a public codebook, and use it from now on.
+
+    - `codebook`: by default the bundled one of the map's descriptor. A public map is indexed in the space that hardened
+      queries are sent in.
+    - `known`: index of the map that this one grew from, whose unchanged points need not be compared with words again.
+    - `threads`: groups of points that are indexed at a time.
+    - `progress`: called with the number of points that are indexed and of all.
+
+    Raises InputError for a map of words, SpaceError for a codebook that the map's descriptors do not fit.
+    """
+    if isinstance(where.form, Subsets):
+        raise InputError("a map of words needs no index for queries by distance; localize against it directly")
+    book = codebook or bundled_codebook(where.scene.space.descriptor)
+    space = book.compression.hardened_space if where.is_public else where.scene.space
+    words = book.compression.into_space(Points(vectors=book.vectors, space=book.raw_space), space).vectors
+    forms: dict[str, tuple[Flat, np.ndarray]] = {}
+    for name, image in where.scene.images.items():
+        form = image.form
+        assert not isinstance(form, Subsets)
+        forms[name] = (book.compression.into_space(form, space) if isinstance(form, Points) else form, image.point_rows)
+    made = index_points(forms, words, len(where.scene.points), known=known, threads=threads, progress=progress)
+    where._point_indexes[:] = [made]
+    return made
+
+
+def ranked_images(where: Map, query: Form, codebook: Codebook | None = None, *, threads: int = 2) -> RankedImages | None:
+    """The images that a query by distance looks like, the most similar first; None without an index for it.
+
+    `codebook` is the one that brings public descriptors into the index's space; by default the bundled one.
+    """
+    index = None if isinstance(query, Subsets) else point_index_of(where)
+    if index is None or isinstance(query, Subsets):
+        return None
+    return images_like(index, query, codebook, threads=threads)
+
+
+def _index(where: Map, query: Subsets, dictionary: Codebook | None, progress: Progress | None) -> InvertedIndex:
+    """The index of `index_for`, read from the folder or made."""
+    if isinstance(where.form, Subsets):
+        return index_map(where.scene, None)
+    if not isinstance(where.form, Points):
+        raise InputError(
+            "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
+        )
+    kept = None if where.folder is None else read_vocabulary(where.folder, query.dictionary)
+    if kept is not None:
+        if len(kept.point_rows) and int(kept.point_rows.max()) >= len(where.scene.points):
             raise InputError(
-                "the query is in words, the map in subspaces, and these do not compare; build the map from raw features"
+                f"the index of {where.folder} names points that the map does not have", remedy=Remedy("renew", "index")
             )
-        kept = None if self.folder is None else read_vocabulary(self.folder, query.dictionary)
-        if kept is not None:
-            if len(kept.point_rows) and int(kept.point_rows.max()) >= len(self.scene.points):
-                raise InputError(
-                    f"the index of {self.folder} names points that the map does not have", remedy=Remedy("renew", "index")
-                )
-            return kept
-        book = dictionary or bundled_codebook(self.scene.space.descriptor)
-        if book.digest != query.dictionary:
-            place = "the map" if self.folder is None else f"{self.folder}"
-            raise InputError(
-                f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it",
-                remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
-            )
-        return index_map(self.scene, book, progress=progress)
+        return kept
+    book = dictionary or bundled_codebook(where.scene.space.descriptor)
+    if book.digest != query.dictionary:
+        place = "the map" if where.folder is None else f"{where.folder}"
+        raise InputError(
+            f"the query's words are of dictionary {query.dictionary[:12]}, and {place} has no index for it",
+            remedy=(Remedy("give", "localize.dictionary"), Remedy("make", "index")),
+        )
+    return index_map(where.scene, book, progress=progress)
 
 
 def align_map(where: Map, positions: Mapping[str, np.ndarray], *, seed: int = 0) -> Georeference:

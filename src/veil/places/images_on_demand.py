@@ -12,6 +12,7 @@ from typing import Any
 from veil.errors import InputError, RangeError
 from veil.files.atomic import read_bytes
 from veil.forms import Form, Lines, Points, Subsets
+from veil.geometry.camera import Camera
 from veil.places.maps.images import MapImage, MapImageOnDemand
 from veil.places.pairs.images import LoadedImage, form_digest
 from veil.places.uploads import Uploads, each_decoded, loaded
@@ -123,12 +124,16 @@ class ImageOnDemand(LoadedImage):
         return LoadedImage.__new__, (LoadedImage,), state
 
 
-def map_image(image: LoadedImage) -> MapImage:
-    """An image with positions for the mapper; where descriptors are read on demand, its are too."""
+def map_image(image: LoadedImage, camera: Camera | None = None) -> MapImage:
+    """An image with positions for the mapper, with `camera` in place of its own if one is given.
+
+    Where descriptors are read on demand, the mapper's are too.
+    """
     assert not isinstance(image.positions, Lines)
+    camera = camera or image.camera
     if isinstance(image, ImageOnDemand):
-        return MapImageOnDemand(image.camera, image.positions, lambda: image.form, image.form_type is Subsets)
-    return MapImage(camera=image.camera, keypoints=image.positions, form=image.form)
+        return MapImageOnDemand(camera, image.positions, lambda: image.form, image.form_type is Subsets)
+    return MapImage(camera=camera, keypoints=image.positions, form=image.form)
 
 
 def read_message(path: Path) -> LoadedImage:

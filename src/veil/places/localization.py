@@ -9,10 +9,11 @@ from typing import Literal
 
 from veil.codebooks.codebook import Codebook
 from veil.errors import InputError, Remedy
-from veil.forms import Lines, Subsets
+from veil.forms import Form, Lines, Subsets
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
-from veil.places.held_map import Map
+from veil.matching.point_index import RankedImages
+from veil.places.held_map import Map, index_for, mirrored_index_for, ranked_images
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOptions
@@ -41,14 +42,56 @@ def localize_loaded(
 ) -> Localization | NoPose:
     """Estimate the pose of an image on a map, or say why no pose is better than chance (docs/theory/localization.md).
 
+    A pose is refused that contradicts the gravity which the image came with, whatever its form.
+
     `image` is the query as a server holds it; the other arguments, and what is raised, are those of `veil.localize`.
     """
+    answer = _located(
+        image,
+        where,
+        options=options,
+        word_options=word_options,
+        position_options=position_options,
+        codebook=codebook,
+        dictionary=dictionary,
+        near=near,
+        search=search,
+        network=network,
+        progress=progress,
+    )
+    gravity = image.positions.gravity if isinstance(image.positions, Lines) else image.gravity
+    if isinstance(answer, NoPose) or gravity is None or where.scene.down is None:
+        return answer
+    from veil.places.poses.judge import unless_tilted  # loads SciPy
+
+    return unless_tilted(answer, gravity, where.scene.down)
+
+
+def _located(
+    image: LoadedImage,
+    where: Map,
+    *,
+    options: LocalizeOptions | None,
+    word_options: WordOptions | None,
+    position_options: PositionOptions | None,
+    codebook: Codebook | None,
+    dictionary: Codebook | None,
+    near: Sequence[str] | None,
+    search: Literal["index", "all"],
+    network: LightGlue | None,
+    progress: Progress | None,
+) -> Localization | NoPose:
+    """The answer by the search that serves the image's form, as `localize_loaded` names its arguments."""
     if network is not None:
         placed(image.form, image.positions, image.camera, what="the query")
     if not isinstance(image.form, Subsets):
         book = codebook or where.codebook_for(image.form)
         options = options or LocalizeOptions()
-        ranked = where.ranked_images(image.form, codebook, threads=options.workers) if search == "index" else None
+        workers = options.workers
+
+        def rank(form: Form) -> RankedImages | None:
+            return ranked_images(where, form, codebook, threads=workers) if search == "index" else None
+
         from veil.places.poses.by_distance import localize as by_distance  # loads SciPy and COLMAP
 
         return by_distance(
@@ -57,7 +100,8 @@ def localize_loaded(
             image.form,
             where.scene,
             codebook=book,
-            ranked=ranked,
+            ranked=rank(image.form),
+            rank=rank,
             network=network,
             options=options,
             progress=progress,
@@ -76,7 +120,8 @@ def localize_loaded(
             options=position_options or PositionOptions(max_seconds=POSITION_SECONDS),
             progress=progress,
         )
-    index = where.index_for(image.form, dictionary=dictionary, progress=progress)
+    words = image.form
+    index = index_for(where, words, dictionary=dictionary, progress=progress)
     word_options = word_options or WordOptions(max_seconds=WORD_SECONDS)
     begun = time.process_time()
     from veil.places.poses.by_words import localize_words
@@ -89,6 +134,7 @@ def localize_loaded(
         index,
         gravity=image.gravity,
         near=near,
+        mirrored=lambda: mirrored_index_for(where, words, dictionary=dictionary),
         options=word_options,
         progress=progress,
     )

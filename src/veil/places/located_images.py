@@ -17,7 +17,7 @@ from jaxtyping import Int64
 from veil.errors import InputError, SpaceError
 from veil.forms import Subsets
 from veil.matching import Matches
-from veil.places.held_map import Map
+from veil.places.held_map import Map, make_point_index, point_index_of, ranked_images
 from veil.places.localization import localize_loaded
 from veil.places.maps import MapImage, MapOptions
 from veil.places.maps.check import TOO_FEW
@@ -67,7 +67,8 @@ def with_located(
     searched, changed = [_Searched(where, None if where is before else before) for where in maps], set(range(len(maps)))
     poses: dict[str, dict[int, Localization]] = {}
     # What the pose of an image rests on was weighed already.
-    loose = replace(options, least_pose_inliers=min(options.least_pose_inliers, MIN_NECK))
+    least = options.least_pose_inliers
+    loose = replace(options, least_pose_inliers=MIN_NECK if least is None else min(least, MIN_NECK))
     for number in range(ROUNDS):
         scenes = [one.where.scene for one in searched]
         mapped = {name for scene in scenes for name in scene.images}
@@ -130,7 +131,7 @@ class _Searched:
                 return None
         else:
             self._require_index(threads)
-            served = self.where.ranked_images(image.form.take(np.arange(0)), threads=threads) is not None
+            served = ranked_images(self.where, image.form.take(np.arange(0)), threads=threads) is not None
             if not served and len(self.where.scene.images) > SEARCHED_WHOLE:
                 return None
         answer = localize_loaded(image, self.where, options=LocalizeOptions(retrieved=RETRIEVED, workers=threads, seed=seed))
@@ -138,9 +139,11 @@ class _Searched:
 
     def _require_index(self, threads: int) -> None:
         """Make the index of the map, if it has none and the bundled codebook is that of its descriptors."""
-        if self.where.point_index is None:
+        if point_index_of(self.where) is None:
             with suppress(InputError, SpaceError):
-                self.where.with_point_index(known=None if self.before is None else self.before.point_index, threads=threads)
+                make_point_index(
+                    self.where, known=None if self.before is None else point_index_of(self.before), threads=threads
+                )
 
 
 def _with_its_reasons(scene: Scene, scenes: Sequence[Scene]) -> Scene:

@@ -104,7 +104,7 @@ class RemovalReceiptJson(_KeptPairsJson):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RemovalReceipt:
-    """Record of a removal: what went, and which files were written. It holds no descriptor, position or line.
+    """Record of a removal: what went, and which files were written. Its JSON holds no descriptor, position or line.
 
     - `map`: folder of the map that was given.
     - `output`: folder of the new map; the same one if it was replaced.
@@ -115,8 +115,6 @@ class RemovalReceipt:
     - `dropped`: indexes that were made from the old map and are not in the new one.
     - `kept_pairs`: pairs of images whose kept matches were removed; None if no store of matches was named.
     - `before`, `after`: SHA-256 (hex) of every file, by its path in the folder.
-
-    Not public: `removals`.
     """
 
     map: Path

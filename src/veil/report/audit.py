@@ -13,12 +13,12 @@ from veil.audit.audit_result import Audit
 from veil.audit.epsilon import EpsilonBound
 from veil.audit.finding import Finding, Share
 from veil.audit.on_pictures import UNPROTECTED, DrawnPicture
-from veil.audit.run import Examined
 from veil.audit.verdict import NOT_TESTED
 from veil.errors import Remedy, Say, sentence
 from veil.report import pictures
 from veil.report.figures import DASHES, GRAY, SERIES, in_style, new_figure
 from veil.version import __version__
+from veil.wire.message import LineUpload, Message
 
 ReadRgb = Callable[[str], np.ndarray]  # pixels (rows, columns, 3) of a photograph by its name
 TITLES = {
@@ -83,7 +83,7 @@ def page(outcome: Audit, *, shown: Sequence[Shown], seconds: float, say: Say = s
         epsilons=[(unit, "no bound" if math.isinf(value) else f"{value:,.4g}") for unit, value in outcome.epsilons.items()],
         measured="" if outcome.measured is None else _measured(outcome.measured),
         delta=f"{outcome.delta:g}",
-        have_originals=outcome.have_originals,
+        have_originals=bool(outcome.originals),
         not_tested=NOT_TESTED,
         not_looked_at=outcome.told_not_looked_at,
         time=outcome.told_time(say),
@@ -165,19 +165,16 @@ def _curves(findings: Sequence[Finding]) -> str | None:
     return pictures.figure_picture(figure)
 
 
-def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
+def position_pictures(outcome: Audit, name: str, message: Message, read_rgb: ReadRgb | None) -> Shown:
     """The row of pictures of one release: the photograph, the upload as the server gets it, and the best attack's result.
 
     The result shows features colored by how well they were recovered. The photograph is there if `read_rgb` is given and the
     originals are known.
     """
-    from veil.wire.message import LineUpload
-
-    message = examined.message
-    size = message.camera.width_px, message.camera.height_px
+    size, image = (message.camera.width_px, message.camera.height_px), outcome.originals.get(name, "")
     titled: list[ShownPicture] = []
-    if read_rgb is not None and examined.truth is not None:
-        uri = pictures.photograph(read_rgb(examined.truth.image))
+    if read_rgb is not None and image:
+        uri = pictures.photograph(read_rgb(image))
         titled.append(ShownPicture(kind="photograph", title="the photograph: stays on the device", uri=uri))
     if isinstance(message, LineUpload):
         uri = pictures.lines_view(message.camera, message.lines)
@@ -185,16 +182,15 @@ def position_pictures(examined: Examined, read_rgb: ReadRgb | None) -> Shown:
     else:
         uri = pictures.server_view(*size, message.keypoints)
         titled.append(ShownPicture(kind="sent", title="what is sent in clear: positions of keypoints", uri=uri))
-    best = _most_recovered(examined)
-    if best is not None and examined.truth is not None:
-        name, rows, error = best
-        where = examined.truth.keypoints[rows]
+    best = outcome.recovered.get(name)
+    if best is not None:
         title = (
-            f"{name} attack: green within 0.1 of the descriptor, orange within 0.4, gray not ({len(rows)} features attacked)"
+            f"{best.attack} attack: green within 0.1 of the descriptor, orange within 0.4, gray not "
+            f"({len(best.errors)} features attacked)"
         )
-        titled.append(ShownPicture(kind="features", title=title, uri=pictures.recovered_view(*size, where, error)))
-    image = "" if examined.truth is None else examined.truth.image
-    return Shown(name=examined.name, image=image, pictures=tuple(titled))
+        uri = pictures.recovered_view(*size, best.keypoints, best.errors)
+        titled.append(ShownPicture(kind="features", title=title, uri=uri))
+    return Shown(name=name, image=image, pictures=tuple(titled))
 
 
 def reconstructed_pictures(reconstructions: Sequence[DrawnPicture]) -> list[ShownPicture]:
@@ -206,16 +202,3 @@ def reconstructed_pictures(reconstructions: Sequence[DrawnPicture]) -> list[Show
         kind = "unprotected" if picture.attack == UNPROTECTED else "reconstructed"
         titled.append(ShownPicture(kind=kind, title=title, uri=pictures.photograph(picture.rgb)))
     return titled
-
-
-def _most_recovered(examined: Examined) -> tuple[str, np.ndarray, np.ndarray] | None:
-    """Label, attacked rows and errors of the attack that recovers most descriptors within 0.1 (an oracle does not count)."""
-    best, most = None, -1
-    for attack, attempt in examined.attempts:
-        if attack.units == "px" or attempt.estimates is None or examined.truth is None:
-            continue
-        error = np.linalg.norm(attempt.estimates.points - examined.truth.descriptors[attempt.rows], axis=1)
-        count = int((error < 0.1).sum())
-        if count > most:
-            best, most = (attempt.label, attempt.rows, error), count
-    return best

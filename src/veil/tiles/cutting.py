@@ -18,7 +18,7 @@ from veil.forms import Points
 from veil.geometry.georeference import Georeference
 from veil.one_line import one_line
 from veil.progress import Progress, ignore_progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 from veil.tiles import merkle
 from veil.tiles.cells import Cell, halved
 from veil.tiles.coding import TileCoding, fitted_scales, octahedral
@@ -55,7 +55,7 @@ class Aspects:
 def aspects(scene: Scene, most: int) -> Aspects:
     """The aspects of all points of a public map, at most `most` (1 or 2) of each."""
     rows, descriptors = _observed(scene)
-    views = scene.views
+    views = views_of(scene)
     descriptors = descriptors[np.argsort(rows, kind="stable")]
     second = _second(descriptors, views.starts) if most > 1 else np.zeros(len(descriptors), dtype=np.int64)
     point = np.repeat(np.arange(len(scene.points)), np.diff(views.starts))

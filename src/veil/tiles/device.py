@@ -11,8 +11,10 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from veil import distances
+from veil.codebooks.mirror import mirrored_descriptors
 from veil.errors import InputError, RangeError
 from veil.features import Features
+from veil.forms import Points
 from veil.geometry.earth import require_places
 from veil.mechanisms.public import publish
 from veil.places.poses.answer import Localization, NoPose
@@ -97,19 +99,23 @@ def localize_in_tiles(
     query = manifest.coding.compressed(publish(features))
     if not tiles:
         return NoPose(reason="no tile could be used; see why, and fetch again", correspondences=0)
-    points = united(tiles, manifest.coding)
-    keypoint_rows, point_rows = matched(query, points, options)
-    from veil.places.poses.by_distance import localize_matches  # loads SciPy and COLMAP
+    points, camera = united(tiles, manifest.coding), features.camera
+    # loads SciPy and COLMAP
+    from veil.places.poses.by_distance import evidence_of_matches, is_doubtful, localize_matches
+    from veil.places.poses.mirror import mirrored_keypoints, unless_mirrored
 
-    return localize_matches(
-        features.camera,
-        features.keypoints,
-        keypoint_rows,
-        point_rows,
-        points.points,
-        views=points.views,
-        options=options,
-    )
+    pairs = matched(query, points, options)
+    answer = localize_matches(camera, features.keypoints, *pairs, points.points, views=points.views, options=options)
+
+    def mirrored() -> float | None:
+        turned = mirrored_descriptors(publish(features), None)
+        if not isinstance(turned, Points):
+            return None
+        pairs = matched(manifest.coding.compressed(turned), points, options)
+        keypoints = mirrored_keypoints(camera, features.keypoints)
+        return evidence_of_matches(camera, keypoints, *pairs, points.points, views=points.views, options=options)
+
+    return unless_mirrored(answer, mirrored) if is_doubtful(answer) else answer
 
 
 def matched(

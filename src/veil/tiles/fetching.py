@@ -60,8 +60,6 @@ class Fetched:
     - `refused`: what was wrong with wanted tiles, by index, also where a kept one could stand in. Tell the user, and never the
       server: whoever changed a tile would learn whether this device wanted it.
     - `asked`: number of records that were asked for; 0 offline.
-
-    Not public: `tiles`.
     """
 
     tiles: tuple[Tile, ...]
@@ -71,14 +69,12 @@ class Fetched:
     __repr__ = one_line
 
 
-class TileFetcher:
+class Fetcher:
     """Fetches tiles of one map, `manifest.asked` of them in every call: dummies fill up what is wanted.
 
     Dummies are uniformly random among the other tiles, from the operating system's generator. All that is fetched and proved is
     kept in the cache. It stands in for wanted tiles that come back changed, and changes nothing in what is asked for. With
     `offline` nothing is sent at all, whatever is kept, and wanted tiles that are not kept are refused.
-
-    Not public: `__init__`, `fetch`.
     """
 
     def __init__(
@@ -99,10 +95,7 @@ class TileFetcher:
 
     @property
     def guarantee(self) -> FetchGuarantee:
-        """The promise about what a fetch tells those who are asked (docs/theory/tiles.md#fetching).
-
-        It is perfect where all tiles come at once or servers do not collude, and computational for one server.
-        """
+        """The promise about what a fetch tells those who are asked."""
         return self.exit.guarantee
 
     def fetch(self, wanted: Sequence[int]) -> Fetched:
@@ -155,6 +148,32 @@ class TileFetcher:
     def _fetched(self, wanted: Sequence[int], proved: dict[int, Tile], refused: dict[int, str], asked: int) -> Fetched:
         tiles = tuple(proved[index] for index in wanted if index in proved)
         return Fetched(tiles=tiles, refused={index: why for index, why in refused.items() if index in wanted}, asked=asked)
+
+
+@dataclass(frozen=True, eq=False)
+class TileFetcher:
+    """Fetches tiles of one map for `localize_with_tiles`; `open_tiles` makes it.
+
+    Every call asks for the same number of tiles. Dummies fill up what is wanted: uniformly random tiles, drawn by the operating
+    system's generator.
+    """
+
+    _fetcher: Fetcher
+
+    __repr__ = one_line
+
+    @property
+    def guarantee(self) -> FetchGuarantee:
+        """The promise about what a fetch tells those who are asked (docs/theory/tiles.md#fetching).
+
+        It is perfect where all tiles come at once or servers do not collude, and computational for one server.
+        """
+        return self._fetcher.guarantee
+
+
+def fetcher_of(tiles: TileFetcher) -> Fetcher:
+    """The fetcher itself, with its manifest and exit."""
+    return tiles._fetcher
 
 
 def proved_tile(manifest: Manifest, index: int, record: bytes) -> Tile:

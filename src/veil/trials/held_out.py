@@ -140,7 +140,7 @@ def run_variants(
             progress(f"mapping: {'raw features' if key == 'public' else variant.label}")
             scenes[key] = scene = _map(setup, variant if variant.distance == "s2s" else None, len(scenes))
             if isinstance(scene, NoMap) and key == "public":
-                raise InputError(f"no map could be built: {scene.reason}")
+                raise InputError(f"no map could be built: {scene.reason}", remedy=scene.remedy)
         progress(f"localizing: {variant.label}")
         for query in queries:
             yield _localize(setup, query, variant, scenes[key])
@@ -192,7 +192,7 @@ def _without_map(setup: HeldOutSetup, query: Query, variant: Variant, missing: N
     message = setup.message(query.features, variant, query.gravity)
     assert message is not None  # raw features and words are compared with the public map
     return FormAnswer(
-        pose=NoPose(reason=f"there is no map of such uploads: {missing.reason}", correspondences=0),
+        pose=NoPose(reason=f"there is no map of such uploads: {missing.reason}", correspondences=0, remedy=missing.remedy),
         message=message,
         upload_bytes=len(message),
         keypoints=sent_keypoints(query.features, decode(message)),

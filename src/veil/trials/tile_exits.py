@@ -24,7 +24,7 @@ from veil.scene import Scene
 from veil.tiles.cutting import CutMap, CutOptions, cut
 from veil.tiles.device import localize_in_tiles, wanted_tiles
 from veil.tiles.exits import Exit, OneServer, Region, TwoServers
-from veil.tiles.fetching import TileFetcher
+from veil.tiles.fetching import Fetcher
 from veil.tiles.manifest import encode_manifest
 from veil.tiles.plans import ExitName
 from veil.trials.held_out import Query, Status, reference_errors
@@ -238,7 +238,7 @@ def by_exit(features: Features, made: CutMap, served: ServedExit, options: Local
     before = [(server.up_bytes, server.down_bytes, server.seconds) for server in served.servers]
     start = time.perf_counter()
     wanted = wanted_tiles(made.manifest, features)
-    fetched = TileFetcher(made.manifest, served.exit).fetch(wanted)
+    fetched = Fetcher(made.manifest, served.exit).fetch(wanted)
     pose = localize_in_tiles(features, made.manifest, fetched.tiles, options)
     seconds = time.perf_counter() - start
     after = [(server.up_bytes, server.down_bytes, server.seconds) for server in served.servers]

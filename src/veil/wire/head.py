@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from veil.errors import InputError, Remedy, WireError
-from veil.geometry.camera import MODELS, Camera, checked_camera
+from veil.geometry.camera import GUESS, MODELS, UNDISCLOSED, Camera, checked_camera
 from veil.space import NORMALIZATIONS, Space
 
 MAGIC = b"VEIL"
@@ -148,7 +148,7 @@ def camera_and_space(message: bytes, head: Head) -> tuple[Camera, Space]:
             width_px=head.width_px,
             height_px=head.height_px,
             params=struct.unpack_from(f"<{MODELS[model]}d", message, HEAD_BYTES),
-            focal_is_known=bool(head.flags & _FOCAL_KNOWN),
+            focal=UNDISCLOSED if head.flags & _FOCAL_KNOWN else GUESS,
         )
         checked_camera(camera)
     except InputError as error:

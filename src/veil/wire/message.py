@@ -17,7 +17,8 @@ from veil.one_line import one_line
 class Upload:
     """One image as the server sees it, with keypoint positions.
 
-    - `camera`: intrinsics and size of the image.
+    - `camera`: intrinsics and size of the image. Its focal length is a guess, or of an undisclosed origin: whatever camera is
+      given, the message holds and sends no other origin.
     - `keypoints`, float32 (N, 2): x and y in pixels from the top-left corner, in an order that tells nothing.
     - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
     - `gravity`, float64 (3,): unit vector that points down in the camera frame (x right, y down, z forward); None if it is not
@@ -39,6 +40,7 @@ class Upload:
             raise InputError(f"an upload needs one position a feature, got {self.keypoints.shape} for {len(self.form)}")
         if not np.isfinite(self.keypoints).all():
             raise InputError("keypoint positions contain NaN or infinity")
+        object.__setattr__(self, "camera", self.camera.as_sent)
         require_inside(checked_camera(self.camera), self.keypoints)
         require_unit_gravity(self.gravity)
 
@@ -50,7 +52,8 @@ class Upload:
 class LineUpload:
     """One image as the server sees it, with a line through each keypoint in place of its position.
 
-    - `camera`: intrinsics and size of the image.
+    - `camera`: intrinsics and size of the image. Its focal length is a guess, or of an undisclosed origin: whatever camera is
+      given, the message holds and sends no other origin.
     - `lines`: N lines in the undistorted normalized image plane, in an order that tells nothing, and gravity if it is sent.
     - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
 
@@ -66,6 +69,7 @@ class LineUpload:
     def __post_init__(self) -> None:
         if len(self.lines) != len(self.form):
             raise InputError(f"an upload needs one line a feature, got {len(self.lines)} for {len(self.form)}")
+        object.__setattr__(self, "camera", self.camera.as_sent)
         require_crossing(checked_camera(self.camera), self.lines.coefficients)
 
     def __len__(self) -> int:

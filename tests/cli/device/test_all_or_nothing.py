@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from veil.cli import main
-from veil.device.device import Device
+from veil.device.device import Device, releasing
 from veil.device.protection import HideInSubspaces, Protection
 from veil.errors import ReleaseRefused
 from veil.files.device.home import home
@@ -51,15 +51,15 @@ def test_one_refused_image_stops_all(tmp_path: Path, refused: str, capsys: pytes
 def test_releases_of_a_block_are_entered_together(tmp_path: Path) -> None:
     """Enumeration: an error enters none of them; a second release of one image within the block counts as one."""
     device = Device(tmp_path)
-    with pytest.raises(RuntimeError), device.releasing() as make_release:
+    with pytest.raises(RuntimeError), releasing(device) as make_release:
         make_release(IMAGES[0][1], PLAIN, "a.jpg")
         raise RuntimeError
     assert device.ledger.entries() == []
-    with pytest.raises(ReleaseRefused), device.releasing() as make_release:
+    with pytest.raises(ReleaseRefused), releasing(device) as make_release:
         make_release(IMAGES[0][1], PLAIN, "a.jpg")
         make_release(IMAGES[0][1], FEWER, "a.jpg")
     assert device.ledger.entries() == []
-    with device.releasing(allow_second=True) as make_release:
+    with releasing(device, allow_second=True) as make_release:
         made = [make_release(IMAGES[0][1], protection, "a.jpg") for protection in (PLAIN, FEWER, PLAIN)]
     assert [entry.released_as for entry in device.ledger.entries()] == [item.released_as for item in made[:2]]
     assert made[0].released_as != made[1].released_as and made[2].released_as == made[0].released_as

@@ -19,7 +19,7 @@ from veil.errors import ReleaseRefused
 from veil.features import Features
 from veil.files.device.home import home
 from veil.files.features import write_features
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import GUESS, Camera, as_colmap
 from veil.mechanisms.release import HideInConvergentLines, HideInLines, HideInParallelLines, LineHiding
 from veil.wire import decode
 from veil.wire.message import LineUpload
@@ -50,7 +50,7 @@ CHANGES: dict[str, Callable[[Features], Features]] = {
     "model": with_camera(model="SIMPLE_PINHOLE", params=(500.0, 320.0, 240.0)),
     "aspect": with_camera(model="PINHOLE", params=(500.0, 510.0, 320.0, 240.0)),
     "size": with_camera(width_px=641),
-    "focal is known": with_camera(focal_is_known=False),
+    "focal is known": with_camera(focal=GUESS),
     "keypoints": moved,
 }
 

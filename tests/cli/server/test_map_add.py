@@ -12,7 +12,7 @@ from veil.cli import main
 from veil.files.features import write_features
 from veil.files.maps.folders import file_digests, replace_models
 from veil.files.maps.format import read_map
-from veil.places.held_map import Map
+from veil.places.held_map import Map, point_index_of
 from worlds import world
 from worlds.line_worlds import features_of
 from worlds.map_scenes import planted_map
@@ -41,7 +41,7 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(
     rows = [[f"{key}.jpg", *(place.poses[key].rotation @ [0, 1, 0])] for key in FIRST]
     (tmp_path / "g.csv").write_text("\n".join(["image,x,y,z", *(",".join(map(str, row)) for row in rows)]) + "\n")
     assert run("map", tmp_path / "first.h5", "-o", tmp_path / "map", "--gravity", tmp_path / "g.csv") == 0
-    first = Map.read(tmp_path / "map").point_index
+    first = point_index_of(Map.read(tmp_path / "map"))
     assert first is not None and len(first.entries)
     other, _ = planted_map("another place", "public", images=4, points=80)
     replace_models(tmp_path / "map", [read_map(tmp_path / "map"), other])
@@ -51,7 +51,7 @@ def test_images_are_added_to_a_map_of_positions_and_removed_again(
     facts = json.loads((tmp_path / "added.json").read_text())
     validate("map", facts)
     assert facts["registered"] == facts["images"] == 7 and facts["check"]["left_out"] == {}
-    after, grown = read_map(tmp_path / "map2"), Map.read(tmp_path / "map2").point_index
+    after, grown = read_map(tmp_path / "map2"), point_index_of(Map.read(tmp_path / "map2"))
     assert grown is not None and grown.points == len(after.points) and grown.seen_from[-1] > first.seen_from[-1]
     assert file_digests(tmp_path / "map") == digests and set(after.images) == {f"{key}.jpg" for key in place.poses}
     assert set(read_map(tmp_path / "map2" / "models" / "2").images) == set(other.images), "a further model stays"

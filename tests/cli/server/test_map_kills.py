@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from veil.cli import main
+from veil.errors import Remedy
 from veil.files.features import write_features
 from veil.files.maps import folders
 from veil.files.maps.cluster_results import OF_LINES, OF_POSITIONS, ClusterResults, KeptArrays
@@ -21,6 +22,7 @@ from veil.places.maps.clusters.of_positions import ClusterTask
 from veil.places.maps.options import MapOptions
 from worlds import world
 from worlds.line_worlds import features_of
+from worlds.map_scenes import CHECK
 
 
 def run(*arguments: object) -> int:
@@ -92,15 +94,18 @@ def test_another_commands_map_is_not_replaced(
 
 
 def test_answers_of_clusters_are_kept(tmp_path: Path) -> None:
-    """Oracle: counted calls. The same cluster is mapped once; with another seed it is another cluster."""
+    """Oracle: counted calls, and the answers, remedies included. With another seed it is another cluster."""
     mapped: list[int] = []
+
+    def refused(seed: int) -> NoMap:
+        return NoMap(f"seed {seed}", {"a": "dark"}, CHECK, (Remedy("give", "MapOptions.seed"), Remedy("see", "report", "1")))
 
     def mapper(task: ClusterTask) -> NoMap:
         mapped.append(task.options.seed)
-        return NoMap(f"seed {task.options.seed}", {"a": "dark"})
+        return refused(task.options.seed)
 
     for seeds in ((0, 1), (1, 2), (0, 1, 2)):
         tasks = [ClusterTask(images={}, matches={}, options=MapOptions(seed=seed), workdir=tmp_path) for seed in seeds]
         answers = dict(keeping(ClusterResults(tmp_path / "kept", OF_POSITIONS), one_after_another, cluster_key)(mapper, tasks))
-        assert [answers[k] for k in range(len(seeds))] == [NoMap(f"seed {seed}", {"a": "dark"}) for seed in seeds]
+        assert [answers[k] for k in range(len(seeds))] == [refused(seed) for seed in seeds]
     assert mapped == [0, 1, 2]

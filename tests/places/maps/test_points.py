@@ -10,6 +10,7 @@ import pytest
 
 from veil.errors import InputError
 from veil.forms import Form, Points
+from veil.geometry.camera import GUESS
 from veil.geometry.similarity import align_poses, pose_error
 from veil.matching import match_pairs
 from veil.matching.pairs import all_pairs
@@ -136,7 +137,7 @@ def test_an_image_that_the_ratio_cuts_off_is_mapped(tmp_path: Path, monkeypatch:
 def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
     """Oracle: quantiles by hand. Too few features to know one wrong match in a thousand must not loosen the other ratio."""
     from veil.matching.ratio import chance_ratio
-    from veil.places.maps.options import first_ratios
+    from veil.places.maps.options import first_ratios, wrong_share
 
     for features, count in ((100, 1), (300, 2)):
         images = images_of(world("ratios", images=5, points=features), 0)
@@ -144,8 +145,16 @@ def test_a_small_sample_gives_one_ratio_and_a_large_one_two() -> None:
         pairs = all_pairs(sorted(forms))
         ratios = first_ratios(images, pairs, MapOptions())
         assert len(ratios) == count
-        assert ratios[-1] == chance_ratio(forms, pairs) < 1
+        assert ratios[-1] == chance_ratio(forms, pairs, wrong_share=wrong_share(float(features))) < 1
         assert ratios == tuple(sorted(ratios))
+
+
+def test_thresholds_follow_the_number_of_features() -> None:
+    """By hand: ten wrong matches of a pair pass, at most one half; inliers fall to one half, and not from a thousand on."""
+    from veil.places.maps.options import least_inliers, wrong_share
+
+    assert [wrong_share(number) for number in (0.0, 15.0, 100.0, 1000.0, 8000.0)] == [0.5, 0.5, 0.1, 0.01, 0.01]
+    assert [least_inliers(30, number) for number in (10.0, 500.0, 600.0, 1000.0, float("inf"))] == [15, 15, 18, 30, 30]
 
 
 @pytest.mark.slow
@@ -265,7 +274,7 @@ def test_known_focal_lengths_are_held_and_guessed_ones_refined(tmp_path: Path) -
     from veil.geometry.camera import Camera
 
     place = world("focal", points=400)
-    guess = Camera(model="PINHOLE", width_px=640, height_px=480, params=(560.0, 560.0, 320.0, 240.0), focal_is_known=False)
+    guess = Camera(model="PINHOLE", width_px=640, height_px=480, params=(560.0, 560.0, 320.0, 240.0), focal=GUESS)
     images = images_of(place, 0)
     images |= {name: replace(images[name], camera=guess) for name in ("01", "04")}
     scene = mapped(images, tmp_path)
@@ -274,7 +283,7 @@ def test_known_focal_lengths_are_held_and_guessed_ones_refined(tmp_path: Path) -
         if name in ("01", "04"):
             assert image.camera.focal_px == pytest.approx(500, abs=5)
         else:
-            assert image.camera == place.camera
+            assert image.camera.params == place.camera.params
     assert {"01", "04"} <= set(scene.images)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from veil.errors import InputError
 from veil.matching import Matches
 from veil.matching.point_indexing import index_points
-from veil.places.held_map import Map
+from veil.places.held_map import Map, ranked_images
 from veil.places.pairs import choice
 from veil.places.pairs.candidates import more_pairs
 from veil.places.pairs.choice import ALL_UP_TO, PairChoice, pair_choice, pairs_with_map
@@ -58,14 +59,14 @@ def test_new_images_are_paired_with_those_that_the_index_names(monkeypatch: pyte
     base = Map(scene=scene)
     names = sorted(scene.images)
     forms = {"new 1": scene.images[names[0]].form, "new 2": scene.images[names[3]].form}
-    asked = pair_choice("auto", len(names) + 2)
-    assert pairs_with_map(base.ranked_images, forms, asked, threads=1) is asked, "a map without an index is matched as asked"
+    asked, ranked = pair_choice("auto", len(names) + 2), partial(ranked_images, base)
+    assert pairs_with_map(ranked, forms, asked, threads=1) is asked, "a map without an index is matched as asked"
     words = points(60, dim=scene.space.dim, case="words of a map that grows").astype("float32")
     seen = {name: (image.form, image.point_rows) for name, image in scene.images.items()}
     base._point_indexes[:] = [index_points(seen, words, len(scene.points))]  # type: ignore[arg-type]
-    chosen = pairs_with_map(base.ranked_images, forms, asked, threads=1)
+    chosen = pairs_with_map(ranked, forms, asked, threads=1)
     assert chosen.method == "list" and ("new 1", "new 2") in chosen.listed
     assert (names[0], "new 1") in chosen.listed and (names[3], "new 2") in chosen.listed
     assert len(chosen.listed) == 1 + 2 * 2
     every = PairChoice(method="all")
-    assert pairs_with_map(base.ranked_images, forms, every, threads=1) is every
+    assert pairs_with_map(ranked, forms, every, threads=1) is every

@@ -11,7 +11,7 @@ from veil.device.doors import map_images, published
 from veil.errors import InputError
 from veil.features import Features
 from veil.forms import Form
-from veil.matching.lightglue import LightGlue, LightGlueOptions
+from veil.matching.lightglue import LightGlueOptions, learned_matches, lightglue_of
 from veil.matching.pairs import all_pairs, match_pairs, match_pairs_by_network
 from veil.mechanisms.public import publish
 from veil.places.pairs.blocks import KIND, matched_in_blocks
@@ -23,7 +23,8 @@ from veil.progress import silent
 from worlds.lightglue_weights import still_weights
 from worlds.releases import released, taken
 
-NETWORK = LightGlue.from_arrays(still_weights(), LightGlueOptions(min_score=0.2))
+OPTIONS = LightGlueOptions(min_score=0.2)
+NETWORK = lightglue_of(still_weights(), OPTIONS)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def test_blocks_and_choices_give_the_matches_of_single_pairs(some: dict[str, Fea
     images = PlacedImages({name: published(item) for name, item in some.items()})
     forms: dict[str, Form] = {name: publish(item) for name, item in some.items()}
     pairs = all_pairs(sorted(some))
-    wanted = {(a, b): NETWORK.match(images[a], images[b]) for a, b in pairs}
+    wanted = {(a, b): learned_matches(NETWORK, images[a], images[b]) for a, b in pairs}
     matching = NetworkMatching(network=NETWORK, images=images)
     answers = [
         matched_in_blocks(forms, pairs, MatchStore(tmp_path, NETWORK.kind), network=matching),
@@ -58,15 +59,15 @@ def test_blocks_and_choices_give_the_matches_of_single_pairs(some: dict[str, Fea
 
 def test_other_weights_and_options_are_another_kind() -> None:
     others = [
-        LightGlue.from_arrays(still_weights(gain=59.0), NETWORK.options),
-        *(LightGlue.from_arrays(still_weights(), options) for options in (None, LightGlueOptions(depth_confidence=None))),
+        lightglue_of(still_weights(gain=59.0), OPTIONS),
+        *(lightglue_of(still_weights(), options) for options in (None, LightGlueOptions(depth_confidence=None))),
     ]
     assert len({network.kind for network in (NETWORK, *others)}) == 4
 
 
 def test_messages_are_refused_before_anything_is_matched(some: dict[str, Features], monkeypatch: pytest.MonkeyPatch) -> None:
     """Each form that hides something: words, and lines, whose map needs no positions."""
-    monkeypatch.setattr(LightGlue, "match", lambda *_: pytest.fail("matched"))
+    monkeypatch.setattr("veil.matching.pairs.learned_matches", lambda *_: pytest.fail("matched"))
     names = sorted(some)[:2]
     for lines in (False, True):
         hidden = {name: released(some[name], None, lines=lines)[0] for name in names}

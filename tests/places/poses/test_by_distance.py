@@ -14,6 +14,7 @@ from veil.features import Features
 from veil.files.codebooks import bundled_codebook
 from veil.forms import Form, Lines, Points
 from veil.geometry.anchors import pencil_of
+from veil.geometry.camera import GUESS
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.significance import P6L, line_agreement, point_agreement, pose_log10_nfa
 from veil.mechanisms.lines import ConvergentOptions, LineOptions, lift_to_lines
@@ -158,7 +159,7 @@ def test_a_hardened_query_needs_the_codebook() -> None:
 
 
 def test_a_guessed_focal_length_is_estimated() -> None:
-    guess = replace(camera(), params=(600.0, 600.0, 320.0, 240.0), focal_is_known=False)
+    guess = replace(camera(), params=(600.0, 600.0, 320.0, 240.0), focal=GUESS)
     answer = localize(guess, WORLD.keypoints["02"], WORLD.form("02"), scene_of(WORLD, without="02"))
     assert isinstance(answer, Localization)
     assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.1

@@ -8,7 +8,7 @@ import pytest
 from veil.errors import InputError, SpaceError
 from veil.forms import Lines
 from veil.geometry.rigid import rotation_angle_deg
-from veil.matching.lightglue import LightGlue, LightGlueOptions
+from veil.matching.lightglue import LightGlueOptions, lightglue_of
 from veil.places.held_map import Map
 from veil.places.localization import localize_loaded
 from veil.places.pairs.images import LoadedImage
@@ -18,7 +18,7 @@ from worlds import generator, subspaces
 from worlds.lightglue_weights import random_weights, still_weights
 from worlds.map_scenes import KINDS, image_name, planted_map
 
-NETWORK = LightGlue.from_arrays(still_weights(), LightGlueOptions(min_score=0.5))
+NETWORK = lightglue_of(still_weights(), LightGlueOptions(min_score=0.5))
 
 
 @pytest.mark.slow
@@ -63,7 +63,7 @@ def test_a_protected_map_or_query_is_not_matched_by_a_network(kind: str) -> None
 def test_a_network_for_other_descriptors_is_refused() -> None:
     scene, place = planted_map("by network", points=120)
     query = scene.images[image_name("01")]
-    other = LightGlue.from_arrays(random_weights(generator("other")))
+    other = lightglue_of(random_weights(generator("other")))
     with pytest.raises(SpaceError, match="6 dimensions"):
         localize(place.camera, query.keypoints, query.form, scene, network=other)
     lifted = subspaces(generator("lifted"), np.eye(128, dtype=np.float32)[: len(query.keypoints)], 4, scene.space)

@@ -12,6 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Lines
+from veil.geometry.camera import GUESS, UNDISCLOSED
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, line_agreement, point_agreement, pose_log10_nfa
 from veil.ldp.mechanism import SubsetMechanism
@@ -298,12 +299,12 @@ def test_a_guessed_focal_length_is_found(factor: float) -> None:
     """Oracle: the planted pose. Counterexample: a query that takes the guess for exact has its camera at a wrong distance."""
     camera = PLACE.camera
     scaled = tuple(factor * value for value in camera.params[: camera.focal_count]) + camera.params[camera.focal_count :]
-    guessed = replace(camera, params=scaled, focal_is_known=False)
+    guessed = replace(camera, params=scaled, focal=GUESS)
     answer = localize_words(guessed, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
     assert isinstance(answer, Localization)
     exact = localize_words(camera, KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
     assert isinstance(exact, Localization)
     assert np.linalg.norm(answer.cam_from_world.center - exact.cam_from_world.center) < 0.15
     if factor != 1.0:
-        twin = localize_words(replace(guessed, focal_is_known=True), KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
+        twin = localize_words(replace(guessed, focal=UNDISCLOSED), KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
         assert isinstance(twin, NoPose) or np.linalg.norm(twin.cam_from_world.center - exact.cam_from_world.center) > 0.5

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from veil.forms import Lines, Points
-from veil.geometry.camera import Camera
+from veil.geometry.camera import GUESS, Camera
 from veil.geometry.free_calibration import FreeCamera
 from veil.geometry.rigid import Rigid
 from veil.places.poses.answer import Localization, NoPose
@@ -18,7 +18,7 @@ from veil.places.poses.by_distance import localize, localize_matches
 from veil.places.poses.evidence import PRINT_LEAST, PRINT_MOST, _gathered
 from veil.places.poses.matches import Estimate, matched_features
 from veil.places.poses.options import LocalizeOptions
-from veil.scene import MappedImage, Scene
+from veil.scene import MappedImage, Scene, views_of
 from worlds import World, generator, project, unit, world
 from worlds.word_worlds import lines_of
 
@@ -136,7 +136,7 @@ def matches(place: World, keypoints: np.ndarray, camera: Camera | None = None, *
         rows,
         place.visible["02"][rows],
         scene.points,
-        views=scene.views if views else None,
+        views=views_of(scene) if views else None,
     )
 
 
@@ -183,7 +183,7 @@ def test_a_wrong_focal_length_is_told_from_a_known_one(factor: float, accepted: 
     wide = LocalizeOptions(max_error_px=20.0)
     rows = np.arange(len(keypoints))
     scene = map_of(WORLD)
-    answer = localize_matches(declared, keypoints, rows, WORLD.visible["02"], scene.points, views=scene.views, options=wide)
+    answer = localize_matches(declared, keypoints, rows, WORLD.visible["02"], scene.points, views=views_of(scene), options=wide)
     assert isinstance(answer, Localization) == accepted
 
 
@@ -217,7 +217,7 @@ def test_a_photograph_of_the_place_among_other_things_gets_no_pose(kind: str, as
 
 
 def test_a_poster_with_an_unknown_focal_length_is_told_by_its_principal_point() -> None:
-    unknown = replace(WORLD.camera, model="SIMPLE_PINHOLE", params=(500.0, 320.0, 240.0), focal_is_known=False)
+    unknown = replace(WORLD.camera, model="SIMPLE_PINHOLE", params=(500.0, 320.0, 240.0), focal=GUESS)
     keypoints = WORLD.keypoints["02"]
     assert isinstance(matches(WORLD, keypoints, unknown), Localization)
     corner = (0.82 * keypoints + [110.0, 80.0]).astype(np.float32)
@@ -233,7 +233,7 @@ def test_right_matches_are_found_among_the_most_trusted() -> None:
     point_rows = np.concatenate([WORLD.visible["02"][right], random.integers(0, len(WORLD.points), 1070)])
     order = np.concatenate([random.permutation(100), np.arange(100, 1100)])
     answer = localize_matches(
-        WORLD.camera, keypoints[order], np.arange(1100), point_rows[order], SCENE.points, views=SCENE.views
+        WORLD.camera, keypoints[order], np.arange(1100), point_rows[order], SCENE.points, views=views_of(SCENE)
     )
     assert isinstance(answer, Localization) and answer.inliers >= 28
     assert np.linalg.norm(answer.cam_from_world.center - WORLD.poses["02"].center) < 0.1
@@ -248,7 +248,9 @@ def test_a_weaker_photograph_beside_the_first_is_found_among_the_most_trusted() 
     shown = np.vstack([first[rows[:30]], second[rows[30:]], random.uniform([0, 0], [640, 480], (900, 2))]).astype(np.float32)
     point_rows = np.concatenate([WORLD.visible["02"][rows], random.integers(0, len(WORLD.points), 900)])
     order = np.concatenate([random.permutation(150), np.arange(150, 954)])
-    answer = localize_matches(WORLD.camera, shown[order], np.arange(954), point_rows[order], SCENE.points, views=SCENE.views)
+    answer = localize_matches(
+        WORLD.camera, shown[order], np.arange(954), point_rows[order], SCENE.points, views=views_of(SCENE)
+    )
     assert isinstance(answer, NoPose) and "two poses explain" in answer.reason
 
 
@@ -270,9 +272,7 @@ def test_repeats_at_one_position_count_once() -> None:
 @pytest.mark.parametrize("as_lines", [False, True], ids=["points", "lines"])
 def test_hostile_cameras_get_no_pose_in_time(as_lines: bool) -> None:
     """An absurd focal length before a huge picture, with all keypoints near its center."""
-    hostile = Camera(
-        model="PINHOLE", width_px=65535, height_px=65535, params=(1e-3, 1e-3, 32767.0, 32767.0), focal_is_known=True
-    )
+    hostile = Camera(model="PINHOLE", width_px=65535, height_px=65535, params=(1e-3, 1e-3, 32767.0, 32767.0))
     xy = 32767.0 + generator("hostile").normal(0, 1e-3, (len(WORLD.keypoints["02"]), 2))
     place = replace(WORLD, camera=hostile)
     started = time.process_time()

@@ -31,6 +31,7 @@ from veil.places.poses.judge import (
 from veil.places.poses.matches import MatchedPoints
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.poses.word_lines import LineWords
+from veil.scene import views_of
 from worlds import generator, project, world
 from worlds.word_worlds import dictionary_of, lines_of, scene_of, with_down, words_of
 
@@ -52,7 +53,7 @@ def claim() -> Claim:
         max_error_px=8.0,
         seed=0,
     )
-    true_claim = claim_of(matched, SCENE.views, LocalizeOptions())
+    true_claim = claim_of(matched, views_of(SCENE), LocalizeOptions())
     assert isinstance(true_claim, Claim)
     return true_claim
 

@@ -9,6 +9,7 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError, RangeError
+from veil.geometry.camera import GUESS
 from veil.geometry.rigid import rotation_angle_deg
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.options import PositionOptions, UprightOptions
@@ -117,7 +118,7 @@ def test_what_is_missing_is_said() -> None:
     known = {"gravity": GRAVITY, "near": NEAR, "options": BRIEF}
     with pytest.raises(InputError, match="that of the map is unknown"):
         localize_positions(PLACE.camera, KEYPOINTS, bare, **known)
-    guessed = replace(PLACE.camera, focal_is_known=False)
+    guessed = replace(PLACE.camera, focal=GUESS)
     with pytest.raises(InputError, match="focal length"):
         localize_positions(guessed, KEYPOINTS, SCENE, **known)
     for near, said in (((), "localize\\(near"), (("01", "nowhere"), "nowhere")):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from veil.errors import RangeError
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import UNDISCLOSED, Camera, as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid, covariance_from_colmap
 from veil.places.poses.answer import Localization, NoPose
@@ -18,7 +18,7 @@ from veil.places.poses.options import LocalizeOptions, WordOptions
 from worlds import generator, project
 
 FOCAL = 600.0
-CAMERA = Camera(model="PINHOLE", width_px=640, height_px=480, params=(FOCAL, FOCAL, 320.0, 240.0), focal_is_known=True)
+CAMERA = Camera(model="PINHOLE", width_px=640, height_px=480, params=(FOCAL, FOCAL, 320.0, 240.0), focal=UNDISCLOSED)
 POSE = Rigid(rotation=np.eye(3), translation=np.zeros(3))
 ROTATION_TOL = 0.08  # of an estimated standard deviation: 400 draws know it to 3.5 %
 

@@ -11,6 +11,7 @@ import pytest
 
 from veil.errors import RangeError
 from veil.forms import Lines
+from veil.geometry.camera import GUESS
 from veil.matching.inverted_index import InvertedIndex, index_map
 from veil.places.poses import by_words
 from veil.places.poses.answer import Localization, NoPose
@@ -38,7 +39,7 @@ def answer_of(
     camera, gravity = WORLD.camera, WORLD.poses[QUERY].rotation @ DOWN if sent == "keypoints with gravity" else None
     if guessed:
         params = *(1.2 * value for value in camera.params[: camera.focal_count]), *camera.params[camera.focal_count :]
-        camera = replace(camera, params=params, focal_is_known=False)
+        camera = replace(camera, params=params, focal=GUESS)
     return localize_words(camera, shown, form, scene, index_map(scene, dictionary), gravity=gravity, options=options)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from veil.errors import InputError, VeilError
+from veil.errors import InputError, Remedy, VeilError
 from veil.processes import DeadlineExceeded, WorkerDied
 from veil.server.jobs.processes import Busy, Worker, WorkerPool
 from worlds import server_tasks as tasks
@@ -35,6 +35,10 @@ def test_a_worker_outlives_what_its_tasks_do(worker: Worker) -> None:
         worker.call(tasks.refuse)
     with pytest.raises(InputError, match="it is too small"):
         worker.call(tasks.misuse)
+    with pytest.raises(InputError) as misused:
+        worker.call(tasks.misuse_here)
+    assert misused.value.cause == "it is too small" and misused.value.facts == {"number": 1}
+    assert misused.value.remedy == (Remedy("raise", "localize.number"),)
     with pytest.raises(InputError, match="ZeroDivisionError") as failed:
         worker.call(tasks.fail)
     assert "secret" not in str(failed.value)

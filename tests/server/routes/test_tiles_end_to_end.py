@@ -26,6 +26,7 @@ from veil.files.tiles import write_tiles
 from veil.pir import one_server, two_servers
 from veil.places.poses.answer import Localization
 from veil.tiles.cutting import CutMap, CutOptions, cut
+from veil.tiles.fetching import fetcher_of
 from worlds.ports import free_port
 from worlds.tile_streets import Street, street
 
@@ -141,7 +142,7 @@ def test_logs_are_the_same_for_all_tiles(servers: tuple[Process, Process], count
     views = []
     for wanted in ([3, 90], [64], [1, 2]):
         before = [len(server.lines()) for server in servers]
-        fetcher.fetch(wanted)
+        fetcher_of(fetcher).fetch(wanted)
         views.append([server.lines()[start:] for server, start in zip(servers, before, strict=True)])
     assert views[0] == views[1] == views[2]
     assert all(len(lines) == 1 for lines in views[0][:count])
@@ -194,7 +195,7 @@ def test_memory_of_two_servers_does_not_hold_what_was_fetched(servers: tuple[Pro
 def test_memory_of_one_server_does_not_hold_what_was_fetched(servers: tuple[Process, Process]) -> None:
     """Needles: the wanted tile as bytes and as integers, and every sixth secret. Twin: a device whose queries have neither."""
     facts = json.loads(got(servers[0], "GET", f"/v1/tiles/{NAME}/exits.json"))
-    fetcher = open_tiles([servers[0].url], exit="one-server")
+    fetcher = fetcher_of(open_tiles([servers[0].url], exit="one-server"))
     layout, seed = fetcher.exit.layout, fetcher.exit.seed  # type: ignore[attr-defined]
     assert facts["exits"]["one-server"]["seed"] == seed.hex()
     for index in (5, 77):

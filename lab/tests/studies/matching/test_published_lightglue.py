@@ -12,7 +12,7 @@ from veil.extraction.detection import DetectorOptions
 from veil.features import Features
 from veil.files.photographs.pictures import read_picture
 from veil.files.weights import installed_file, load_aliked, load_lightglue
-from veil.matching.lightglue import LightGlue
+from veil.matching.lightglue import LightGlue, learned_matches
 from veil.matching.neighbors import match
 from veil.matching.placed_points import PlacedPoints, placed
 from veil.mechanisms.public import publish
@@ -50,6 +50,6 @@ def test_published_weights_find_more_right_matches_than_nearest_neighbors(veil_d
         return int((epipolar_errors_px((cameras[0], cameras[1]), (poses[0], poses[1]), *keypoints) < 2).sum())
 
     nearest = match(publish(left), publish(right)).indices
-    learned = network.match(as_placed(left), as_placed(right)).indices
+    learned = learned_matches(network, as_placed(left), as_placed(right)).indices
     assert right_ones(learned) > 0.9 * len(learned) and right_ones(nearest) < 0.6 * len(nearest)
     assert right_ones(learned) > 1.3 * right_ones(nearest) > 60

@@ -42,7 +42,7 @@ def aligned_attacks(alignments: Sequence[Alignment]) -> tuple[Attack, ...]:
             assumes=ALIGNED,
             units="descriptor",
             modules=("matches.matched_views", "matches.inliers"),
-            run=partial(_views, alignments=alignments),
+            _run=partial(_views, alignments=alignments),
         ),
         Attack(
             name="aligned words",
@@ -51,7 +51,7 @@ def aligned_attacks(alignments: Sequence[Alignment]) -> tuple[Attack, ...]:
             assumes=ALIGNED,
             units="word",
             modules=("words.votes", "words.posterior"),
-            run=partial(_votes, alignments=alignments),
+            _run=partial(_votes, alignments=alignments),
         ),
         Attack(
             name="aligned lines",
@@ -60,7 +60,7 @@ def aligned_attacks(alignments: Sequence[Alignment]) -> tuple[Attack, ...]:
             assumes=ALIGNED,
             units="px",
             modules=("intersection.repeat", "matches.matched_views"),
-            run=partial(_positions, alignments=alignments),
+            _run=partial(_positions, alignments=alignments),
         ),
     )
 

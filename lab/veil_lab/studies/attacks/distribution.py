@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from veil.attacks.attack import run_attack
 from veil.attacks.claims import Lists
 from veil.attacks.distribution.clustering import ClusteringOptions
 from veil.attacks.distribution.database import AwayOptions
@@ -257,7 +258,7 @@ def _picked(target: Target, lifted: _LiftedFeatures, size: int, projected: bool)
     picked = np.empty(lifted.descriptors.shape)
     for begin in range(0, len(picked), 64):  # the lists of all features together would be large
         rows = np.arange(begin, min(begin + 64, len(picked)))
-        lists = oracle.run(replace(target, rows=rows, effort=effort, tuning=tuning)).claim
+        lists = run_attack(oracle, replace(target, rows=rows, effort=effort, tuning=tuning)).claim
         assert isinstance(lists, Lists)
         for row, candidates in zip(rows, lists.candidates, strict=True):
             picked[row] = candidates[np.linalg.norm(candidates - lifted.descriptors[row], axis=1).argmin()]

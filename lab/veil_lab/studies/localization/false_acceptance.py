@@ -31,7 +31,7 @@ from veil.places.poses.by_distance import correspondences, localize_matches
 from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
 from veil.randomness import seeded
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 from veil_lab.studies.localization.acceptance_counts import ObservationKind, QueryAnswer, QueryKind
 
 Progress = Progress
@@ -235,7 +235,7 @@ def _matched(
         keypoint_rows=keypoint_rows,
         point_rows=point_rows,
         points=fold.scene.points,
-        views=fold.scene.views,
+        views=views_of(fold.scene),
     )
 
 

@@ -29,7 +29,7 @@ from veil.places.poses.by_distance import correspondences, localize_matches
 from veil.places.poses.by_words import localize_words
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.randomness import seeded
-from veil.scene import Scene, mean_down
+from veil.scene import Scene, mean_down, views_of
 from veil.wire.message import LineUpload, Message, Upload
 from veil_lab.studies.localization.acceptance_counts import RIGHT_DEG
 from veil_lab.studies.localization.false_acceptance import LEVEL_DOWN, Fold, ReferencePlace, fold_without
@@ -142,7 +142,7 @@ class FormLocalizer:
         keypoint_rows, point_rows = correspondences(upload.form, scene, book, options)
         positions = _positions(upload)
         return localize_matches(
-            upload.camera, positions, keypoint_rows, point_rows, scene.points, views=scene.views, options=options
+            upload.camera, positions, keypoint_rows, point_rows, scene.points, views=views_of(scene), options=options
         )
 
     def _words(self, query: ForgedQuery, form: FormName, down: np.ndarray) -> Localization | NoPose:

@@ -25,6 +25,7 @@ from jaxtyping import Float64
 from veil.audit.statistics import clopper_pearson
 from veil.errors import InputError
 from veil.features import Features
+from veil.geometry.camera import UNDISCLOSED
 from veil.geometry.similarity import pose_error
 from veil.ldp.composition import composed_epsilon
 from veil.ldp.mechanism import SubsetMechanism
@@ -116,7 +117,7 @@ def run_upright(
             for name in fold.held_out:
                 queries.append((setting, name, fold.place.features[name], fold.place.down.get(name, LEVEL_DOWN), "true"))
     # A guessed focal length counts as known: else another search would be asked, the one without gravity.
-    sure = {name: replace(item, camera=replace(item.camera, focal_is_known=True)) for name, item in foreign.items()}
+    sure = {name: replace(item, camera=replace(item.camera, focal=UNDISCLOSED)) for name, item in foreign.items()}
     false: list[tuple[str, Features, np.ndarray, Kind]] = [(name, item, LEVEL_DOWN, "foreign") for name, item in sure.items()]
     if mirrored:
         for name, item in fold.place.features.items():

@@ -21,7 +21,7 @@ from veil.geometry.camera import as_colmap
 from veil.matching import Matches
 from veil.mechanisms.public import publish
 from veil.places.maps import MapImage, MapOptions, NoMap, build_map
-from veil.places.maps.database import write_database
+from veil.places.maps.colmap.database import write_database
 from veil.places.maps.scenes import scene_of
 from veil.progress import Progress
 from veil.scene import Scene

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, tell_skipped, write_json
+from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, say, tell_skipped, write_json
 from veil.cli.input_options import DATABASE, EXTRACT, FEATURES, kind_of_input, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
@@ -22,13 +22,13 @@ from veil.extraction.picture import Picture
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
-from veil.files.features import count_images, read_features, write_features
+from veil.files.features import count_images, read_features, tell_converted, write_features
 from veil.files.photographs.masks import masks_of, read_mask
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
-from veil.geometry.camera import require_readable
+from veil.geometry.camera import described_focals, require_readable
 from veil.json_records.values import Reasons
-from veil.space import DIMS, Space, known_space
+from veil.space import DIMS, Normalization, Space, known_space
 
 EXAMPLES = """\
   veil extract photos/ -o features.h5
@@ -36,8 +36,7 @@ EXAMPLES = """\
   veil extract photos/ -o features.h5 --descriptor hardtfeat      a learned descriptor on the same keypoints
   veil extract photos/ -o features.h5 --descriptor aliked         a network that finds its own keypoints
   veil extract photos/ -o features.h5 --masks masks/              no features where masks/PHOTO.jpg.png is black
-  veil extract database.db -o features.h5 --normalization L1_ROOT SIFT of a COLMAP database
-  veil extract database.db -o features.h5                         ALIKED or LoMa of a COLMAP 4 database
+  veil extract database.db -o features.h5                         SIFT, ALIKED or LoMa of a COLMAP database
   veil extract feats-superpoint.h5 -o features.h5 --imported superpoint       features in hloc's layout
 """
 
@@ -67,7 +66,10 @@ class Extract(Extractor):
     min_score: float | None = option(
         "least score of ALIKED's or XFeat's keypoints, 0 to 1 (default as published: 0.2 and 0.05)", metavar="S"
     )
-    normalization: Literal["L2", "L1_ROOT"] | None = option("normalization of SIFT descriptors (default L2)")
+    normalization: Literal["L2", "L1_ROOT"] | None = option(
+        "normalization of SIFT descriptors (default: of photographs L2, of an import as its numbers show). Imported L1_ROOT "
+        "(RootSIFT) is converted to L2"
+    )
     max_features: int = option("features per image at most (default %(default)s)", default=MAX_FEATURES)
     first_octave: int | None = option(OCTAVE, parse=octave, metavar="N")
     camera: str | None = option(
@@ -124,6 +126,7 @@ def _extract(arguments: Extract) -> int:
         "skipped": skipped,
     }
     write_json(arguments.json, record, private=True)
+    say(arguments, described_focals(item.camera for item in features.values()))
     report(arguments, arguments.output, f"{total} raw features of {len(features)} images (do not upload this file)")
     return 0
 
@@ -131,12 +134,12 @@ def _extract(arguments: Extract) -> int:
 def _gather(arguments: Extract, kind: str, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
     if kind == DATABASE:
-        normalization = arguments.normalization
-        space = None if normalization is None else known_space("sift", normalization=normalization)
+        space = imported_space(None, arguments.normalization)
         yield from _imported(partial(read_colmap_database, first, space=space), count_colmap_images(first), arguments, skipped)
     elif kind == FEATURES:
-        space = _imported_space(arguments)
-        yield from _imported(partial(read_features, first, space=space), count_images(first), arguments, skipped)
+        space = None if arguments.imported is None else imported_space(arguments.imported, arguments.normalization)
+        read = partial(read_features, first, space=space, measured=arguments.normalization is None)
+        yield from converted(first, _imported(read, count_images(first), arguments, skipped))
     else:
         yield from _from_photographs(arguments, skipped)
 
@@ -154,6 +157,15 @@ def _imported(
             )
         yield name, item
     skipped.update({name: advised(error) for name, error in faults.items()})
+
+
+def converted(path: Path, features: Iterable[tuple[str, Features]]) -> Iterator[tuple[str, Features]]:
+    """The features of a file of veil's own, in which RootSIFT becomes SIFT in L2; a `VeilWarning` says so."""
+    for index, (name, item) in enumerate(features):
+        made = item.in_l2()
+        if index == 0:
+            tell_converted(path, item.space, made)
+        yield name, made
 
 
 def _from_photographs(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
@@ -216,10 +228,14 @@ def _asked_options(arguments: Extract) -> SiftOptions | DetectorOptions:
     )
 
 
-def _imported_space(arguments: Extract) -> Space | None:
-    if arguments.imported is None:
-        return None
-    name, _, dim = arguments.imported.partition(":")
+def imported_space(imported: str | None, normalization: Normalization | None) -> Space | None:
+    """The space that --imported NAME[:DIM] and --normalization name; None without either.
+
+    Raises InputError for a text of another form, RangeError for a dimension that is not known or is another.
+    """
+    if imported is None:
+        return None if normalization is None else known_space("sift", normalization=normalization)
+    name, _, dim = imported.partition(":")
     if not (dim or "1").isdecimal():
-        raise InputError(f"--imported takes NAME or NAME:DIM, got {arguments.imported!r}; for example superpoint:256")
-    return known_space(name, int(dim) if dim else None, normalization=arguments.normalization or "L2")
+        raise InputError(f"--imported takes NAME or NAME:DIM, got {imported!r}; for example superpoint:256")
+    return known_space(name, int(dim) if dim else None, normalization=normalization or "L2")

@@ -23,7 +23,7 @@ from veil.cli.device.extract import with_camera
 from veil.cli.input_options import DATABASE, GRAVITY, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import advised
-from veil.device.gravity import GravityAnswer, measure_gravity
+from veil.device.gravity import GravityAnswer, measure_gravity, vertical_of
 from veil.errors import InputError
 from veil.files.colmap_databases import read_colmap_gravity
 from veil.files.photographs.gravity import write_gravity
@@ -126,13 +126,14 @@ def _from_photographs(arguments: AskedGravity) -> Iterator[GravityAnswer]:
 
 
 def _draw(figure: Path, camera: str | None, path: Path, answer: GravityAnswer) -> None:
-    if answer.vertical is None:
+    vertical = vertical_of(answer)
+    if vertical is None:
         raise InputError(f"{path} has no vertical edges to draw; --figure shows what vanishing-point found: {_told(answer)}")
     from veil.extraction.segments import detect_segments
     from veil.report.gravity import draw_vertical
 
     picture = with_camera(read_picture(path), camera, path)
-    draw_vertical(figure, read_rgb(path), detect_segments(picture), picture.camera, answer.vertical)
+    draw_vertical(figure, read_rgb(path), detect_segments(picture), picture.camera, vertical)
 
 
 def _told(answer: GravityAnswer) -> str:
@@ -188,8 +189,9 @@ def _row(answer: GravityAnswer) -> GravityFoundJson | NoGravityJson:
     if isinstance(answer.gravity, NoGravity):
         return {**row, "status": "no gravity", "reason": advised(answer.gravity.reason, answer.gravity.remedy)}
     edges: _EdgesJson = {}
-    if answer.vertical is not None:
-        edges = {"lines": answer.vertical.lines, "log10_nfa": answer.vertical.log10_nfa}
+    vertical = vertical_of(answer)
+    if vertical is not None:
+        edges = {"lines": vertical.lines, "log10_nfa": vertical.log10_nfa}
     return {
         **row,
         "status": "found",

@@ -6,28 +6,32 @@ import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from veil.cli.common import Commands, explain, progress, report, say, say_table, tell, write_json
+from veil.cli.common import Bar, Commands, explain, progress, report, say, say_table, tell, write_json
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
-from veil.device.device import Device, DeviceRelease, MakeRelease
+from veil.device.device import Device, DeviceRelease, MakeRelease, releasing
+from veil.device.doors import select_for_map
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
-from veil.errors import InputError, VeilError
+from veil.errors import InputError, Remedy, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing_folder, write_bytes, writing
 from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
+from veil.mechanisms.selection import ChosenFeatures
+from veil.places.maps import NoMap
 from veil.report.tables import Name, Table, fixed, numbers
 
 EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
+  veil privatize features.h5 -o upload/ --for-map                 what a map of these photographs uses, and nothing else
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
   veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
@@ -47,6 +51,7 @@ class Privatize(AskedProtection):
 
     features: Path = positional("a file that `veil extract` wrote")
     output: Path = option("folder for the .veil messages", required=True, short="-o", metavar="FOLDER")
+    for_map: bool = option("send only what a map of these photographs uses: fewer features, and more matches", default=False)
     fresh: bool = option("draw afresh instead of repeating the memoized release", default=False)
     new_secret: bool = option("go on with another secret though the ledger's is lost for good", default=False)
     allow_private_dictionary: bool = option("use a dictionary that was made from your own photographs", default=False)
@@ -63,6 +68,9 @@ def _privatize(arguments: Privatize) -> int:
     require_consistent(arguments)
     if arguments.allow_private_dictionary and not arguments.words:
         raise InputError("--allow-private-dictionary belongs to --words; subspaces have no dictionary")
+    by_number = arguments.features_sent is not None or arguments.min_distance is not None
+    if arguments.for_map and (arguments.words or arguments.no_descriptors or by_number):
+        raise InputError("--for-map chooses the features of subspaces; it does not go with words, --features or --min-distance")
     if arguments.output.exists() and not arguments.output.is_dir():
         raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
     device = Device(replace_lost=arguments.new_secret)
@@ -73,12 +81,14 @@ def _privatize(arguments: Privatize) -> int:
     gravity = read_gravity(arguments.gravity) if arguments.gravity else {}
     record = _no_releases(descriptors)
     notes = _notes_before(arguments, device, descriptors)
+    chosen = _chosen_for_map(arguments, notes) if arguments.for_map else {}
     with _staged(arguments.output) as staged:
         try:
-            with device.releasing(fresh=arguments.fresh, allow_second=arguments.allow_second_release) as make_release:
+            with releasing(device, fresh=arguments.fresh, allow_second=arguments.allow_second_release) as make_release:
                 total_images = count_images(arguments.features)
                 for name, features in progress(read_features(arguments.features), "privatizing", total_images):
-                    made = _made(make_release, features, protection_of(arguments, descriptors, features, gravity, name), name)
+                    asked = protection_of(arguments, descriptors, features, gravity, name)
+                    made = _made(make_release, features, _with_chosen(asked, chosen.get(name)), name)
                     write_bytes(staged / f"{made.released_as}.veil", made.message)
                     _enter(record, name, made)
                     notes |= dict.fromkeys(made.notes)
@@ -116,6 +126,33 @@ def _publish(staged: Path, output: Path) -> None:
         output.mkdir(parents=True, exist_ok=True)
         for path in staged.iterdir():
             os.replace(path, output / path.name)
+
+
+def _chosen_for_map(arguments: Privatize, notes: dict[str, None]) -> Mapping[str, ChosenFeatures]:
+    """The features that a map of the photographs uses, by name; a note names the photographs that it does not hold.
+
+    Raises InputError if the photographs give no map.
+    """
+    photographs = dict(read_features(arguments.features))
+    chosen = select_for_map(photographs, steps=Bar)
+    if isinstance(chosen, NoMap):
+        raise InputError(
+            f"these photographs give no map even of their raw features, so nothing says what a map uses: {chosen.reason}",
+            remedy=(Remedy("leave out", "privatize.for_map"), *chosen.remedy),
+        )
+    outside = [name for name in photographs if name not in chosen]
+    if outside:
+        notes[
+            f"note: {len(outside)} of {len(photographs)} photographs are not in the device's own map, and leave by the usual "
+            f"selection: {', '.join(outside[:3])}{', ...' if len(outside) > 3 else ''}"
+        ] = None
+    return chosen
+
+
+def _with_chosen(protection: Protection, chosen: ChosenFeatures | None) -> Protection:
+    if chosen is None or isinstance(protection.descriptors, HideInWords):
+        return protection
+    return replace(protection, descriptors=replace(protection.descriptors, selection=chosen))
 
 
 def _notes_before(arguments: Privatize, device: Device, descriptors: HideInSubspaces | HideInWords) -> dict[str, None]:

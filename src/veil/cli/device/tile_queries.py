@@ -28,7 +28,7 @@ from veil.files.weights import load_network
 from veil.ldp.guarantee import FetchGuarantee, NoProof
 from veil.places.poses.options import LocalizeOptions
 from veil.space import Space
-from veil.tiles.fetching import TileFetcher
+from veil.tiles.fetching import Fetcher, TileFetcher, fetcher_of
 
 
 def map_or_tiles(text: str) -> Path | str:
@@ -95,25 +95,25 @@ def localize_in_fetched(arguments: Arguments) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
-def _fetcher(arguments: Arguments) -> TileFetcher:
+def _fetcher(arguments: Arguments) -> Fetcher:
     """The fetcher for tiles in a folder or at an address. Raises InputError for an address offline."""
     place = arguments.map.removeprefix(PREFIX)
     if not place.startswith(("http://", "https://")):
         if arguments.exit not in (None, "region"):
             raise InputError(f"a folder is read as a whole, and nobody is asked; --exit {arguments.exit} is for addresses")
-        return open_tiles(Path(place), cache=arguments.cache, offline=arguments.offline)
+        return fetcher_of(open_tiles(Path(place), cache=arguments.cache, offline=arguments.offline))
     if arguments.offline:
         raise InputError("--offline sends nothing, and the manifest is at an address; keep a copy of it in a folder")
-    return open_tiles(place.split(","), exit=arguments.exit, cache=arguments.cache)
+    return fetcher_of(open_tiles(place.split(","), exit=arguments.exit, cache=arguments.cache))
 
 
-def _answer(arguments: Arguments, features: Features, fetcher: TileFetcher) -> TileAnswer:
+def _answer(arguments: Arguments, features: Features, fetcher: Fetcher) -> TileAnswer:
     """The answer to one photograph, with the options of the arguments."""
     ratio = asked_ratio(arguments)
     max_ratio = ratio if isinstance(ratio, float) else None
     return localize_with_tiles(
         features,
-        fetcher,
+        TileFetcher(fetcher),
         near=None if arguments.near is None else np.array(arguments.near),
         within=arguments.within,
         fix=None if arguments.fix is None else (arguments.fix[0], arguments.fix[1]),

@@ -13,9 +13,7 @@ from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
 from veil.audit.audit_result import Audit, AuditResultsJson, results_of
 from veil.audit.finding import Finding
-from veil.audit.on_pictures import DrawnPicture
 from veil.audit.policy import Rule, parse_policy
-from veil.audit.run import Examined
 from veil.cli.common import (
     EXIT_OK,
     EXIT_POLICY,
@@ -37,7 +35,7 @@ from veil.cli.privacy.originals import Originals, read_attackers, read_originals
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised, phrase
 from veil.device.attacker import Attacker, own_descriptors
-from veil.device.auditing import AuditOptions, audited
+from veil.device.auditing import AuditOptions, run_audit
 from veil.features import Features
 from veil.files.atomic import write_text
 from veil.files.codebooks import read_codebook
@@ -178,7 +176,7 @@ def _audit(arguments: AskedAudit) -> int:
     own_descriptors(attacker, list(releases.values()))  # refuses what does not fit before the originals are read
     originals = read_originals(arguments.images, list(releases.values())) if arguments.images else None
     facts = _facts(releases, arguments.release)
-    outcome, examined = audited(
+    outcome = run_audit(
         releases,
         originals=originals.features if originals else None,
         attacker=attacker,
@@ -191,7 +189,7 @@ def _audit(arguments: AskedAudit) -> int:
         workers=arguments.workers,
         steps=StepBar,
     )
-    shown = _shown(examined, originals, list(outcome.pictures))
+    shown = _shown(releases, outcome, originals)
     # With originals, the page shows photographs, and both tell how near an attack came to what did not leave the device.
     made, private = page(outcome, shown=shown, seconds=time.perf_counter() - start, say=phrase), originals is not None
     write_text(arguments.output, made, private=private)
@@ -248,15 +246,13 @@ def _facts(releases: Mapping[str, Message], path: Path) -> ReleaseFactsJson:
     return {**several, **upload_facts(first, size)}
 
 
-def _shown(
-    examined: list[Examined], originals: Originals | None, reconstructed: list[DrawnPicture], most: int = 6
-) -> list[Shown]:
+def _shown(releases: Mapping[str, Message], outcome: Audit, originals: Originals | None, most: int = 6) -> list[Shown]:
     """Pictures of the first `most` releases for the report."""
     shown = []
-    for item in progress(examined[:most], "drawing"):
-        has_photo = originals is not None and item.truth is not None and item.truth.image in originals.paths
-        row = position_pictures(item, originals.read_rgb if originals is not None and has_photo else None)
-        mine = [picture for picture in reconstructed if picture.release == item.name]
+    for name in progress(list(releases)[:most], "drawing"):
+        has_photo = originals is not None and outcome.originals.get(name) in originals.paths
+        row = position_pictures(outcome, name, releases[name], originals.read_rgb if originals and has_photo else None)
+        mine = [picture for picture in outcome.pictures if picture.release == name]
         shown.append(replace(row, pictures=(*row.pictures, *reconstructed_pictures(mine))))
     return shown
 

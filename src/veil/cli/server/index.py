@@ -16,7 +16,7 @@ from veil.files.codebooks import bundled_codebook, read_codebook
 from veil.files.maps.indexes import vocabulary_folder, write_point_index
 from veil.forms import Subsets
 from veil.matching.point_index import PointIndex
-from veil.places.held_map import INDEXED_FROM, Map
+from veil.places.held_map import INDEXED_FROM, Map, make_point_index
 from veil.scene import Scene
 
 BUNDLED = "bundled"
@@ -102,7 +102,7 @@ def _index_points(
     one grew from.
     """
     with Bar("indexing points") as bar:
-        index = where.with_point_index(book, known=known, threads=threads, progress=bar)
+        index = make_point_index(where, book, known=known, threads=threads, progress=bar)
     assert where.folder is not None
     folder = write_point_index(where.folder, index)
     say(arguments, f"{len(index.entries)} of {index.points} points under {len(index.words)} words")

@@ -32,7 +32,7 @@ from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
-from veil.places.held_map import Map
+from veil.places.held_map import Map, index_for
 from veil.places.localization import POSITION_SECONDS, WORD_SECONDS, localize_loaded
 from veil.places.pairs.images import LoadedImage
 from veil.places.poses.answer import Localization, NoPose
@@ -147,14 +147,13 @@ def _answer(arguments: Localize, query: LoadedImage, where: Map, network: LightG
             return localize_loaded(query, where, position_options=position_options, near=_near(arguments, where), progress=bar)
     if isinstance(query.form, Subsets):
         word_options = WordOptions(max_seconds=_seconds(arguments, WORD_SECONDS), threads=arguments.workers)
+        dictionary = read_dictionary(arguments.dictionary, query.form.space.descriptor) if arguments.dictionary else None
         if not isinstance(where.form, Subsets):
             with Bar("indexing") as bar:
-                dictionary = (
-                    read_dictionary(arguments.dictionary, query.form.space.descriptor) if arguments.dictionary else None
-                )
-                where.index_for(query.form, dictionary=dictionary, progress=bar)
+                index_for(where, query.form, dictionary=dictionary, progress=bar)
+        near = _near(arguments, where)
         with Bar("searching") as bar:
-            return localize_loaded(query, where, word_options=word_options, near=_near(arguments, where), progress=bar)
+            return localize_loaded(query, where, word_options=word_options, dictionary=dictionary, near=near, progress=bar)
     options = LocalizeOptions(
         **vars(matching_options(arguments, query.form, where.form)),
         workers=arguments.workers,

@@ -33,9 +33,11 @@ from veil.cli.server.map_writing import GravityReadingsJson, further_models, gra
 from veil.device.doors import load_on_demand
 from veil.errors import InputError
 from veil.files.photographs.gravity import read_gravity
+from veil.files.photographs.posed_models import PosedModel, read_model
 from veil.forms import Lines
+from veil.geometry.camera import described_focals
 from veil.json_records.values import Reasons
-from veil.places.building import map_positions
+from veil.places.building import map_posed, map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import add_positions
 from veil.places.held_map import Map
@@ -53,6 +55,7 @@ EXAMPLES = """\
   veil map features.h5 -o map/ --gravity gravity.csv   a public map that serves queries in words with lines
   veil map more/ --add-to map/ -o map2/   the same map with more images
   veil map upload/ -o map/ --pairs retrieval --matches kept/   pairs of images that look alike; keep their matches
+  veil map features.h5 -o map/ --known-poses sparse/0   at the poses of a COLMAP model, which stay as they are
   veil map upload/ -o map/ --mapper global   by COLMAP's global mapper
   veil map upload/ -o map/ --locate   also images that no pair brings in, where nothing is built twice
   veil map upload/ -o map/ --pairs pairs.txt --engine dask:tcp://10.0.0.5:8786   listed pairs, on a cluster
@@ -73,6 +76,7 @@ def _map(arguments: MakeMap) -> int:
     uploads = comparable(all_uploads, strict=arguments.strict)
     loaded = uploads.images
     tell_skipped(uploads.skipped)
+    say(arguments, described_focals(image.camera for image in loaded.values()))
     if asked:
         PlacedImages(loaded)  # says what a network cannot match
     in_lines = all(isinstance(image.positions, Lines) for image in loaded.values())
@@ -82,6 +86,7 @@ def _map(arguments: MakeMap) -> int:
             f"--mapper {arguments.mapper} makes new maps of positions; images are added to a map by the incremental mapper: "
             "leave it out"
         )
+    model = _known_poses(arguments)
     if in_lines:
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
@@ -102,7 +107,10 @@ def _map(arguments: MakeMap) -> int:
     )
     steps = TimedSteps()
     with matching_work(arguments, loaded, network) as work:
-        if base is None:
+        if model is not None:
+            cameras, poses = model.cameras, model.poses
+            built = map_posed(loaded, cameras, poses, options=options, gravity=gravity, work=work, network=network, steps=steps)
+        elif base is None:
             built = map_positions(loaded, options=options, gravity=gravity, work=work, network=network, steps=steps)
         else:
             built = add_positions(base, loaded, options=options, gravity=gravity, work=work, network=network, steps=steps)
@@ -120,7 +128,7 @@ def _map(arguments: MakeMap) -> int:
             more: MatchingFactsJson = {} if base else matching_facts(arguments, work, steps, models, verified, images)
             _tell_map(arguments, built, images, uploads.skipped, more)
     if isinstance(built, NoMap):
-        write_json(arguments.json, _no_map_facts(images, built, uploads.skipped))
+        write_json(arguments.json, no_map_facts(images, built, uploads.skipped))
         say_left_out(arguments, built.left_out)
         raise InputError(f"no map: {built.reason}", remedy=built.remedy)
     return 0
@@ -172,6 +180,16 @@ def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
 
 
+def _known_poses(arguments: MakeMap) -> PosedModel | None:
+    """The model of --known-poses; None without it. Raises InputError for options and images that do not go with it."""
+    if arguments.known_poses is None:
+        return None
+    others = {"--add-to": arguments.add_to, "--locate": arguments.locate, "--mapper": arguments.mapper != "incremental"}
+    if asked := [name for name, value in others.items() if value]:
+        raise InputError(f"{', '.join(asked)} looks for poses, and --known-poses keeps the model's: leave one of them out")
+    return read_model(arguments.known_poses)
+
+
 def _gravity_of(arguments: MakeMap, names: list[str]) -> dict[str, np.ndarray] | None:
     """The readings of --gravity; None without it. Raises InputError, before any long work, if they are of other images."""
     if not arguments.gravity:
@@ -201,7 +219,8 @@ class NoMapJson(TypedDict):
     skipped: Reasons
 
 
-def _no_map_facts(images: int, no_map: NoMap, skipped: Mapping[str, str]) -> NoMapJson:
+def no_map_facts(images: int, no_map: NoMap, skipped: Mapping[str, str]) -> NoMapJson:
+    """The record of docs/reference/json.md where a number of images gave no map."""
     return {
         "images": images,
         "registered": 0,

@@ -80,6 +80,11 @@ class MakeMap(AskedMatcher, AskedEngine):
     strict: bool = strict_flag()
     seed: int = option("seed of RANSAC and mapping (default 0)", default=0, parse=at_least(0))
     add_to: Path | None = option("a map to add the images to; it stays as it is", metavar="MAP")
+    known_poses: Path | None = option(
+        "keep the cameras and poses of this model (a folder of COLMAP's, or transforms.json) and triangulate; images are "
+        "joined by name",
+        metavar="MODEL",
+    )
     gravity: Path | None = option(
         "gravity of the photographs of a map of positions, to check it and to serve queries in words with lines", metavar="CSV"
     )

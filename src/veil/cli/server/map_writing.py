@@ -16,7 +16,7 @@ from veil.cli.server.index import index_large
 from veil.cli.server.map_options import MakeMap
 from veil.files.maps.checkpoints import clear_removed, is_own_output, note_written, run_key
 from veil.files.maps.folders import clear_staging, model_folders, replace_models, write_models
-from veil.places.held_map import Map
+from veil.places.held_map import Map, point_index_of
 from veil.places.maps.check import ReadingsCheck
 from veil.scene import Scene
 
@@ -40,7 +40,7 @@ class MapOutput:
 
         Raises InputError if it cannot be written.
         """
-        known = None if base is None else base.point_index
+        known = None if base is None else point_index_of(base)
 
         def complete(new: Path) -> None:
             index_large(arguments, new, scenes[0], threads=arguments.workers, shown=self.folder, known=known)

@@ -217,33 +217,11 @@ class Ledger:
 
     `path` is its file, `is_new` whether it was made now. Raises FileFormatError if the file is no ledger, is damaged or belongs
     to another user, InputError if `folder` cannot hold one.
-
-    Not public: `require_secret`, `record`, `record_all`, `require`.
     """
 
     def __init__(self, folder: Path | str) -> None:
         self.path = Path(folder) / LEDGER
         self.is_new = open_or_make(self.path)
-
-    def require_secret(self, secret: Secret, *, replace_lost: bool = False) -> None:
-        """Record that releases are made under `secret` from here on.
-
-        Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
-        that they cannot be repeated. Releases that do not name their secret are taken for those of the present one.
-        """
-        with connected(self.path) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            known = _fingerprints(connection)
-            if secret.fingerprint in known:
-                return
-            if any(known) and not replace_lost:
-                raise ReleaseRefused(
-                    f"what {self.path} lists was released under the client secret {known[-1]}, but the one beside it is "
-                    f"{secret.fingerprint}",
-                    remedy=(Remedy("restore", "client secret"), Remedy("allow", "Device.replace_lost")),
-                )
-            row = (secret.fingerprint, time.time())
-            connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
 
     def record(self, entry: Entry, *, allow_second: bool = False) -> bool:
         """Enter a release before its message is written; returns False if this very message is entered already.
@@ -254,26 +232,7 @@ class Ledger:
         repeat the same draws, so they are no second release. Raises ReleaseRefused too if words would exceed a budget. Checks
         and entry are one transaction.
         """
-        return self.record_all([entry], allow_second=allow_second) == 1
-
-    def record_all(self, entries: Sequence[Entry], *, allow_second: bool = False) -> int:
-        """Enter all of these releases, or none; returns the number of those that were not entered already.
-
-        Each is checked as in `record`, those before it counting as entered. Raises as it does.
-        """
-        with connected(self.path) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            new = 0
-            for entry in entries:
-                if _may_enter(connection, entry, allow_second=allow_second):
-                    _insert(connection, entry)
-                    new += 1
-            return new
-
-    def require(self, entry: Entry, *, allow_second: bool = False) -> None:
-        """Raise ReleaseRefused where `record` would, and enter nothing."""
-        with connected(self.path, mode="ro") as connection:
-            _may_enter(connection, entry, allow_second=allow_second)
+        return record_all(self, [entry], allow_second=allow_second) == 1
 
     def set_budget(self, unit: BudgetUnit, budget: Budget | None) -> Budget | None:
         """Put `budget` in force for `unit`, or none; returns the budget that was in force before, None if there was none."""
@@ -297,6 +256,48 @@ class Ledger:
     def budgets(self) -> dict[BudgetUnit, Budget]:
         """The budgets in force, by unit."""
         return _in_force(read_budgets(self.path))
+
+
+def require_secret(ledger: Ledger, secret: Secret, *, replace_lost: bool = False) -> None:
+    """Record in the ledger that releases are made under `secret` from here on.
+
+    Raises ReleaseRefused if the ledger holds releases and none was made under this secret, unless `replace_lost` accepts
+    that they cannot be repeated. Releases that do not name their secret are taken for those of the present one.
+    """
+    with connected(ledger.path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        known = _fingerprints(connection)
+        if secret.fingerprint in known:
+            return
+        if any(known) and not replace_lost:
+            raise ReleaseRefused(
+                f"what {ledger.path} lists was released under the client secret {known[-1]}, but the one beside it is "
+                f"{secret.fingerprint}",
+                remedy=(Remedy("restore", "client secret"), Remedy("allow", "Device.replace_lost")),
+            )
+        row = (secret.fingerprint, time.time())
+        connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
+
+
+def record_all(ledger: Ledger, entries: Sequence[Entry], *, allow_second: bool = False) -> int:
+    """Enter all of these releases, or none; returns the number of those that were not entered already.
+
+    Each is checked as in `Ledger.record`, those before it counting as entered. Raises as it does.
+    """
+    with connected(ledger.path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        new = 0
+        for entry in entries:
+            if _may_enter(connection, entry, allow_second=allow_second):
+                _insert(connection, entry)
+                new += 1
+        return new
+
+
+def require_enterable(ledger: Ledger, entry: Entry, *, allow_second: bool = False) -> None:
+    """Raise ReleaseRefused where `Ledger.record` would, and enter nothing."""
+    with connected(ledger.path, mode="ro") as connection:
+        _may_enter(connection, entry, allow_second=allow_second)
 
 
 def _may_enter(connection: sqlite3.Connection, entry: Entry, *, allow_second: bool) -> bool:

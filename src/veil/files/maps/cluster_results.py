@@ -7,16 +7,16 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from veil.errors import InputError
+from veil.errors import InputError, remedies_of, told_as_json
 from veil.files.atomic import read_bytes, write_bytes
 from veil.forms import Form, Points, Subsets
-from veil.geometry.camera import Camera
+from veil.geometry.camera import Camera, FocalPrior
 from veil.geometry.rigid import Rigid
 from veil.places.maps.images import MapImage
 from veil.places.maps.lines import LineMap, LineMapCheck, LineView, Tracks
@@ -56,7 +56,7 @@ class KeptArrays:
         write_bytes(self.path(key), data + hashlib.sha256(data).digest())
 
 
-VERSION = 1
+VERSION = 2
 Image = TypeVar("Image")
 Answer = TypeVar("Answer")
 
@@ -97,20 +97,19 @@ class ClusterResults(Generic[Image, Answer]):
 
 def _arrays_of_positions(answer: Scene | NoMap, images: Mapping[str, MapImage]) -> dict[str, np.ndarray]:
     """Arrays that stand for an answer; `_answer_in_positions` is the inverse."""
-    check = None if answer.check is None else answer.check.as_json()
     if isinstance(answer, NoMap):
-        facts = {"version": VERSION, "reason": answer.reason, "left_out": dict(answer.left_out), "check": check}
-        return {"header": np.array(json.dumps(facts))}
+        return _arrays_without_map(answer)
     listed, arrays = [], {"points": answer.points}
     for number, (name, image) in enumerate(answer.images.items()):
         camera = image.camera
-        listed.append([name, camera.model, camera.width_px, camera.height_px, list(camera.params), camera.focal_is_known])
+        listed.append([name, camera.model, camera.width_px, camera.height_px, list(camera.params), asdict(camera.focal)])
         arrays[f"rotation{number}"] = image.cam_from_world.rotation
         arrays[f"translation{number}"] = image.cam_from_world.translation
         arrays[f"features{number}"] = feature_rows(image, images[name])
         arrays[f"points{number}"] = image.point_rows
     if answer.measured_down is not None:
         arrays["down"] = answer.measured_down
+    check = None if answer.check is None else answer.check.as_json()
     facts = {"version": VERSION, "images": listed, "error_px": answer.mean_reprojection_error_px, "check": check}
     return {"header": np.array(json.dumps(facts)), **arrays}
 
@@ -119,13 +118,12 @@ def _answer_in_positions(arrays: Mapping[str, np.ndarray], images: Mapping[str, 
     facts = json.loads(str(arrays["header"]))
     if facts["version"] != VERSION:
         return None
-    check = None if facts["check"] is None else MapCheck.from_json(facts["check"])
     if "reason" in facts:
-        return NoMap(facts["reason"], facts["left_out"], check)
+        return _without_map(facts)
     mapped = {}
-    for number, (name, model, width, height, params, is_known) in enumerate(facts["images"]):
+    for number, (name, model, width, height, params, focal) in enumerate(facts["images"]):
         rows = arrays[f"features{number}"]
-        camera = Camera(model=model, width_px=width, height_px=height, params=tuple(params), focal_is_known=is_known)
+        camera = Camera(model=model, width_px=width, height_px=height, params=tuple(params), focal=FocalPrior(**focal))
         mapped[name] = MappedImage(
             name=name,
             camera=camera,
@@ -139,8 +137,28 @@ def _answer_in_positions(arrays: Mapping[str, np.ndarray], images: Mapping[str, 
         points=arrays["points"],
         mean_reprojection_error_px=facts["error_px"],
         measured_down=arrays.get("down"),
-        check=check,
+        check=_map_check(facts["check"]),
     )
+
+
+def _arrays_without_map(answer: NoMap) -> dict[str, np.ndarray]:
+    """Arrays that stand for the answer of a cluster without a map; `_without_map` reads their header."""
+    facts = {
+        "version": VERSION,
+        "reason": answer.reason,
+        "left_out": dict(answer.left_out),
+        "check": None if answer.check is None else answer.check.as_json(),
+        **told_as_json(answer.remedy),
+    }
+    return {"header": np.array(json.dumps(facts))}
+
+
+def _without_map(facts: Mapping[str, Any]) -> NoMap:
+    return NoMap(facts["reason"], facts["left_out"], _map_check(facts["check"]), remedies_of(facts.get("remedy")))
+
+
+def _map_check(facts: Any) -> MapCheck | None:
+    return None if facts is None else MapCheck.from_json(facts)
 
 
 def feature_rows(mapped: MappedImage, image: MapImage) -> np.ndarray:
@@ -171,7 +189,7 @@ def _bytes_of(keypoints: np.ndarray, form: Form) -> np.ndarray:
 def _arrays_of_lines(answer: LineMap | NoMap, _: Mapping[str, LineView]) -> dict[str, np.ndarray]:
     """Arrays that stand for an answer, but for the four images that a map began with; `_answer_in_lines` is the inverse."""
     if isinstance(answer, NoMap):
-        return {"header": np.array(json.dumps({"version": VERSION, "reason": answer.reason}))}
+        return _arrays_without_map(answer)
     facts = {
         "version": VERSION,
         "names": answer.tracks.names,
@@ -198,7 +216,7 @@ def _answer_in_lines(arrays: Mapping[str, np.ndarray], _: Mapping[str, LineView]
     if facts["version"] != VERSION:
         return None
     if "reason" in facts:
-        return NoMap(facts["reason"])
+        return _without_map(facts)
     poses = zip(arrays["rotations"], arrays["translations"], strict=True)
     return LineMap(
         tracks=Tracks(

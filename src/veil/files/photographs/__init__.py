@@ -1,4 +1,5 @@
 """Photographs (`pictures`, and `kinds` of other files), what stands beside them, and the `examples` of the package.
 
-Beside them stand `masks`, camera matrices (`calibration`), COLMAP's cameras and poses (`colmap_text`), and `gravity`.
+Beside them stand `masks`, camera matrices (`calibration`), readings of `gravity`, and cameras and poses of other tools:
+`posed_models` reads whole models, from COLMAP's text files (`colmap_text`), its binary ones, and `transforms`.
 """

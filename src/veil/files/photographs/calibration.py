@@ -9,7 +9,7 @@ from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.tables import read_text
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 
 NAME = "K.txt"
 # Largest distance of a principal point from the image's center, as a share of the side. Farther off, the matrix is of an image
@@ -54,7 +54,8 @@ def camera_from_matrix(path: Path, width_px: int, height_px: int) -> Camera:
                 remedy=Remedy("give", "Picture.camera"),
             )
     try:
-        camera = Camera(model="PINHOLE", width_px=width_px, height_px=height_px, params=tuple(map(float, (fx, fy, cx, cy))))
+        params = tuple(map(float, (fx, fy, cx, cy)))
+        camera = Camera(model="PINHOLE", width_px=width_px, height_px=height_px, params=params, focal=CALIBRATED)
         return checked_camera(camera)
     except InputError as error:
         raise FileFormatError(f"{path} gives no camera of {width_px}x{height_px} px: {error}") from None

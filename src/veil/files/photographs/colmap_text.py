@@ -1,4 +1,4 @@
-"""COLMAP's text models: cameras.txt and images.txt. Points are not read, as veil builds its own."""
+"""COLMAP's text models: cameras.txt, images.txt and points3D.txt."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float64, Int64
 
 from veil.errors import FileFormatError, InputError
 from veil.files.tables import once, read_text
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 
@@ -32,7 +33,11 @@ def _cameras(path: Path) -> Iterator[tuple[str, int, Camera]]:
         try:
             camera_id, model, width, height, *params = line.split()
             camera = Camera(
-                model=model, width_px=int(width), height_px=int(height), params=tuple(float(value) for value in params)
+                model=model,
+                width_px=int(width),
+                height_px=int(height),
+                params=tuple(float(value) for value in params),
+                focal=CALIBRATED,
             )
             identity = int(camera_id)
             camera = checked_camera(camera)
@@ -71,12 +76,54 @@ def _images(path: Path) -> Iterator[tuple[str, int, str, int, Rigid]]:
             identity = int(line.split()[0])
             w, x, y, z, *translation = (float(value) for value in line.split()[1:8])
             camera_id, name = int(line.split()[8]), line.split(maxsplit=9)[9].strip()
-            pose = Rigid(rotation=_rotation(w, x, y, z), translation=np.array(translation))
+            pose = Rigid(rotation=rotation_of(w, x, y, z), translation=np.array(translation))
         except (ValueError, IndexError) as error:
             raise FileFormatError(f"{path}, line {number}: not an image of COLMAP's text format ({error})") from None
         if not (np.isfinite(pose.rotation).all() and np.isfinite(pose.translation).all()):
             raise FileFormatError(f"{path}, line {number}: the pose is not finite")
         yield f"line {number}", identity, name, camera_id, pose
+
+
+def read_observations(path: Path) -> dict[str, tuple[Float64[np.ndarray, "_ 2"], Int64[np.ndarray, "_"]]]:
+    """2D points in pixels, and the ids of the points that they observe (-1: none), by image name, from images.txt.
+
+    Raises FileFormatError with the line at fault.
+    """
+    lines = _lines(path)
+    while lines and not lines[0][1].strip():
+        lines = lines[1:]
+    points = {}
+    for (_, image), (number, line) in zip(lines[::2], [*lines[1::2], (0, "")], strict=False):
+        if not image.strip():
+            continue
+        try:
+            values = np.array(line.split(), dtype=np.float64).reshape(-1, 3)
+            if not np.isfinite(values).all():
+                raise ValueError("some are not finite")
+            points[image.split(maxsplit=9)[9].strip()] = values[:, :2].copy(), values[:, 2].astype(np.int64)
+        except (ValueError, IndexError) as error:
+            raise FileFormatError(f"{path}, line {number}: no 2D points of COLMAP's text format ({error})") from None
+    return points
+
+
+def read_points(path: Path) -> tuple[list[int], list[tuple[float, float, float]]]:
+    """Ids and positions of all points, from points3D.txt. Raises FileFormatError with the line at fault, also for an id that is
+    there twice."""
+    points = once(path, _points(path))
+    return list(points), list(points.values())
+
+
+def _points(path: Path) -> Iterator[tuple[str, int, tuple[float, float, float]]]:
+    """The line, id and position of each line that holds a point."""
+    for number, line in _lines(path):
+        if not line.strip():
+            continue
+        try:
+            point_id, x, y, z = line.split(maxsplit=4)[:4]
+            identity, position = int(point_id), (float(x), float(y), float(z))
+        except ValueError as error:
+            raise FileFormatError(f"{path}, line {number}: not a point of COLMAP's text format ({error})") from None
+        yield f"line {number}", identity, position
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
@@ -85,7 +132,7 @@ def _lines(path: Path) -> list[tuple[int, str]]:
     return [(number, line) for number, line in enumerate(lines, start=1) if not line.startswith("#")]
 
 
-def _rotation(w: float, x: float, y: float, z: float) -> np.ndarray:
+def rotation_of(w: float, x: float, y: float, z: float) -> np.ndarray:
     """Rotation matrix of a Hamilton quaternion, which is normalized first. Raises ValueError for one without a length."""
     length = math.hypot(w, x, y, z)
     if not 0 < length < math.inf:

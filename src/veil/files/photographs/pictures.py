@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,12 +22,17 @@ from veil.files.photographs.kinds import SUFFIXES as SUFFIXES
 from veil.files.photographs.kinds import kind_of, readable, remedies, walked
 from veil.geometry.camera import Camera, resized
 
+if TYPE_CHECKING:
+    from PIL import Image
+
 MAX_PIXELS = 1 << 26  # 67 megapixels: larger photographs are shrunk to it
 DECODED_PIXELS = 1 << 28  # 268 megapixels, in a file that fills them: a few kilobytes can stand for gigabytes of pixels
 _PIXELS_PER_BYTE = 100
-_PIXEL_X = 0xA002  # EXIF 2.3
+_PIXEL_X, _PIXEL_Y = 0xA002, 0xA003  # EXIF 2.3
 _TIFF_BITS, _TIFF_MAXIMUM = 258, 281  # TIFF 6.0
 
+# Namespace of XMP packets of panoramas (Photo Sphere XMP Metadata).
+PANORAMA = b"http://ns.google.com/photos/1.0/panorama/"
 # Errors that Pillow raises when a file or its metadata are not what they should be.
 DAMAGE = (OSError, ValueError, SyntaxError, struct.error, LookupError, TypeError, ArithmeticError, MemoryError)
 
@@ -93,26 +98,29 @@ def _can_be_written(name: str) -> bool:
     return name.isascii() or name.encode("utf-8", "ignore").decode() == name
 
 
-def read_picture(path: Path | str, *, camera: Camera | None = None) -> Picture:
+def read_picture(path: Path | str, *, camera: Camera | None = None, as_stored: bool = False) -> Picture:
     """Decode one photograph, turned upright by its EXIF orientation.
 
     - `path`: a file in any common format (JPEG, PNG, TIFF, WebP, ...). One of more than 67 megapixels is shrunk to that number,
       with its camera, and a warning (`veil.VeilWarning`) says so.
     - `camera`: intrinsics in pixels of the upright image as it is in the file; by default the focal length is read from EXIF,
       else guessed.
+    - `as_stored`: leave it as it is stored, as COLMAP does. A `camera` is then that of the stored image.
 
     Raises FileFormatError if there is no such file or it cannot be decoded, InputError if it is smaller than 16 px a side or
     the camera is for another size.
     """
     path = Path(path)
-    decoded = _decode(path)
+    decoded = _decode(path, as_stored=as_stored)
     height, width = decoded.rgb.shape[:2]
     try:
         if decoded.full_size == (width, height):
             return Picture.of(decoded.rgb, decoded.exif, camera)
         if camera is not None and (camera.width_px, camera.height_px) == decoded.full_size:
             camera = resized(camera, width, height)
-        exif = {_PIXEL_X: max(decoded.full_size), **decoded.exif}
+        exif = decoded.exif
+        if not {_PIXEL_X, _PIXEL_Y} & set(exif):
+            exif = {**exif, **dict(zip((_PIXEL_X, _PIXEL_Y), decoded.full_size, strict=True))}
         return replace(Picture.of(decoded.rgb, exif, camera), full_size=decoded.full_size)
     except InputError as error:
         raise error.at(path) from None
@@ -160,6 +168,15 @@ def opened(path: Path) -> Iterator[Any]:
         yield image
 
 
+def stored_size(path: Path) -> tuple[int, int]:
+    """Width and height (pixels) of the picture as it is stored. Raises FileFormatError if it cannot be read."""
+    try:
+        with opened(path) as image:
+            return image.width, image.height
+    except DAMAGE as error:
+        raise _unreadable(path, error) from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Decoded:
     """Upright RGB pixels of a photograph, its Exif IFD, and its width and height in the file."""
@@ -169,8 +186,8 @@ class _Decoded:
     full_size: tuple[int, int]
 
 
-def _decode(path: Path) -> _Decoded:
-    """The photograph, on white where it is transparent, shrunk if it is too large."""
+def _decode(path: Path, *, as_stored: bool = False) -> _Decoded:
+    """The photograph, upright unless it is to be `as_stored`, on white where it is transparent, shrunk if it is too large."""
     from PIL import ExifTags, Image, ImageOps
 
     try:
@@ -179,9 +196,9 @@ def _decode(path: Path) -> _Decoded:
         with opened(path) as image:
             _require_memory(path, image)
             lossy = ";16" in str(image.tile) and image.mode in ("L", "LA", "RGB", "RGBA")  # before anything loads the pixels
-            exif = dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
+            exif = {} if _is_panorama(image) else dict(image.getexif().get_ifd(ExifTags.IFD.Exif))
             largest = _stored_range(image)
-            upright = ImageOps.exif_transpose(image)
+            upright = image if as_stored else ImageOps.exif_transpose(image)
             if upright.mode.startswith("I") or upright.mode == "F":
                 upright = Image.fromarray(_to_eight_bits(np.asarray(upright, dtype=np.float64), largest))
             if upright.mode in ("RGBA", "LA", "PA") or "transparency" in upright.info:
@@ -214,6 +231,12 @@ def _require_memory(path: Path, image: Any) -> None:
         raise FileFormatError(
             f"{path} has {image.width}x{image.height} px, which take gigabytes of memory; scale it down (to {MAX_PIXELS} px)"
         )
+
+
+def _is_panorama(image: Image.Image) -> bool:
+    """Whether the picture's XMP packet describes a panorama, in Google's namespace GPano: its projection is not a camera's."""
+    packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
+    return PANORAMA in (packet.encode() if isinstance(packet, str) else packet)
 
 
 def _shrunk(path: Path, image: Any) -> Any:

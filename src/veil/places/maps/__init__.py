@@ -1,9 +1,10 @@
 """Maps from matches: from positions through COLMAP, by clusters (`clusters/`), or from lines alone (`lines/`).
 
-`loop` is the order of the steps of every map. Of maps of positions, `points` makes new ones, `growth` adds images and `removal`
-takes images out; `images` and `options` are what they take. `guided` matches pairs again and `verification` weighs them,
-`agreement` compares maps with them, and `check` makes the numbers for and against a map. `colmap/` runs COLMAP, `database` and
-`scenes` hold what goes there and comes back. `contributions` weighs whose image it is, `plans` what many images take.
+`loop` is the order of the steps of every map. Of maps of positions, `points` makes new ones, `known_poses` those of images
+whose poses are known, `growth` adds images and `removal` takes images out; `images` and `options` are what they take. `guided`
+matches pairs again and `verification` weighs them, `agreement` compares maps with them, `focal` tests focal lengths, and
+`check` makes the numbers for and against a map. `colmap/` runs COLMAP, `scenes` holds what comes back. `contributions` weighs
+whose image it is, `plans` what many images take.
 """
 
 from veil.places.maps.colmap import StageLimits

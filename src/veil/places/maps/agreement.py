@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float64
 from veil.geometry.camera import as_colmap
 from veil.geometry.rigid import Rigid, rotation_angle_deg
 from veil.places.maps.images import MapImage, Pair
+from veil.places.maps.options import LEAST_INLIERS
 from veil.places.maps.verification import VerifiedPair
 from veil.scene import EXPLAINED, Scene
 
@@ -47,6 +48,41 @@ def explained_shares(scene: Scene, images: Mapping[str, MapImage], pairs: Mappin
         good &= _sees(right, left.points) & _sees(left, right.points)
         shares[a, b] = float(good.mean())
     return shares
+
+
+def seen_by_map(
+    scene: Scene, images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair], seed: int
+) -> dict[Pair, VerifiedPair]:
+    """The pairs, with rotations under the cameras of the map where these differ from those of the verification.
+
+    A guessed focal length is off by up to a factor of two, and so is the angle of a turn computed under it. The rotation is
+    estimated anew from the inliers of the pair under the cameras of the map; `seed` is that of COLMAP's RANSAC.
+    """
+    moved = {name for name, image in scene.images.items() if image.camera.params != images[name].camera.params}
+    return {
+        pair: replace(entry, rotation=_rotation_in_map(scene, images, pair, entry, seed))
+        if {*pair} & moved and {*pair} <= scene.images.keys()
+        else entry
+        for pair, entry in pairs.items()
+    }
+
+
+def _rotation_in_map(
+    scene: Scene, images: Mapping[str, MapImage], pair: Pair, entry: VerifiedPair, seed: int
+) -> Float64[np.ndarray, "3 3"] | None:
+    """Rotation b_from_a of a pair's inliers by themselves, under the cameras of the map; None where COLMAP gives none."""
+    from veil.colmap import pycolmap
+
+    options = pycolmap.TwoViewGeometryOptions()
+    options.min_num_inliers, options.compute_relative_pose, options.ransac.random_seed = LEAST_INLIERS, True, seed
+    views = [
+        (as_colmap(scene.images[name].camera), images[name].keypoints[rows].astype(np.float64))
+        for name, rows in zip(pair, entry.inliers.T, strict=True)
+    ]
+    same = np.tile(np.arange(len(entry.inliers), dtype=np.uint32)[:, None], 2)
+    geometry = pycolmap.estimate_calibrated_two_view_geometry(*views[0], *views[1], same, options)
+    pose = geometry.cam2_from_cam1
+    return None if pose is None else np.asarray(pose.rotation.matrix(), dtype=np.float64)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -148,9 +148,10 @@ def position_uncertainty(scene: Scene) -> float | None:
     extent = float(np.linalg.norm(np.ptp(centers, axis=0)))
     if not extent > 0:
         return float("inf")
-    chosen = _sample(len(scene.points))
-    observed = _jacobians(scene, names, chosen, centers, extent)
-    normal = _reduced(*observed, len(names), len(chosen)) * (len(scene.points) / len(chosen))
+    chosen = sampled(len(scene.points))
+    seen = linearized(scene, chosen, extent)
+    columns = 6 * seen.camera[:, None] + np.arange(6)
+    normal = reduced(columns, seen.by_camera, seen.point, seen.by_point, len(chosen)) * (len(scene.points) / len(chosen))
     values, vectors = np.linalg.eigh(normal)
     if len(values) <= FREEDOMS or not values[FREEDOMS] > 1e-10 * values[-1]:
         return float("inf")
@@ -167,32 +168,46 @@ def _similarity_movements(centers: np.ndarray) -> Float64[np.ndarray, "_ 7"]:
     return np.concatenate([shift, _cross(centers), centers[:, :, None]], axis=2).reshape(3 * len(centers), FREEDOMS)
 
 
-def _sample(count: int) -> Int64[np.ndarray, "chosen"]:
+def sampled(count: int) -> Int64[np.ndarray, "chosen"]:
+    """Rows of all of `count` points, or of a random sample of `MAX_POINTS` of them."""
     if count <= MAX_POINTS:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, MAX_POINTS, replace=False))
 
 
-def _jacobians(
-    scene: Scene, names: list[str], chosen: np.ndarray, centers: np.ndarray, extent: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Camera, point, d pixel / d (rotation, center / extent), d pixel / d point of each observation of the chosen points."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Observed:
+    """Linearized observations of a map's points: the derivatives of a pixel, and which camera saw which of the points chosen.
+
+    `camera` are rows of the sorted names of the images, `point` of the points chosen; `seen` are points in the camera frame.
+    `by_camera` is by rotation and by center over `extent`, `by_point` by the point over the extent.
+    """
+
+    camera: Int64[np.ndarray, "n"]
+    point: Int64[np.ndarray, "n"]
+    seen: Float64[np.ndarray, "n 3"]
+    by_camera: Float64[np.ndarray, "n 2 6"]
+    by_point: Float64[np.ndarray, "n 2 3"]
+
+
+def linearized(scene: Scene, chosen: Int64[np.ndarray, "chosen"], extent: float) -> Observed:
+    """The observations of the `chosen` points of a map, linearized; `extent` is the unit of length."""
     row_of = np.full(len(scene.points), -1)
     row_of[chosen] = np.arange(len(chosen))
-    cameras, points, by_camera, by_point = [], [], [], []
-    for index, name in enumerate(names):
+    parts: list[tuple[np.ndarray, ...]] = []
+    for index, name in enumerate(sorted(scene.images)):
         image = scene.images[name]
         rows = row_of[image.point_rows]
         rows = rows[rows >= 0]
-        rotation = image.cam_from_world.rotation
-        projection = _projection(image.cam_from_world, scene.points[chosen[rows]], image.camera.focal_px)
-        by_point.append(projection @ rotation * extent)
+        rotation, points = image.cam_from_world.rotation, scene.points[chosen[rows]]
+        projection = _projection(image.cam_from_world, points, image.camera.focal_px)
         # cam = R (X - c): turning the camera by w moves X by w x (R (X - c)), moving its center by -R.
-        cross = _cross((scene.points[chosen[rows]] - centers[index]) @ rotation.T)
-        by_camera.append(np.concatenate([-projection @ cross, -projection @ rotation * extent], axis=2))
-        cameras.append(np.full(len(rows), index))
-        points.append(rows)
-    return np.concatenate(cameras), np.concatenate(points), np.concatenate(by_camera), np.concatenate(by_point)
+        cross = _cross((points - image.cam_from_world.center) @ rotation.T)
+        by_camera = np.concatenate([-projection @ cross, -projection @ rotation * extent], axis=2)
+        own = np.full(len(rows), index)
+        parts.append((own, rows, image.cam_from_world.apply(points), by_camera, projection @ rotation * extent))
+    camera, point, seen, by_camera, by_point = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Observed(camera=camera, point=point, seen=seen, by_camera=by_camera, by_point=by_point)
 
 
 def _projection(pose: Rigid, points: np.ndarray, focal: float) -> Float64[np.ndarray, "n 2 3"]:
@@ -209,26 +224,31 @@ def _cross(v: np.ndarray) -> Float64[np.ndarray, "n 3 3"]:
     return np.stack([np.stack(row, axis=1) for row in ((zero, -z, y), (z, zero, -x), (-y, x, zero))], axis=1)
 
 
-def _reduced(
-    camera: np.ndarray, point: np.ndarray, by_camera: np.ndarray, by_point: np.ndarray, cameras: int, points: int
+def reduced(
+    columns: Int64[np.ndarray, "n width"],
+    by_unknown: Float64[np.ndarray, "n 2 width"],
+    point: Int64[np.ndarray, "n"],
+    by_point: Float64[np.ndarray, "n 2 3"],
+    points: int,
 ) -> Float64[np.ndarray, "_ _"]:
-    """Schur complement of the points in the normal equations, dense over the cameras.
+    """Schur complement of the points in the normal equations, dense over the other unknowns.
 
-    It is U - (A^T Q) (A^T Q)^T for the Jacobians A of the cameras and an orthonormal basis Q of the points' columns.
+    An observation depends on the unknowns `columns`, by the derivatives `by_unknown`. The complement is
+    U - (A^T Q) (A^T Q)^T for the Jacobians A of the unknowns and an orthonormal basis Q of the points' columns.
     U - W V^-1 W^T is not used: V is singular for points without parallax, and the rounding of its inverse would pass for
     information.
     """
     from scipy.sparse import csr_array
 
-    u = np.zeros((cameras, 6, 6))
-    np.add.at(u, camera, np.einsum("nki,nkj->nij", by_camera, by_camera))
-    w = np.einsum("nki,nkj->nij", by_camera, _orthonormal(by_point, point, points))
-    rows = (6 * camera[:, None, None] + np.arange(6)[:, None] + np.zeros(3, dtype=np.int64)).ravel()
-    columns = (3 * point[:, None, None] + np.zeros(6, dtype=np.int64)[:, None] + np.arange(3)).ravel()
-    wide = csr_array((w.ravel(), (rows, columns)), shape=(6 * cameras, 3 * points))
-    normal = -(wide @ wide.T).toarray()
-    for index in range(cameras):
-        normal[6 * index : 6 * index + 6, 6 * index : 6 * index + 6] += u[index]
+    size, width = int(columns.max()) + 1, columns.shape[1]
+    u = np.einsum("nki,nkj->nij", by_unknown, by_unknown)
+    down, right = np.repeat(columns, width, axis=1).ravel(), np.tile(columns, (1, width)).ravel()
+    whole = csr_array((u.ravel(), (down, right)), shape=(size, size))
+    w = np.einsum("nki,nkj->nij", by_unknown, _orthonormal(by_point, point, points))
+    rows = np.repeat(columns, 3, axis=1).ravel()
+    across = np.tile(3 * point[:, None] + np.arange(3), (1, width)).ravel()
+    wide = csr_array((w.ravel(), (rows, across)), shape=(size, 3 * points))
+    normal = (whole - wide @ wide.T).toarray()
     return (normal + normal.T) / 2
 
 

@@ -20,11 +20,12 @@ from veil.matching.neighbors import Matches
 from veil.places.maps.agreement import agreement_weights, consistent_groups
 from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap
-from veil.places.maps.database import add_matches, camera_ids
+from veil.places.maps.colmap.database import add_matches, camera_ids
+from veil.places.maps.focal import FocalTest
 from veil.places.maps.images import MapImage, Pair, impossible
 from veil.places.maps.loop import Ended, Stuck, mapped
 from veil.places.maps.options import MapOptions, pipeline_settings
-from veil.places.maps.points import ATTEMPTS, CONTRADICTS, Mapper, NoMap, Proposal
+from veil.places.maps.points import ATTEMPTS, CONTRADICTS, Mapper, NoMap, Proposal, calibrated
 from veil.places.maps.scenes import images_of, model_of, restricted, scene_of
 from veil.places.maps.verification import Verification
 from veil.progress import Progress
@@ -59,16 +60,20 @@ def grow_map(
     images = {name: image for name, image in images.items() if name not in left_out}
     matches = {pair: matched for pair, matched in matches.items() if not {*pair} & set(left_out)}
     with Colmap(options.limits) as colmap:
-        verification = Verification({**images_of(base), **images}, options, workdir, colmap)
-        stopped = verification.run(matches) if matches else None
-        if stopped is not None:
-            return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
-        if not verification.pairs:
-            return _none_added({**left_out, **dict.fromkeys(sorted(images), TOO_WEAK)})
-        every = {**images_of(base), **images}
-        beginning = FromMap(base, every, options, workdir, verification)
-        mapper = Mapper(every, options, workdir, colmap, verification, beginning, progress)
-        return mapped(_Growth(mapper, beginning, images, gravity or {}, left_out))
+
+        def once(images: Mapping[str, MapImage], folder: Path) -> Scene | NoMap | FocalTest:
+            every = {**images_of(base), **images}
+            verification = Verification(every, options, folder, colmap)
+            stopped = verification.run(matches) if matches else None
+            if stopped is not None:
+                return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
+            if not verification.pairs:
+                return _none_added({**left_out, **dict.fromkeys(sorted(images), TOO_WEAK)})
+            beginning = FromMap(base, every, options, folder, verification)
+            mapper = Mapper(every, options, folder, colmap, verification, beginning, progress)
+            return mapped(_Growth(mapper, beginning, images, gravity or {}, dict(left_out)))
+
+        return calibrated(images, workdir, once)
 
 
 def require_addable(base: Scene, images: Mapping[str, MapImage]) -> None:
@@ -148,7 +153,7 @@ class _Growth:
         self.names = set(new)
         self.counts = {pair: float(len(features)) for pair, features in beginning.common.items()}
 
-    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap]:
+    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap | FocalTest]:
         """Map that the mapper makes of the base and the new images that are not left out, if it adds any."""
         if attempt == ATTEMPTS or not self.names:
             return Ended(self._none_added())
@@ -164,7 +169,7 @@ class _Growth:
 
         Pairs with new images weigh as in a new map, those of the map by its common points.
         """
-        weights = {**self.counts, **agreement_weights(model.shares, self.mapper.pairs)}
+        weights = {**self.counts, **agreement_weights(model.shares, model.pairs)}
         groups = consistent_groups(model.scene.images, weights)
         main = max(groups, key=lambda group: len(group & set(self.base.images)))
         wrong = (set(model.scene.images) & self.names) - main
@@ -175,14 +180,12 @@ class _Growth:
         self.left_out |= wrong
         self.names -= wrong.keys()
 
-    def accepted(self, model: Proposal) -> Scene | NoMap:
+    def accepted(self, model: Proposal) -> Scene | NoMap | FocalTest:
         """The map that grew, completed, with the record of both; or the doubts about what was added.
 
         The check is by the pairs of the new images alone.
         """
-        check = checked(
-            model.scene, model.shares, set(self.new), self.mapper.pairs, self.gravity, self.left_out, missing=TOO_WEAK
-        )
+        check = checked(model.scene, model.shares, set(self.new), model.pairs, self.gravity, self.left_out, missing=TOO_WEAK)
         if check.doubts:
             return NoMap(f"what was added cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         scene = self.mapper.completed(model.scene)
@@ -246,6 +249,8 @@ def _together(old: MapCheck | None, new: MapCheck, names: Collection[str]) -> Ma
         rotation_deg=_larger(old.rotation_deg, new.rotation_deg),
         gravity_deg=_larger(old.gravity_deg, new.gravity_deg),
         gravity_agreeing=_smaller(old.gravity_agreeing, new.gravity_agreeing),
+        focal_deviation=_larger(old.focal_deviation, new.focal_deviation),
+        contradicted_focals=old.contradicted_focals + new.contradicted_focals,
         left_out={name: why for name, why in {**old.left_out, **new.left_out}.items() if name not in names},
         removed=old.removed,
     )

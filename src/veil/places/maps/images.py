@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -32,6 +32,10 @@ class MapImage:
         """Whether the descriptors are words of a dictionary."""
         return isinstance(self.form, Subsets)
 
+    def with_camera(self, camera: Camera) -> MapImage:
+        """The image with another camera."""
+        return replace(self, camera=camera)
+
 
 class MapImageOnDemand(MapImage):
     """Image to map whose descriptors `read` gives each time that they are needed; `in_words` tells whether they are words.
@@ -57,6 +61,10 @@ class MapImageOnDemand(MapImage):
     def form(self) -> Form:
         """The descriptors, read now."""
         return self._read()
+
+    def with_camera(self, camera: Camera) -> MapImage:
+        """The image with another camera; its descriptors are not read."""
+        return MapImageOnDemand(camera, self.keypoints, self._read, self._in_words)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MapImage.__new__, (MapImage,), {"camera": self.camera, "keypoints": self.keypoints, "form": self.form}

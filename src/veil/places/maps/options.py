@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,8 +14,16 @@ from veil.places.maps.images import MapImage, OnDemand
 # Least number of inliers of a two-view geometry from COLMAP's RANSAC, whose default is 15; evidence decides about the pair.
 LEAST_INLIERS = 8
 WORD_TRIALS = 30_000  # of RANSAC, at most, for matches of words
-# Share of wrong matches that passes the ratio of the first verification.
+# Share of wrong matches that passes the ratio of the first verification, where images have many features.
 STRICT_SHARE = 0.001
+# Number of wrong matches of a feature-poor pair that may pass the looser ratio: its geometry bears them, and needs all others.
+WRONG_MATCHES = 10
+# Mean number of features of an image from which COLMAP's numbers of inliers hold, and least share of them for fewer features.
+MANY_FEATURES, LEAST_SHARE = 1000, 0.5
+# COLMAP's least numbers of inliers of the first pair of a model, and of the pose of an image.
+FIRST_PAIR, NEXT_POSE = 100, 30
+# Limits in pixels of the last adjustment of a map, and the least angle at its points.
+LAST_PX, MIN_ANGLE_DEG = (4.0,), 1.5
 # Trials of RANSAC in the second verification, whose pairs are mostly wrong: enough if a quarter of the matches is right.
 MORE_TRIALS = 2_000
 
@@ -25,10 +34,10 @@ class MapOptions:
 
     Models of fewer than `min_model_images` images are dropped; one `seed` serves verification and mapping. `max_ratio` is the
     ratio of the first and of the second matching: None takes the ratio that one in a thousand wrong matches passes
-    (`veil.matching.ratio.wrong_ratios`), and then that of one in a hundred for images with few inliers; 1 keeps all matches.
+    (`veil.matching.ratio.wrong_ratios`), and then a looser one for images with few inliers (`wrong_share`); 1 keeps all.
     `limits` are those of each stage of COLMAP. `global_mapper` takes COLMAP's global mapper in place of the incremental one; it
     refines focal lengths only if none is known. The incremental mapper registers an image whose pose explains
-    `least_pose_inliers` of its features or more (COLMAP's default).
+    `least_pose_inliers` of its features or more (None: what suits their number, see `least_inliers`).
     """
 
     min_model_images: int = 3
@@ -36,7 +45,28 @@ class MapOptions:
     max_ratio: float | None = None
     limits: StageLimits = field(default_factory=StageLimits)
     global_mapper: bool = False
-    least_pose_inliers: int = 30
+    least_pose_inliers: int | None = None
+
+
+def wrong_share(features: float) -> float:
+    """Share of wrong matches that passes the looser ratio, for images of a mean number of features.
+
+    It is one in a hundred, and for less than a thousand features the one by which `WRONG_MATCHES` of a pair pass. Theory:
+    mapping.md#few-features.
+    """
+    return max(WRONG_SHARE, min(0.5, WRONG_MATCHES / max(features, 1.0)))
+
+
+def least_inliers(usual: int, features: float) -> int:
+    """Least number of inliers for a mean number of features, where it is `usual` for many (mapping.md#few-features)."""
+    return round(usual * min(1.0, max(LEAST_SHARE, features / MANY_FEATURES)))
+
+
+def mean_features(images: Mapping[str, MapImage]) -> float:
+    """Mean number of features of images, infinite without any and for words, whose matches are no nearest neighbors."""
+    if not images or any(image.is_in_words for image in images.values()):
+        return math.inf
+    return sum(len(image.keypoints) for image in images.values()) / len(images)
 
 
 def first_ratios(images: Mapping[str, MapImage], pairs: Sequence[tuple[str, str]], options: MapOptions) -> tuple[float, ...]:
@@ -46,7 +76,7 @@ def first_ratios(images: Mapping[str, MapImage], pairs: Sequence[tuple[str, str]
     if options.max_ratio is not None:
         return (options.max_ratio,)
     wrong = wrong_ratios(OnDemand(images, lambda _, image: image.form), pairs)
-    loose = passed_by(wrong, WRONG_SHARE)
+    loose = passed_by(wrong, wrong_share(mean_features(images)))
     strict = min(passed_by(wrong, STRICT_SHARE), loose)  # small samples give no strict ratio
     return (strict, loose) if strict < loose else (loose,)
 
@@ -68,6 +98,8 @@ def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: 
     Cameras of known focal length are listed as `constant_cameras` in the request, and are held whatever is refined here.
     """
     guessed = any(not images[name].camera.focal_is_known for name in names)
+    features = mean_features({name: images[name] for name in names})
+    least = options.least_pose_inliers
     settings: dict[str, Any] = {
         "extract_colors": False,  # there are no photographs here
         "min_model_size": min(options.min_model_images, len(names)),
@@ -75,13 +107,25 @@ def pipeline_settings(names: set[str], images: Mapping[str, MapImage], options: 
         "min_num_matches": LEAST_INLIERS,
         "ba_refine_focal_length": guessed,
         "ba_refine_extra_params": guessed,
-        "mapper.abs_pose_min_num_inliers": options.least_pose_inliers,
+        "mapper.init_min_num_inliers": least_inliers(FIRST_PAIR, features),
+        "mapper.abs_pose_min_num_inliers": least_inliers(NEXT_POSE, features) if least is None else least,
         "mapper.abs_pose_refine_focal_length": guessed,
         "mapper.abs_pose_refine_extra_params": guessed,
     }
     if len(names) < len(images):
         settings["image_names"] = sorted(names)
     return settings
+
+
+def adjustment_settings(*, free: bool) -> dict[str, Any]:
+    """Settings of a bundle adjustment of a whole model; `free` lets it refine the cameras that are not held."""
+    return {
+        "refine_focal_length": free,
+        "refine_extra_params": free,
+        "print_summary": False,
+        "ceres.solver_options.function_tolerance": 1e-6,
+        "ceres.solver_options.max_num_iterations": 50,
+    }
 
 
 def global_settings(names: set[str], images: Mapping[str, MapImage], options: MapOptions) -> dict[str, Any]:

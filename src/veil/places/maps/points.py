@@ -6,7 +6,7 @@ its own pairs: what contradicts them is left out and named, or there is no map (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -15,14 +15,24 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import InputError, Remedy
+from veil.geometry.camera import Camera
 from veil.matching.neighbors import Matches
 from veil.one_line import one_line
-from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares
+from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares, seen_by_map
 from veil.places.maps.check import checked, thinnest_cut
 from veil.places.maps.colmap import Colmap, Stopped
+from veil.places.maps.colmap.database import camera_ids
+from veil.places.maps.focal import MAX_IMAGES, FocalTest, contradicted_focals, focal_test, known_to
 from veil.places.maps.images import MapImage, Pair, impossible
 from veil.places.maps.loop import Ended, Stuck, mapped
-from veil.places.maps.options import MapOptions, global_settings, pipeline_settings
+from veil.places.maps.options import (
+    LAST_PX,
+    MIN_ANGLE_DEG,
+    MapOptions,
+    adjustment_settings,
+    global_settings,
+    pipeline_settings,
+)
 from veil.places.maps.scenes import restricted, scene_of
 from veil.places.maps.verification import Verification, VerifiedPair
 from veil.progress import Progress
@@ -30,6 +40,8 @@ from veil.scene import MIN_NECK, MapCheck, Scene
 
 # Runs of mapping, each anew without the images that stopped the run before or contradicted it.
 ATTEMPTS = 5
+# Maps, each anew with other focal lengths than those that the photographs contradicted in the map before.
+CALIBRATIONS = 3
 # Mapping more images than this may take longer, in proportion, before it counts as hanging.
 IMAGES_AT_ONCE = 50
 # Why an image is left out that other images do not agree with.
@@ -65,7 +77,8 @@ def build_map(
 ) -> Scene | NoMap:
     """Scene from images and their matches, or the reason why there is none.
 
-    Matches are verified geometrically, COLMAP reconstructs incrementally, and the model with most images is checked. `images`
+    Matches are verified geometrically, COLMAP reconstructs incrementally, and the model with most images is checked. A focal
+    length that the model contradicts is freed, and the images are mapped anew; the map's check names it. `images`
     are given by name, `matches` by pairs of names, `progress` is called with the numbers of registered images and of all.
     `workdir` is an empty folder that receives `database.db` and `sparse/` in COLMAP's formats; both hold released
     data only. `gravity` holds readings in the cameras' frames to check the map with. Raises InputError if there are fewer than
@@ -80,14 +93,52 @@ def build_map(
         return NoMap(f"of all images but {len(images)} the cameras are impossible", left_out)
     matches = {pair: matched for pair, matched in matches.items() if pair[0] in images and pair[1] in images}
     with Colmap(options.limits) as colmap:
-        verification = Verification(images, options, workdir, colmap)
-        stopped = verification.run(matches)
-        if stopped is not None:
-            return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
-        if not verification.pairs:
-            return _too_weak(len(matches), left_out)
-        mapper = Mapper(images, options, workdir, colmap, verification, FromPairs(images, options, verification), progress)
-        return mapped(_NewMap(mapper, gravity or {}, left_out))
+
+        def once(images: Mapping[str, MapImage], folder: Path) -> Scene | NoMap | FocalTest:
+            verification = Verification(images, options, folder, colmap)
+            stopped = verification.run(matches)
+            if stopped is not None:
+                return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
+            if not verification.pairs:
+                return _too_weak(len(matches), left_out)
+            mapper = Mapper(images, options, folder, colmap, verification, FromPairs(images, options, verification), progress)
+            return mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
+
+        return calibrated(images, workdir, once)
+
+
+def calibrated(
+    images: Mapping[str, MapImage], workdir: Path, once: Callable[[Mapping[str, MapImage], Path], Scene | NoMap | FocalTest]
+) -> Scene | NoMap:
+    """The answer of `once(images, folder)`, which is asked again with the cameras that it freed as long as it frees any.
+
+    The check of the map, or the reason for none, names the focal lengths that the photographs contradicted.
+    """
+    claimed: dict[str, Camera] = {}
+    for attempt in range(CALIBRATIONS):
+        folder = workdir / f"freed-{attempt}" if attempt else workdir
+        folder.mkdir(exist_ok=True)
+        answer = once(images, folder)
+        if not isinstance(answer, FocalTest):
+            return _with_contradicted(answer, images, claimed)
+        freed = answer.freed
+        claimed |= {name: image.camera for name, image in images.items() if image.camera in freed}
+        images = {name: image.with_camera(freed.get(image.camera, image.camera)) for name, image in images.items()}
+    return _with_contradicted(NoMap("each map contradicted focal lengths of its images"), images, claimed)
+
+
+def _with_contradicted(answer: Scene | NoMap, images: Mapping[str, MapImage], claimed: Mapping[str, Camera]) -> Scene | NoMap:
+    """The answer, whose check or reason names the focal lengths that maps of the `images` contradicted."""
+    if not claimed:
+        return answer
+    contradicted = contradicted_focals(claimed, images, answer.images if isinstance(answer, Scene) else {})
+    check = answer.check
+    if check is not None:
+        check = replace(check, contradicted_focals=check.contradicted_focals + contradicted)
+    if isinstance(answer, Scene):
+        return replace(answer, check=check)
+    reason = "; ".join([answer.reason, *(item.described() for item in contradicted)])
+    return replace(answer, reason=reason, check=check)
 
 
 @runtime_checkable
@@ -138,9 +189,13 @@ class FromPairs:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Proposal:
-    """Scene that the mapper proposes, and the share of the matches of each verified pair that it explains."""
+    """Scene that the mapper proposes, its verified pairs, and the share of the matches of each pair that it explains.
+
+    The rotations of the pairs are those under the cameras of the scene.
+    """
 
     scene: Scene
+    pairs: Mapping[Pair, VerifiedPair]
     shares: Mapping[Pair, float]
 
 
@@ -165,7 +220,7 @@ class Mapper:
 
     @property
     def pairs(self) -> Mapping[Pair, VerifiedPair]:
-        """Verified pairs, which the map is judged by."""
+        """Verified pairs, which the map is judged by, with their rotations under the images' own cameras."""
         return self.verification.pairs
 
     @property
@@ -173,9 +228,17 @@ class Mapper:
         """Number of images that a map must have."""
         return min(self.options.min_model_images, len(self.images))
 
-    def proposed(self, names: Set[str], attempt: int, left_out: Mapping[str, str]) -> Scene | NoMap | Stuck | Ended[NoMap]:
-        """Model of the images `names` beside those that the map has, or why there is none, or the image that stopped it."""
+    def proposed(
+        self, names: Set[str], attempt: int, left_out: Mapping[str, str]
+    ) -> Scene | NoMap | Stuck | Ended[NoMap | FocalTest]:
+        """Model of the images `names` beside those that the map has, or why there is none, or the image that stopped it.
+
+        A model that contradicts focal lengths ends the proposals with its test.
+        """
         scene = self._run(names, attempt)
+        if isinstance(scene, Scene):
+            outcome = self._with_focals(scene)
+            return outcome if isinstance(outcome, Scene) else Ended(outcome)
         if not isinstance(scene, Stopped):
             return scene
         if scene.out_of_time:
@@ -184,7 +247,8 @@ class Mapper:
 
     def compared(self, scene: Scene) -> Proposal:
         """The scene with the shares of its pairs' matches that it explains."""
-        return Proposal(scene=scene, shares=explained_shares(scene, self.images, self.pairs))
+        pairs = seen_by_map(scene, self.images, self.pairs, self.options.seed)
+        return Proposal(scene=scene, pairs=pairs, shares=explained_shares(scene, self.images, pairs))
 
     def completed(self, scene: Scene) -> Scene:
         """The scene of the last model with points from matches that the ratio dropped, where they agree with its poses."""
@@ -210,6 +274,56 @@ class Mapper:
             if set(completed_scene.images) != set(scene.images)
             else completed_scene
         )
+
+    def _with_focals(self, scene: Scene) -> Scene | FocalTest:
+        """The scene of the last model, with those focal lengths refined that it measures better than they were known.
+
+        The answer is the test instead if the scene contradicts any. A map that grows holds its cameras, and refines none.
+        """
+        fixed = self.beginning.fixed
+        known = [name for name in scene.images if self.images[name].camera.focal_is_known and name not in fixed]
+        if not known or len(scene.images) > MAX_IMAGES:
+            return scene
+        cameras = camera_ids(self.verification.database)
+        free = self._adjusted("free", {cameras[name] for name in fixed}, scene)
+        if free is None:
+            return scene
+        test = focal_test(free[1], self.images, fixed)
+        if test.freed:
+            return test
+        held = {cameras[name] for name in known if self.images[name].camera not in test.refined}
+        if fixed or not test.refined:
+            return scene
+        refined = self._adjusted("refined", held, scene) if held else free
+        if refined is None:
+            return scene
+        self.model, scene = refined
+        return scene
+
+    def _adjusted(self, kind: str, held: Set[int], scene: Scene) -> tuple[Path, Scene] | None:
+        """The last model, by its folder, after an adjustment that holds the cameras `held`, and its scene.
+
+        None if COLMAP was stopped, or images of the `scene` have no points any more.
+        """
+        from veil.colmap import pycolmap
+
+        output = self.workdir / f"{kind}-{self.runs}"
+        output.mkdir()
+        request = {
+            "do": "adjust",
+            "model": str(self.model),
+            "output": str(output),
+            "constant_cameras": sorted(held),
+            "options": adjustment_settings(free=True),
+            "limits_px": LAST_PX,
+            "min_angle_deg": MIN_ANGLE_DEG,
+        }
+        answer = self.colmap.run(request, work=max(1.0, len(scene.images) / IMAGES_AT_ONCE))
+        if isinstance(answer, Stopped):
+            return None
+        model = pycolmap.Reconstruction(output)
+        adjusted = scene_of(model, self.images) if model.num_points3D() else None
+        return (output, adjusted) if adjusted is not None and set(adjusted.images) == set(scene.images) else None
 
     def _run(self, names: Set[str], attempt: int) -> Scene | NoMap | Stopped:
         """The mapper's model, which runs once more with looser matches of the images that it left out.
@@ -273,7 +387,7 @@ class _NewMap:
         self.names = set(mapper.images)
         self.refused: NoMap | None = None
 
-    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap]:
+    def proposed(self, attempt: int) -> Proposal | Stuck | Ended[Scene | NoMap | FocalTest]:
         """Model of most images of the mapper's run."""
         if attempt == ATTEMPTS or len(self.names) < 2:
             return Ended(self.refused or NoMap("the mapper was stopped again and again", self.left_out))
@@ -286,7 +400,7 @@ class _NewMap:
 
     def contradicting(self, model: Proposal) -> dict[str, str]:
         """Images outside the largest group of those that stay together, if it is large enough for a map."""
-        groups = consistent_groups(model.scene.images, agreement_weights(model.shares, self.mapper.pairs))
+        groups = consistent_groups(model.scene.images, agreement_weights(model.shares, model.pairs))
         if len(groups) < 2 or len(groups[0]) < self.mapper.least_images:
             return {}
         return dict.fromkeys(sorted(set(model.scene.images) - groups[0]), CONTRADICTS)
@@ -298,7 +412,7 @@ class _NewMap:
         if model is not None:
             self.refused = NoMap("the images contradict each other", self.left_out, self._check(model))
 
-    def accepted(self, model: Proposal) -> Scene | NoMap:
+    def accepted(self, model: Proposal) -> Scene | NoMap | FocalTest:
         """The map without what hangs on it by few points, completed; or the doubts of its check."""
         kept = self._without_hangers_on(model.scene)
         if kept is not model.scene:
@@ -309,7 +423,9 @@ class _NewMap:
         return replace(self.mapper.completed(model.scene), check=check)
 
     def _check(self, model: Proposal) -> MapCheck:
-        return checked(model.scene, model.shares, set(self.mapper.images), self.mapper.pairs, self.gravity, self.left_out)
+        images = self.mapper.images
+        check = checked(model.scene, model.shares, set(images), model.pairs, self.gravity, self.left_out)
+        return replace(check, focal_deviation=known_to(model.scene, images))
 
     def _without_hangers_on(self, scene: Scene) -> Scene:
         """Scene without parts that fewer points than `MIN_NECK` hold to the rest, as long as enough images are left."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from veil.errors import InputError
 from veil.geometry.rigid import Rigid
 from veil.geometry.similarity import Similarity, align_poses
+from veil.one_line import one_line
 from veil.places.maps.check import position_uncertainty, step_ratio, thinnest_cut
 from veil.places.maps.colmap import Colmap, StageLimits, Stopped
 from veil.places.maps.lines.stored_maps import adjusted_scene
@@ -47,6 +48,8 @@ class Removal:
     left_out: Mapping[str, str] = field(default_factory=dict)
     check: MapCheck | LineMapCheck | None = None
     unadjusted: str | None = None
+
+    __repr__ = one_line
 
 
 def require_named(names: Iterable[str], scenes: Collection[Scene]) -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float32
 
-from veil.geometry.camera import as_colmap, from_colmap
+from veil.geometry.camera import Camera, as_colmap, from_colmap
 from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.places.maps.images import MapImage
 from veil.scene import MappedImage, Scene
@@ -55,14 +56,8 @@ def model_of(scene: Scene, *, image_ids: Mapping[str, int] | None = None, camera
     image_ids, camera_ids = image_ids or counted, camera_ids or counted
     tracks: list[list[tuple[int, int]]] = [[] for _ in scene.points]
     for name, image in scene.images.items():
-        index, camera_id = image_ids[name], camera_ids[name]
-        if not model.exists_camera(camera_id):
-            camera = as_colmap(image.camera)
-            camera.camera_id = camera_id
-            model.add_camera_with_trivial_rig(camera)
-        item = pycolmap.Image(name=name, camera_id=camera_id, image_id=index)
-        item.points2D = pycolmap.Point2DList([pycolmap.Point2D(xy) for xy in image.keypoints.astype(np.float64)])
-        model.add_image_with_trivial_frame(item, _as_colmap_rigid(image.cam_from_world))
+        index = image_ids[name]
+        add_image(model, name, image.camera, image.cam_from_world, image.keypoints, index, camera_ids[name])
         for row, point in enumerate(image.point_rows):
             tracks[point].append((index, row))
     for xyz, seen in zip(scene.points, tracks, strict=True):
@@ -72,6 +67,27 @@ def model_of(scene: Scene, *, image_ids: Mapping[str, int] | None = None, camera
         model.add_point3D(xyz, track, np.zeros(3, dtype=np.uint8))
     model.update_point_3d_errors()
     return model
+
+
+def add_image(
+    model: Any,
+    name: str,
+    camera: Camera,
+    cam_from_world: Rigid,
+    keypoints: Float32[np.ndarray, "features 2"],
+    image_id: int,
+    camera_id: int,
+) -> None:
+    """Add an image with its pose and 2D points to COLMAP's model, and its camera where the model has none of this id."""
+    from veil.colmap import pycolmap
+
+    if not model.exists_camera(camera_id):
+        made = as_colmap(camera)
+        made.camera_id = camera_id
+        model.add_camera_with_trivial_rig(made)
+    item = pycolmap.Image(name=name, camera_id=camera_id, image_id=image_id)
+    item.points2D = pycolmap.Point2DList([pycolmap.Point2D(xy) for xy in keypoints.astype(np.float64)])
+    model.add_image_with_trivial_frame(item, _as_colmap_rigid(cam_from_world))
 
 
 def images_of(scene: Scene) -> dict[str, MapImage]:

@@ -16,7 +16,7 @@ from veil.forms import Subsets
 from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
 from veil.matching.neighbors import Matches
 from veil.places.maps.colmap import Colmap, Stopped
-from veil.places.maps.database import keep_geometries, read_geometries, write_database
+from veil.places.maps.colmap.database import keep_geometries, read_geometries, write_database
 from veil.places.maps.guided import UndistortedFeatures, along_geometry
 from veil.places.maps.images import MapImage, Pair, calibration, undistorted_pixels
 from veil.places.maps.options import LEAST_INLIERS, MapOptions, first_ratios, verification_settings

@@ -6,5 +6,6 @@
 - `matches`: pairs of features and points, and poses from them. `word_points`, `word_lines`: candidates of words in their place.
   `upright_problem`: all keypoints in their place.
 - `evidence`: what chance and a camera say of a pose.
+- `mirror`: queries turned over, and the refusal of those that fit better so.
 - `search`: the images of a map that are matched, and those that a pose is compared with.
 """

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from veil.codebooks.codebook import Codebook
-from veil.forms import Form, Lines
+from veil.codebooks.mirror import mirrored_descriptors
+from veil.forms import Form, Lines, Subsets
 from veil.geometry.camera import Camera
 from veil.geometry.views import MapViews
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import placed
 from veil.matching.point_index import RankedImages
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.judge import judge_pairs
+from veil.places.poses.judge import claim_of, judge_pairs
 from veil.places.poses.matches import features_of
+from veil.places.poses.mirror import EXPLAINED, mirrored_positions, unless_mirrored
 from veil.places.poses.options import LocalizeOptions
 from veil.places.poses.search import MatchedImages, RankedSearch
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 
 def localize(
@@ -33,6 +35,7 @@ def localize(
     codebook: Codebook | None = None,
     ranked: RankedImages | Sequence[str] | None = None,
     network: LightGlue | None = None,
+    rank: Callable[[Form], RankedImages | None] = lambda form: None,
     options: LocalizeOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
@@ -51,10 +54,11 @@ def localize(
       `veil.places.poses.by_words`.
     - `scene`: the map, public or private.
     - `codebook`: the one that the query was privatized with, or None. A hardened query against a public map needs it, to
-      bring the map's descriptors into the query's space.
+      bring the map's descriptors into the query's space. Without it nobody can tell a hardened query from its mirror image.
     - `ranked`: the map's images that the query looks like, the most similar first (`veil.matching.point_index`), or their
       names alone, of which those that observe no inlier of a pose are taken for other places; None: all images are matched.
     - `network`: LightGlue in place of nearest neighbors, for raw queries on public maps (learned_matching.md).
+    - `rank`: the map's images that the mirrored query looks like, as `ranked`; a pose is refused if it fits as well there.
     - `options`: thresholds, matching, workers and seed; by default those of `LocalizeOptions`.
     - `progress`: called with the number of map images that are matched and of all.
 
@@ -62,15 +66,32 @@ def localize(
     meet, or a network is to match what is protected.
     """
     options = options or LocalizeOptions()
-    matched = _unmatched(form, scene, codebook, options)
-    if network is not None:
-        query = placed(form, observations, camera, what="the query")
-        matched = replace(matched, network=network, query=query)
+
+    def unmatched(positions: Float32[np.ndarray, "features 2"] | Lines, form: Form) -> MatchedImages:
+        matched = _unmatched(form, scene, codebook, options)
+        if network is None:
+            return matched
+        return replace(matched, network=network, query=placed(form, positions, camera, what="the query"))
+
+    matched = unmatched(observations, form)
     if ranked is None:
         matched.match(list(scene.images), progress)
-        return localize_matches(camera, observations, *matched.pairs(), scene.points, views=scene.views, options=options)
-    search = RankedSearch(camera=camera, observations=observations, matched=matched, ranked=ranked, options=options)
-    return search.answer(progress)
+        answer = localize_matches(camera, observations, *matched.pairs(), scene.points, views=views_of(scene), options=options)
+    else:
+        search = RankedSearch(camera=camera, observations=observations, matched=matched, ranked=ranked, options=options)
+        answer = search.answer(progress)
+
+    def mirrored() -> float | None:
+        turned = None if isinstance(form, Subsets) else mirrored_descriptors(form, codebook)
+        if turned is None:
+            return None
+        positions = mirrored_positions(camera, observations)
+        images = unmatched(positions, turned)
+        like = rank(turned)
+        images.match([*matched.examined, *([] if like is None else like.names[: options.retrieved[0]])])
+        return evidence_of_matches(camera, positions, *images.pairs(), scene.points, views=views_of(scene), options=options)
+
+    return unless_mirrored(answer, mirrored) if is_doubtful(answer) else answer
 
 
 def localize_matches(
@@ -97,6 +118,29 @@ def localize_matches(
     options = options or LocalizeOptions()
     matched = features_of(camera, observations, keypoint_rows, point_rows, points, options)
     return judge_pairs(matched, views, options)
+
+
+def is_doubtful(answer: Localization | NoPose) -> bool:
+    """Whether a pose leaves so many matches unexplained that it may be that of a mirrored photograph."""
+    return answer.inliers <= EXPLAINED * answer.correspondences
+
+
+def evidence_of_matches(
+    camera: Camera,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
+    keypoint_rows: Int64[np.ndarray, "pairs"],
+    point_rows: Int64[np.ndarray, "pairs"],
+    points: Float64[np.ndarray, "points 3"],
+    *,
+    views: MapViews | None,
+    options: LocalizeOptions,
+) -> float:
+    """log10 of the number of chance poses as good as the best one of a query's matches, infinite where there is none.
+
+    The arguments are those of `localize_matches`.
+    """
+    claim = claim_of(features_of(camera, observations, keypoint_rows, point_rows, points, options), views, options)
+    return claim.log10_nfa if isinstance(claim, NoPose) else claim.evidence.log10_nfa
 
 
 def correspondences(

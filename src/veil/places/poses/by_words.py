@@ -21,7 +21,7 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import REFINED, Camera, as_colmap
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, consensus_of
@@ -31,6 +31,7 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence
 from veil.places.poses.judge import ONE_POINT, Claim, PairContest, judge, rivals
 from veil.places.poses.matches import Estimate, Matched, MatchedLines, MatchedPoints, matched_features
+from veil.places.poses.mirror import mirrored_down, mirrored_positions, unless_mirrored
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.poses.search import ImageMatches, RankedSearch
 from veil.places.poses.upright import localize_upright
@@ -38,7 +39,7 @@ from veil.places.poses.upright_problem import UprightProblem
 from veil.places.poses.word_lines import LineWords, word_problem
 from veil.places.poses.word_points import PointWords, WordProblem
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 # Factors that are tried on a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
 FOCAL_FACTORS = (0.6, 0.7, 0.82, 0.95, 1.1, 1.3, 1.55)
@@ -60,6 +61,7 @@ def localize_words(
     *,
     gravity: Float64[np.ndarray, "3"] | None = None,
     near: Sequence[str] | None = None,
+    mirrored: Callable[[], InvertedIndex | None] = lambda: None,
     options: WordOptions | None = None,
     progress: Progress | None = None,
 ) -> Localization | NoPose:
@@ -79,6 +81,8 @@ def localize_words(
     - `vocabulary`: the index of `scene` for the query's dictionary (`veil.matching.inverted_index.index_map`).
     - `gravity`: unit vector of down in the query's camera frame, for keypoints; lines have their own.
     - `near`: names of the map images that the query is known to be near, in place of those that are retrieved.
+    - `mirrored`: gives the index that a mirrored query's words meet (`veil.matching.inverted_index.mirrored_index`). A pose is
+      refused if the mirrored query fits as well. None: nobody can tell.
     - `options`: thresholds, retrieval and search; by default those of `WordOptions`.
     - `progress`: called with the number of samples that are drawn and of all that are needed.
 
@@ -86,37 +90,70 @@ def localize_words(
     unknown, and for names of images that the map does not hold.
     """
     options = options or WordOptions()
-    candidates = vocabulary_candidates(form, vocabulary)
+    query = _WordQuery(camera=camera, observations=observations, form=form, gravity=gravity, scene=scene, near=near)
+    answer = query.answer(vocabulary, options, progress)
 
-    def seen_by(names: Sequence[str]) -> Candidates:
-        kept = np.zeros(len(scene.points), dtype=bool)
-        for name in names:
-            kept[scene.images[name].point_rows] = True
-        return candidates.take(kept[candidates.point_rows])
+    def turned_over() -> float | None:
+        index = mirrored()
+        return None if index is None else query.mirrored.answer(index, replace(options, compared=0)).log10_nfa
 
-    ranked = [vocabulary.image_names[index] for index in most_similar(form, vocabulary, len(vocabulary.image_names))]
-    names = _images(scene, ranked, near, options)
-    candidates_here = seen_by(names)
-    if not isinstance(observations, Lines) and gravity is not None and scene.down is not None and camera.focal_is_known:
-        problem = UprightProblem(
-            camera=camera,
-            keypoints=observations,
-            gravity=gravity,
-            candidates=candidates_here,
-            scene=scene,
-            names=names,
-            options=options.upright,
-            seed=options.seed,
-        )
-        unshared = unshared_log_odds(form, vocabulary)
-        answer = localize_upright(problem, unshared, options=options, progress=progress)
-    else:
-        answer = localize_candidates(camera, observations, candidates_here, scene, names, options=options, progress=progress)
-    if isinstance(answer, Localization) and near is None and options.compared:
-        matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, examined=list(names))
-        answer = compared_in_words(camera, observations, answer, matched, ranked, options, progress)
-    limits = _limits_met(candidates_here)
-    return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
+    return unless_mirrored(answer, turned_over)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _WordQuery:
+    """A query in words and the map that it is asked on, as `localize_words` names them."""
+
+    camera: Camera
+    observations: Float32[np.ndarray, "features 2"] | Lines
+    form: Subsets
+    gravity: Float64[np.ndarray, "3"] | None
+    scene: Scene
+    near: Sequence[str] | None
+
+    @property
+    def mirrored(self) -> _WordQuery:
+        """The query turned over left to right; its words are to be met by `mirrored_index`."""
+        positions = mirrored_positions(self.camera, self.observations)
+        gravity = None if self.gravity is None else mirrored_down(self.gravity)
+        return replace(self, observations=positions, gravity=gravity)
+
+    def answer(
+        self, vocabulary: InvertedIndex, options: WordOptions, progress: Progress | None = None
+    ) -> Localization | NoPose:
+        """The pose of the query by the index of its words, or why there is none."""
+        scene, form = self.scene, self.form
+        candidates = vocabulary_candidates(form, vocabulary)
+
+        def seen_by(names: Sequence[str]) -> Candidates:
+            kept = np.zeros(len(scene.points), dtype=bool)
+            for name in names:
+                kept[scene.images[name].point_rows] = True
+            return candidates.take(kept[candidates.point_rows])
+
+        ranked = [vocabulary.image_names[index] for index in most_similar(form, vocabulary, len(vocabulary.image_names))]
+        names = _images(scene, ranked, self.near, options)
+        here = seen_by(names)
+        problem = self._upright(here, names, options)
+        if problem is not None:
+            answer = localize_upright(problem, unshared_log_odds(form, vocabulary), options=options, progress=progress)
+        else:
+            answer = localize_candidates(self.camera, self.observations, here, scene, names, options=options, progress=progress)
+        if isinstance(answer, Localization) and self.near is None and options.compared:
+            matched = CandidatesOfImages(scene=scene, candidates_in=seen_by, examined=list(names))
+            answer = compared_in_words(self.camera, self.observations, answer, matched, ranked, options, progress)
+        limits = _limits_met(here)
+        return replace(answer, reason=f"{answer.reason}; {limits}") if isinstance(answer, NoPose) and limits else answer
+
+    def _upright(self, candidates: Candidates, names: list[str], options: WordOptions) -> UprightProblem | None:
+        """The problem of keypoints where gravity of query and map, and the focal length, are known; else None."""
+        if isinstance(self.observations, Lines) or self.gravity is None or self.scene.down is None:
+            return None
+        if not self.camera.focal_is_known:
+            return None
+        query: dict[str, Any] = {"camera": self.camera, "keypoints": self.observations, "gravity": self.gravity}
+        limits: dict[str, Any] = {"options": options.upright, "seed": options.seed}
+        return UprightProblem(candidates=candidates, scene=self.scene, names=names, **query, **limits)
 
 
 def _images(scene: Scene, ranked: list[str], near: Sequence[str] | None, options: WordOptions) -> list[str]:
@@ -178,7 +215,7 @@ def localize_candidates(
     contest = _CandidateContest(
         word_pose=word_pose,
         matched=candidate_pairs(word_pose.known_camera, observations, candidates, scene, names, options),
-        views=scene.views,
+        views=views_of(scene),
         observed=[scene.images[name].point_rows for name in names] or None,
     )
     answer = judge(claim, lambda: rivals(contest, claim, options).equal, options)
@@ -206,7 +243,7 @@ class _WordPose:
     @property
     def known_camera(self) -> Camera:
         """The camera of the search, whose focal length counts as known."""
-        return replace(self.problem.camera, focal_is_known=True)
+        return replace(self.problem.camera, focal=REFINED)
 
     def claim(self, log10_nfa: float, count: int) -> Claim:
         """The pose and its evidence for the judge; `log10_nfa` is that of one camera, `count` the number of features."""
@@ -224,7 +261,7 @@ class _WordPose:
             estimate=Estimate(pose=self.best.pose, camera=problem.camera),
             evidence=PoseEvidence(rows=problem.order[self.rows], log10_nfa=log10_nfa + self.log10_cameras),
             matched=matched,
-            views=problem.scene.views,
+            views=views_of(problem.scene),
             unchecked=self.unchecked,
             against=self.against,
             by_chance=BY_CHANCE,
@@ -414,7 +451,7 @@ def compared_in_words(
     limits = LocalizeOptions(retrieved=(options.retrieved,), compared=options.compared, seed=options.seed, **thresholds)
     begun, allowed = time.process_time(), options.max_seconds
     estimate = _estimate(localization, camera, observations, matched.scene)
-    camera = replace(estimate.camera, focal_is_known=True)
+    camera = replace(estimate.camera, focal=REFINED)
 
     def in_time() -> None:
         if allowed is not None and time.process_time() - begun > allowed:

@@ -19,6 +19,7 @@ from scipy.spatial import cKDTree
 from scipy.special import bdtrc
 
 from veil.geometry.camera import as_colmap
+from veil.geometry.gravity_consensus import ConsensusOptions, apart_deg, contradiction_limit
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
 from veil.places.poses.answer import Localization, NoPose
@@ -49,6 +50,12 @@ VAGUE = (
     "the best pose is better than chance, but its {} inliers of {} matches leave it uncertain by degrees; show more of the "
     "place, extract more features, or map more images of it"
 )
+TILTED = (
+    "the best pose tilts the camera by {:.1f} degrees from the query's gravity, and both are wrong by {:.1f} together at most; "
+    "is the query a photograph of a screen or a print, its gravity wrong, or its focal length?"
+)
+# Expected share of right poses that the gravity of their queries is taken to contradict.
+TILTED_FALSE_ALARMS = 1e-3
 # Of two poses the better one is taken if a fair coin would favor it so clearly less often than this.
 COIN = 1e-3
 # A feature speaks against a pose if the camera there shows these points around it, times the points for each inlier of the
@@ -381,6 +388,31 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
         point_rows=matched.point_rows[evidence.rows],
         correspondences=claim.correspondences,
         log10_nfa=evidence.log10_nfa,
+    )
+
+
+def unless_tilted(
+    answer: Localization, gravity: Float64[np.ndarray, "3"], down: Float64[np.ndarray, "3"]
+) -> Localization | NoPose:
+    """A pose, or a refusal where the gravity that the query came with contradicts it (localization.md#gravity).
+
+    Messages give no deviation, so that a reading's is the usual one of sensors, and the map's that of its rotations. The pose's
+    own adds to both.
+
+    - `gravity`, float64 (3,): unit vector that points down in the query's camera frame.
+    - `down`, float64 (3,): unit vector that points down in the map.
+    """
+    usual = ConsensusOptions()
+    sigma_deg = math.hypot(usual.unknown_sigma_deg, usual.model_sigma_deg, answer.turn_deviation_deg)
+    limit_deg = contradiction_limit(1, TILTED_FALSE_ALARMS) * sigma_deg
+    off_deg = float(apart_deg(answer.rotation @ down, gravity))
+    if off_deg <= limit_deg:
+        return answer
+    return NoPose(
+        reason=TILTED.format(off_deg, limit_deg),
+        correspondences=answer.correspondences,
+        inliers=answer.inliers,
+        log10_nfa=answer.log10_nfa,
     )
 
 

@@ -39,7 +39,7 @@ from veil.places.poses.judge import (
 from veil.places.poses.matches import Estimate, Matched, features_of
 from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -213,7 +213,7 @@ class RankedSearch:
 
         Of two poses the one with more inliers is found first. If the other is clearly better, that one is judged.
         """
-        best, views = None, self.matched.scene.views
+        best, views = None, views_of(self.matched.scene)
         while True:
             claim = claim_of(self._pairs, views, self._strict, best=best)
             if isinstance(claim, NoPose):
@@ -300,7 +300,7 @@ class RankedSearch:
         It is compared with every pose that this search has found before, too. Before a pose is called equal, the images are
         matched that know most of what both cameras would see.
         """
-        views = self.matched.scene.views
+        views = views_of(self.matched.scene)
         while True:
             matched, known = self._pairs, [other.estimate for other in self._others]
             pose = WeighedPose(estimate=estimate, evidence=weigh(matched, estimate, views))
@@ -330,7 +330,7 @@ class RankedSearch:
             name for name, together in zip(images, covisible(inliers, self._seen, len(matched.points)), strict=True) if together
         ]
         shown = ShownPoints.by(
-            matched, one.estimate, one.evidence, self.matched.scene.views, [images[name].point_rows for name in names]
+            matched, one.estimate, one.evidence, views_of(self.matched.scene), [images[name].point_rows for name in names]
         )
         left = np.zeros(len(matched.points), dtype=bool)
         left[shown.point_rows] = True
@@ -357,7 +357,7 @@ class RankedSearch:
         Of images that are ranked by name alone, these are the ones that observe no inlier.
         """
         ranked, scene, matched = self.ranked, self.matched.scene, self._pairs
-        shown = [matched.point_rows[weigh(matched, other.estimate, scene.views).rows] for other in self._others]
+        shown = [matched.point_rows[weigh(matched, other.estimate, views_of(scene)).rows] for other in self._others]
         point_rows = np.unique(np.concatenate([localization.point_rows, *shown]))
         poses = [estimate, *(other.estimate for other in self._others)]
         if not isinstance(ranked, RankedImages):

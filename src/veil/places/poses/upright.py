@@ -32,10 +32,11 @@ from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence, beyond_chance
 from veil.places.poses.judge import COIN, Claim, Contest, WeighedPose, coin, judge, rivals
 from veil.places.poses.matches import Estimate, MatchedPoints
+from veil.places.poses.mirror import mirrored_down, mirrored_keypoints, unless_mirrored
 from veil.places.poses.options import PositionOptions, WordOptions
 from veil.places.poses.upright_problem import UprightProblem
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 # Distance in pixels and directions of points that are shown beside their true places, to count pairs by chance there.
 SHIFTS_PX, DIRECTIONS = (12.0, 20.0, 30.0), 6
@@ -178,7 +179,7 @@ class UprightWeighing:
         xy = in_camera[ahead, :2] / in_camera[ahead, 2:]
         within = (np.abs(xy) <= problem.half).all(axis=1)
         ahead, xy = ahead[within], xy[within]
-        possible = problem.scene.views.possible(problem.camera, pose, problem.scene.points, ahead)
+        possible = views_of(problem.scene).possible(problem.camera, pose, problem.scene.points, ahead)
         return ahead[possible], xy[possible]
 
     def _by_chance(self, projected: np.ndarray, seen: cKDTree, limit: float) -> float:
@@ -275,7 +276,7 @@ def localize_upright(
         estimate=Estimate(pose=best.pose, camera=problem.camera),
         evidence=evidence,
         matched=matched,
-        views=problem.scene.views,
+        views=views_of(problem.scene),
         unchecked=lambda: evidence,
         against=against,
         by_chance=BY_CHANCE + problem.doubt,
@@ -431,6 +432,7 @@ def localize_positions(
         options=options.upright,
         seed=options.seed,
     )
+    turned = replace(problem, keypoints=mirrored_keypoints(camera, keypoints), gravity=mirrored_down(gravity))
     words = WordOptions(
         max_error_px=options.max_error_px,
         line_error_px=options.line_error_px,
@@ -441,4 +443,6 @@ def localize_positions(
         seed=options.seed,
         max_seconds=options.max_seconds,
     )
-    return localize_upright(problem, np.zeros(len(keypoints)), options=words, progress=progress)
+    unshared = np.zeros(len(keypoints))
+    answer = localize_upright(problem, unshared, options=words, progress=progress)
+    return unless_mirrored(answer, lambda: localize_upright(turned, unshared, options=words).log10_nfa)

@@ -29,7 +29,7 @@ from veil.matching.inverted_index import Candidates
 from veil.places.poses.evidence import THRESHOLDS
 from veil.places.poses.options import WordOptions
 from veil.progress import Progress
-from veil.scene import Scene
+from veil.scene import Scene, views_of
 
 # Inliers are weighed among these shares of the groups and numbers of candidates of each, the most trusted ones.
 NESTED_GROUPS, NESTED_CANDIDATES = (0.125, 0.25, 0.5, 1.0), (1, 2, 1 << 40)
@@ -171,7 +171,7 @@ class WordProblem(ABC):
         """Whether the camera could have seen each candidate's point (`veil.geometry.views`)."""
         if self._possible is None or self._possible[0] is not pose:
             scene = self.scene
-            mask = scene.views.possible(self.camera, pose, scene.points, self.groups.point_rows)
+            mask = views_of(scene).possible(self.camera, pose, scene.points, self.groups.point_rows)
             self._possible = pose, mask
         return self._possible[1]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import queue
 import threading
 import time
@@ -13,7 +12,7 @@ from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from typing import TypeVar
 
-from veil.errors import CannotWrite, InputError, NoRoom, VeilError
+from veil.errors import CannotWrite, InputError, NoRoom, VeilError, portable
 from veil.files.atomic import FULL
 from veil.processes import DeadlineExceeded, Process, WorkerDied, end_with_parent, spawned
 from veil.progress import ignore_steps
@@ -221,7 +220,7 @@ def _serve(connection: Connection, threads: int) -> None:
             try:
                 answer = ("done", task(*arguments, tell))
             except VeilError as error:
-                answer = ("failed", _portable(error))
+                answer = ("failed", portable(error))
             except MemoryError:
                 os._exit(1)
             except OSError as error:  # of the disk, whatever was asked
@@ -238,13 +237,3 @@ def _serve(connection: Connection, threads: int) -> None:
 @contextmanager
 def _unlimited() -> Iterator[None]:
     yield
-
-
-def _portable(error: VeilError) -> VeilError:
-    """An error that another process can read, whatever its own constructor wants."""
-    try:
-        if str(pickle.loads(pickle.dumps(error))) == str(error):
-            return error
-    except Exception:
-        pass
-    return InputError(str(error)) if isinstance(error, InputError) else VeilError(str(error))

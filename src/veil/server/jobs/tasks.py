@@ -23,7 +23,7 @@ from veil.forms import Lines, Subsets
 from veil.places.building import map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import add_positions
-from veil.places.held_map import INDEXED_FROM, Map
+from veil.places.held_map import INDEXED_FROM, Map, make_point_index
 from veil.places.images_on_demand import GIB, uploads_on_demand
 from veil.places.line_mapping import map_lines
 from veil.places.localization import WORD_SECONDS, localize_loaded
@@ -319,7 +319,7 @@ def _index(work: MapWork, scene: Scene, tell: Tell) -> None:
         return
     known = None if work.base is None else read_point_index(work.base)
     try:
-        made = where.with_point_index(known=known, threads=1, progress=lambda done, total: tell("indexing", done, total))
+        made = make_point_index(where, known=known, threads=1, progress=lambda done, total: tell("indexing", done, total))
         write_point_index(work.output, made)
     except SpaceError:  # of another dictionary than the bundled one: queries are matched with all images
         return

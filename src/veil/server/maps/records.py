@@ -131,7 +131,7 @@ class MapRecords:
         except NoRoom:
             raise
         except InputError as error:
-            raise StorageTrouble(str(error)) from None
+            raise StorageTrouble(error.cause, facts=error.facts, remedy=error.remedy) from None
 
     def keep_files(self, folder: Path, map_id: str = "") -> dict[str, str]:
         """Keep the files of a map's new version among the blobs, and return their digests by path."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.errors import InputError
+from veil.errors import InputError, Remedy
 from veil.files.maps.cluster_results import OF_LINES, ClusterResults
 from veil.geometry.similarity import align_centers, pose_error
 from veil.places.built_maps import BuiltMap, MappingOptions
@@ -172,17 +172,18 @@ def test_too_few_images_and_no_ties_are_refused(problem: Problem) -> None:
 def test_kept_maps_are_those_that_were_made(answers: dict[str, tuple[LineClusterTask, Answer]], tmp_path: Path) -> None:
     """Inverse pair: what is read has the arrays of what was written; the task runs once; other options are another cluster."""
     task, made = answers["all"]
+    dark = NoMap("dark", {"a": "blank"}, remedy=(Remedy("give", "HideInLines.gravity"),))
     runs: list[int] = []
 
     def mapper(item: LineClusterTask) -> Answer:
         runs.append(item.options.quads)
-        return made if item.options.quads == 1 else NoMap("dark")
+        return made if item.options.quads == 1 else dark
 
     other = replace(task, options=LineMapOptions(quads=3))
     for _ in range(2):
         run_all = keeping(ClusterResults(tmp_path, OF_LINES), one_after_another, line_cluster_key)
         kept = dict(run_all(mapper, [task, other]))
-    assert runs == [1, 3] and kept[1] == NoMap("dark")
+    assert runs == [1, 3] and kept[1] == dark
     read = kept[0]
     assert isinstance(read, LineMap) and isinstance(made, LineMap) and read.check == made.check
     one, two = piece_of_lines(read), piece_of_lines(made)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from veil.errors import InputError
+from veil.geometry.camera import FROM_EXIF
 from veil.geometry.similarity import align_centers, pose_error
 from veil.places.maps import MapOptions, NoMap, build_map
 from veil.places.maps.clusters import joined_maps, of_positions
@@ -147,3 +148,26 @@ def test_what_a_cluster_leaves_is_mapped_too(tmp_path: Path, monkeypatch: pytest
     assert isinstance(answer, ClusteredMap) and len(answer.maps) == 2
     assert largest_error_m(answer.maps[0], first) < 0.15 and largest_error_m(renamed(answer.maps[1]), second) < 0.15
     assert any("no pair of images joins model 2 (12 images)" in reason for reason in answer.reasons)
+
+
+@pytest.mark.slow
+def test_a_wrong_focal_length_is_named_where_clusters_are_joined(tmp_path: Path) -> None:
+    """Oracle: planted poses and focal length; all images claim 1.4 times as much, as EXIF of another lens would."""
+    place = street(0, 26, points_each=90, closed=False)
+    right = next(iter(place.images.values())).camera
+    focal = tuple(1.4 * value for value in right.params[: right.focal_count])
+    wrong = replace(right, params=(*focal, *right.params[right.focal_count :]), focal=FROM_EXIF)
+    answer = map_in_clusters(
+        {name: image.with_camera(wrong) for name, image in place.images.items()},
+        place.matches,
+        workdir=tmp_path,
+        options=OPTIONS,
+        clusters=ClusterOptions(size=14, overlap=0.5),
+    )
+    assert isinstance(answer, ClusteredMap) and len(answer.clusters) >= 2
+    (scene,) = answer.maps
+    assert len(scene.images) >= 24 and largest_error_m(scene, place) < 0.3
+    assert scene.check is not None
+    (claim,) = scene.check.contradicted_focals
+    assert claim.images == len(scene.images) and claim.given_px == pytest.approx(1.4 * right.focal_px)
+    assert claim.refined_px == pytest.approx(right.focal_px, rel=0.02)

@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from veil.errors import Remedy
 from veil.geometry.similarity import align_poses, pose_error
+from veil.places.maps.clusters.joined_maps import Group, joined
 from veil.places.maps.clusters.joining import Overlap, averaged, consistent_edges, join
 from veil.places.maps.clusters.pieces import Piece, homes, merged
+from veil.places.maps.clusters.view_graph import Cluster
+from veil.places.maps.points import NoMap
 from worlds.pieces import anywhere, part, ring, shaken
 
 COUNT, SIZE, SHARED = 60, 18, 8
@@ -88,6 +92,38 @@ def test_a_wrong_overlap_is_rejected_by_loops() -> None:
     piece = merged(placed, homes(placed, cores))
     alignment = align_poses([piece.cam_from_world[n] for n in NAMES], [whole.cam_from_world[n] for n in NAMES])
     assert max(pose_error(piece.cam_from_world[n], whole.cam_from_world[n], alignment)[0] for n in NAMES) < 0.3
+
+
+class Refusing:
+    """Maps of clusters, none of which is left after they were joined."""
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        return {}
+
+    def names(self, model: Piece) -> list[str]:
+        return list(model.cam_from_world)
+
+    def piece(self, model: Piece) -> Piece:
+        return model
+
+    def together(self, group: Group[Piece], reasons: list[str]) -> list[Piece]:
+        reasons.append("it cannot be trusted")
+        return []
+
+    def apart(self, maps: list[Piece]) -> list[Piece]:
+        return maps
+
+
+def test_what_helps_a_cluster_is_said_where_no_map_is_left() -> None:
+    """Oracle: the statements. One of two clusters is refused by its own task, the map of the other after joining."""
+    rng = np.random.default_rng(3)
+    model = part(ring(rng, COUNT), NAMES[:SIZE])
+    parts = [Cluster(core=frozenset(NAMES[k : k + SIZE])) for k in (0, SIZE)]
+    more = (Remedy("give", "photographs with more overlap"),)
+    answers: dict[int, Piece | NoMap] = {0: model, 1: NoMap("dark", remedy=more)}
+    answer = joined(Refusing(), parts, answers)
+    assert answer == NoMap("cluster 2: dark; it cannot be trusted", remedy=more)
 
 
 def test_the_best_placement_of_all_is_found() -> None:

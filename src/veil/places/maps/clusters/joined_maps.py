@@ -113,8 +113,8 @@ def joined(
             reasons.append(f"cluster {number + 1}: {answer.reason}")
         else:
             maps[number] = answer
+    remedy = tuple(dict.fromkeys(item for a in answers.values() if isinstance(a, NoMap) for item in a.remedy))
     if not maps:
-        remedy = tuple(dict.fromkeys(item for a in answers.values() if isinstance(a, NoMap) for item in a.remedy))
         return NoMap("; ".join(reasons) or "no cluster gave a map", work.left_out, remedy=remedy)
     numbers = list(maps)
     pieces = {k: work.piece(model) for k, model in maps.items()}
@@ -129,5 +129,5 @@ def joined(
         models += work.together(group, reasons)
     models = work.apart(sorted(models, key=lambda model: (-len(work.names(model)), min(work.names(model)))))
     if not models:
-        return NoMap("; ".join(reasons) or "no model is left", work.left_out)
+        return NoMap("; ".join(reasons) or "no model is left", work.left_out, remedy=remedy)
     return ClusteredMap(maps=tuple(models), reasons=tuple(reasons), clusters=tuple(parts))

@@ -16,15 +16,16 @@ from jaxtyping import Float64
 from veil.errors import InputError
 from veil.geometry.camera import Camera, as_colmap
 from veil.matching.neighbors import Matches
-from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares
+from veil.places.maps.agreement import agreement_weights, consistent_groups, explained_shares, seen_by_map
 from veil.places.maps.check import checked
 from veil.places.maps.clusters.joined_maps import ClusteredMap, Group, RunAll, answers_of, cut, joined, one_after_another
 from veil.places.maps.clusters.pieces import Piece, merged, piece_of
 from veil.places.maps.clusters.repeated import doubted_pairs
 from veil.places.maps.clusters.view_graph import Cluster, ClusterOptions
 from veil.places.maps.colmap import Colmap, Stopped
+from veil.places.maps.focal import contradicted_focals, departed_cameras, known_to
 from veil.places.maps.images import MapImage, Pair, impossible
-from veil.places.maps.options import MapOptions
+from veil.places.maps.options import LAST_PX, MIN_ANGLE_DEG, MapOptions, adjustment_settings
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap, build_map
 from veil.places.maps.scenes import restricted, scene_of
 from veil.places.maps.verification import Verification
@@ -33,8 +34,8 @@ from veil.scene import Scene
 
 # How often what no map holds is cut and mapped again.
 ROUNDS = 5
-# Limits in pixels of the adjustments of a joined map, one after another, and the least angle at its points.
-FIRST_PX, LAST_PX, MIN_ANGLE_DEG = (16.0, 4.0), (4.0,), 1.5
+# Limits in pixels of the first adjustment of a joined map, one after another.
+FIRST_PX = (16.0, 4.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -256,7 +257,7 @@ class _ClusterScenes:
 
     def _models(self, scene: Scene, reasons: list[str]) -> list[Scene]:
         """Checked maps of the groups of images of a scene that stay together."""
-        pairs = self.verification.pairs
+        pairs = seen_by_map(scene, self.images, self.verification.pairs, self.options.seed)
         groups = consistent_groups(scene.images, agreement_weights(explained_shares(scene, self.images, pairs), pairs))
         scenes = []
         for group in groups:
@@ -268,6 +269,9 @@ class _ClusterScenes:
                 left_out |= dict.fromkeys(sorted(set(scene.images) - group), "it contradicts its pairs with the others")
             shares = explained_shares(part, self.images, pairs)
             check = checked(part, shares, set(scene.images), pairs, self.gravity, left_out)
+            departed = departed_cameras(self.images, part.images)  # freed in the maps of clusters
+            contradicted = contradicted_focals(departed, self.images, part.images)
+            check = replace(check, focal_deviation=known_to(part, self.images), contradicted_focals=contradicted)
             if check.doubts:
                 reasons.append(f"a joined map of {len(group)} images cannot be trusted: {'; '.join(check.doubts)}")
             else:
@@ -292,17 +296,10 @@ class _ClusterScenes:
             image_ids=self.verification.image_ids,
         )
         known = all(image.camera.focal_is_known for image in self.images.values())
-        settings = {
-            "refine_focal_length": not known,
-            "refine_extra_params": not known,
-            "print_summary": False,
-            "ceres.solver_options.function_tolerance": 1e-6,
-            "ceres.solver_options.max_num_iterations": 50,
-        }
         adjust = {
             "do": "adjust",
             "constant_cameras": sorted(self.verification.constant_cameras),
-            "options": settings,
+            "options": adjustment_settings(free=not known),
             "min_angle_deg": MIN_ANGLE_DEG,
         }
         complete = {"do": "complete", "database": str(self.verification.database), "seed": self.options.seed}

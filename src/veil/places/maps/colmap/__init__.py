@@ -1,6 +1,6 @@
 """COLMAP in a process that is watched, limited and killed if need be; requests and answers are lines of JSON.
 
-`worker` is the program of that process.
+`worker` is the program of that process, `database` its database of images, matches and two-view geometries.
 """
 
 from __future__ import annotations

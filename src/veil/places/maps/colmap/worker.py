@@ -136,6 +136,7 @@ def _complete(request: dict[str, Any]) -> dict[str, Any]:
     options = pycolmap.IncrementalPipelineOptions()
     options.random_seed = request["seed"]
     options.extract_colors = False  # there are no photographs here
+    _set(options, request.get("options", {}))
     output = Path(request["output"])
     pycolmap.triangulate_points(
         pycolmap.Reconstruction(request["model"]), request["database"], output, output, clear_points=False, options=options

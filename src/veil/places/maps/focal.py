@@ -1,0 +1,165 @@
+"""Focal lengths of a map against what images say of theirs: deviations from the map, contradictions, and refinements.
+
+A focal length that comes with an image is a measurement with a deviation. The map's points are another measurement of it. Where
+both disagree the focal length is freed, and the photographs are mapped anew (mapping.md#focal-lengths).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.geometry.camera import GUESS, Camera
+from veil.places.maps.check import LEAST_NOISE_PX, linearized, reduced, sampled
+from veil.places.maps.images import MapImage
+from veil.scene import ContradictedFocal, MappedImage, Scene
+
+# A map measures a focal length no better than this: matches are not independent, and lenses differ from their models.
+FLOOR = 0.01
+# Formal deviations are this much too small (the same cause), and a contradiction is so many deviations.
+FORMAL, CONTRADICTION = 3.0, 3.0
+# Observations that a camera needs for a test of its focal length; COLMAP registers an image by as many.
+LEAST_OBSERVATIONS = 30
+# The normal equations of more images than this are too large to be solved in seconds: nothing is measured then.
+MAX_IMAGES = 500
+# Standard deviation of a lens's first coefficient of distortion.
+ANY_DISTORTION = 0.3
+# Share of the mean of the diagonal that is added to it, as poses keep the seven freedoms of a similarity.
+DAMPING = 1e-10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FocalTest:
+    """Cameras whose focal length a map contradicts, and those whose focal length it measures better than it was known.
+
+    `freed` holds a guess, which begins at the map's focal length, for each contradicted camera; `refined` are the cameras that
+    may be refined without being contradicted.
+    """
+
+    freed: Mapping[Camera, Camera] = field(default_factory=dict)
+    refined: frozenset[Camera] = frozenset()
+
+
+def focal_test(adjusted: Scene, images: Mapping[str, MapImage], fixed: Iterable[str] = ()) -> FocalTest:
+    """Test of the focal lengths of images against a map of them that was adjusted with free focal lengths.
+
+    `images` are those that the map was made from, by name, with their own cameras. Guesses are not tested, nor are the images
+    `fixed`. Images with equal intrinsics have one camera.
+    """
+    tested = {name: images[name].camera for name in adjusted.images if images[name].camera.focal_is_known}
+    for name in fixed:
+        tested.pop(name, None)
+    freed, refined = {}, set()
+    for camera, formal in focal_deviations(adjusted).items() if tested else ():
+        names = [name for name in adjusted.images if name in tested and adjusted.images[name].camera == camera]
+        for claimed in dict.fromkeys(tested[name] for name in names):
+            own = [name for name in names if tested[name] == claimed]
+            if sum(len(adjusted.images[name].keypoints) for name in own) < LEAST_OBSERVATIONS:
+                continue
+            ratio, deviation = focal_of(camera) / focal_of(claimed), math.hypot(FORMAL * formal, FLOOR)
+            if abs(math.log(ratio)) > CONTRADICTION * math.hypot(deviation, claimed.focal.deviation):
+                freed[claimed] = replace(claimed, params=_scaled(claimed, ratio), focal=GUESS)
+            elif deviation < claimed.focal.deviation:
+                refined.add(claimed)
+    return FocalTest(freed=freed, refined=frozenset(refined))
+
+
+def contradicted_focals(
+    claimed: Mapping[str, Camera], images: Mapping[str, MapImage], mapped: Mapping[str, MappedImage]
+) -> tuple[ContradictedFocal, ...]:
+    """Focal lengths that maps contradicted, and those that are in their place in the last map.
+
+    `claimed` are the cameras that were freed, by image, `images` those that the last map was made from, and `mapped` its own.
+    """
+    now = {name: mapped[name].camera if name in mapped else images[name].camera for name in claimed}
+    grouped: dict[Camera, list[str]] = {}
+    for name, camera in sorted(claimed.items()):
+        grouped.setdefault(camera, []).append(name)
+    return tuple(
+        ContradictedFocal(
+            images=len(names), given_px=focal_of(camera), refined_px=float(np.median([focal_of(now[name]) for name in names]))
+        )
+        for camera, names in grouped.items()
+    )
+
+
+def departed_cameras(images: Mapping[str, MapImage], mapped: Mapping[str, MappedImage]) -> dict[str, Camera]:
+    """Cameras of images, by name, whose known focal length a map has changed by more than its deviation allows."""
+    return {
+        name: camera
+        for name, image in mapped.items()
+        if (camera := images[name].camera).focal_is_known
+        and abs(math.log(focal_of(image.camera) / focal_of(camera))) > CONTRADICTION * math.hypot(FLOOR, camera.focal.deviation)
+    }
+
+
+def focal_deviations(scene: Scene) -> dict[Camera, float]:
+    """Relative standard deviation of the focal length of each camera of a map, as far as noise alone goes.
+
+    Poses, points, focal lengths and a first coefficient of distortion are free in the normal equations. Nothing deviates by
+    more than a guess. The noise is the mean residual of the map, at least half a pixel. Images of equal cameras share theirs.
+    Empty for more than `MAX_IMAGES` images.
+    """
+    names = sorted(scene.images)
+    if len(names) > MAX_IMAGES:
+        return {}
+    cameras = list(dict.fromkeys(scene.images[name].camera for name in names))
+    normal = _normal(scene, names, cameras)
+    poses = 6 * len(names)
+    held = normal[:poses, :poses]
+    across = normal[:poses, poses:]
+    damped = held + DAMPING * np.trace(held) / poses * np.eye(poses)
+    left = normal[poses:, poses:] - across.T @ np.linalg.solve(damped, across)
+    noise = max(LEAST_NOISE_PX, scene.mean_reprojection_error_px)
+    # What no photograph determines is as uncertain as a guess, and as the distortion of any lens.
+    left += np.diag(np.tile([(noise / GUESS.deviation) ** 2, (noise / ANY_DISTORTION) ** 2], len(cameras)))
+    covariance = np.linalg.inv(left)
+    return {camera: noise * math.sqrt(covariance[2 * k, 2 * k]) for k, camera in enumerate(cameras)}
+
+
+def known_to(scene: Scene, images: Mapping[str, MapImage]) -> float | None:
+    """Relative standard deviation of the focal length in the middle of a map's images, by the map and by their own cameras.
+
+    `images` are those that the map was made from, by name. None for more than `MAX_IMAGES` images.
+    """
+    formal = focal_deviations(scene)
+    if not formal:
+        return None
+    deviations = []
+    for name, image in scene.images.items():
+        measured = math.hypot(FORMAL * formal[image.camera], FLOOR)
+        deviations.append(1 / math.hypot(1 / measured, 1 / images[name].camera.focal.deviation))
+    return float(np.median(deviations))
+
+
+def _normal(scene: Scene, names: list[str], cameras: list[Camera]) -> Float64[np.ndarray, "_ _"]:
+    """Normal equations without the points: six unknowns a pose, then focal length and distortion of each of the cameras."""
+    centers = np.array([scene.images[name].cam_from_world.center for name in names])
+    chosen = sampled(len(scene.points))
+    seen = linearized(scene, chosen, max(float(np.linalg.norm(np.ptp(centers, axis=0))), 1e-12))
+    camera_of = np.array([cameras.index(scene.images[name].camera) for name in names])[seen.camera]
+    focal = np.array([camera.focal_px for camera in cameras])[camera_of]
+    plane = seen.seen[:, :2] / np.where(np.abs(seen.seen[:, 2:]) > 1e-9, seen.seen[:, 2:], 1e-9)
+    by_focal = focal[:, None] * plane  # by the logarithm of the focal length
+    by_distortion = by_focal * (plane**2).sum(axis=1, keepdims=True)
+    by_distortion[~np.array([camera.focal_count + 2 < len(camera.params) for camera in cameras])[camera_of]] = 0.0
+    columns = [6 * seen.camera[:, None] + np.arange(6), 6 * len(names) + 2 * camera_of[:, None] + np.arange(2)]
+    by_unknown = np.concatenate([seen.by_camera, by_focal[:, :, None], by_distortion[:, :, None]], axis=2)
+    return reduced(np.concatenate(columns, axis=1), by_unknown, seen.point, seen.by_point, len(chosen)) * (
+        len(scene.points) / len(chosen)
+    )
+
+
+def focal_of(camera: Camera) -> float:
+    """Geometric mean of a camera's focal lengths, pixels."""
+    return math.exp(float(np.mean(np.log(camera.params[: camera.focal_count]))))
+
+
+def _scaled(camera: Camera, ratio: float) -> tuple[float, ...]:
+    """Parameters of the camera with focal lengths that are `ratio` times as long."""
+    count = camera.focal_count
+    return (*(value * ratio for value in camera.params[:count]), *camera.params[count:])
