@@ -272,10 +272,10 @@ def test_a_query_that_hides_its_positions_is_localized(work: Path, tmp_path: Pat
     assert run("map", tmp_path / "two", "-o", tmp_path / "m") == 1
     assert "at least four images" in capsys.readouterr().err
     for table, words in (
-        ("image,x\n", "no readings"),
+        ("image,x\n", "expected image"),
         ("a,1,2\n", "expected image"),
         ("a,0,-1,0\n", "negate"),
-        ("a,x,y,z\n", "no readings"),
+        ("image,x,y,z\n", "no readings"),
     ):
         (tmp_path / "bad.csv").write_text(table)
         assert run("privatize", work / "query.h5", "-o", tmp_path / "o", "--lines", "--gravity", tmp_path / "bad.csv") == 1

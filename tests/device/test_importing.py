@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pycolmap
 import pytest
@@ -105,8 +107,8 @@ def test_a_model_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
         import_map(text.parent)
 
 
-def test_names_that_a_map_cannot_hold_are_named(tmp_path: Path) -> None:
-    """HDF5 takes a name for a path: the map that is written holds all the others, and can be read."""
+def test_images_of_every_name_are_imported(tmp_path: Path) -> None:
+    """HDF5 takes a name for a path: the map that is written holds images of names that it would take for others."""
     planted_project(tmp_path)
     hard = {
         "contribution 00.jpg": "/a.jpg",
@@ -121,10 +123,46 @@ def test_names_that_a_map_cannot_hold_are_named(tmp_path: Path) -> None:
         image.name = hard.get(image.name, image.name)
     model.write(tmp_path / "sparse" / "0")
     made = import_map(tmp_path / "sparse" / "0", space=veil.Space(descriptor="sift", normalization="L2", dim=128))
-    assert isinstance(made, ImportedMap) and set(made.left_out) == set(hard.values())
-    assert "an empty part" in made.left_out["/a.jpg"] and "below another" in made.left_out["contribution 03.jpg/vectors"]
+    assert isinstance(made, ImportedMap) and made.left_out == {}
     made.map.write(tmp_path / "map")
-    assert set(veil.Map.read(tmp_path / "map").scene.images) == {f"contribution {n:02d}.jpg" for n in (3, 4, 5)}
+    names = {*hard.values(), *(f"contribution {n:02d}.jpg" for n in (3, 4, 5))}
+    assert set(veil.Map.read(tmp_path / "map").scene.images) == names
+
+
+def test_photographs_outside_of_their_folder_are_not_read(tmp_path: Path) -> None:
+    """Names that lead out of the folder, with photographs where they lead."""
+    planted_project(tmp_path)
+    (tmp_path / "database.db").unlink()
+    (tmp_path / "photos").mkdir()
+    model = pycolmap.Reconstruction(tmp_path / "sparse" / "0")
+    for image, name in zip(model.images.values(), ["../a.jpg", f"{tmp_path}/a.jpg"], strict=False):
+        image.name = name
+    model.write(tmp_path / "sparse" / "0")
+    (tmp_path / "a.jpg").touch()
+    with pytest.raises(InputError, match="photos holds no photograph of"):
+        import_map(tmp_path / "sparse" / "0", photographs=tmp_path / "photos")
+
+
+@pytest.mark.parametrize("source", ["database.db", "features.h5"])
+def test_one_damaged_image_is_left_out_and_named(tmp_path: Path, source: str) -> None:
+    """Planted damage: bytes of descriptors that are missing; the map has all other images."""
+    planted_project(tmp_path)
+    name = "contribution 02.jpg"
+    if source == "database.db":
+        with closing(sqlite3.connect(tmp_path / source)) as connection, connection:
+            where = "(SELECT image_id FROM images WHERE name = ?)"
+            connection.execute(f"UPDATE descriptors SET data = X'00' WHERE image_id = {where}", (name,))
+    else:
+        with h5py.File(tmp_path / source, "a") as file:
+            del file[name]["descriptors_u8"]
+            del file[name]["descriptors"]
+            file[name]["descriptors"] = np.ones((3, 2), dtype=np.float32)
+    space = veil.Space(descriptor="sift", normalization="L2", dim=128)
+    options = {"features": tmp_path / source, "space": space if source == "database.db" else None}
+    made = import_map(tmp_path / "sparse" / "0", **options)  # type: ignore[arg-type]
+    assert isinstance(made, ImportedMap) and list(made.left_out) == [name]
+    assert re.search(r"its descriptors are to be|expected descriptors", made.left_out[name])
+    assert len(made.map.scene.images) == 5
 
 
 @pytest.fixture(scope="module")

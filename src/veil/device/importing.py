@@ -95,7 +95,8 @@ def import_map(
     No file of the other tool is changed. Raises FileFormatError or InputError for a model or features that cannot be read, and
     where there is neither a feature nor a photograph of the model's images; VeilError if COLMAP fails.
     """
-    posed, left_out = _holdable(read_model(model))
+    posed = read_model(model)
+    left_out: dict[str, str] = {}
     given = None if features is None else Path(features)
     pictures = _Photographs(posed, None if photographs is None else Path(photographs))
     file = given or usual_database(posed.path)
@@ -110,27 +111,6 @@ def import_map(
             remedy=(Remedy("give", "import_map.features"), Remedy("give", "import_map.photographs")),
         )
     return _posed_map(posed, pictures.features(steps, left_out), "extracted", None, options, steps, left_out)
-
-
-def _holdable(posed: PosedModel) -> tuple[PosedModel, dict[str, str]]:
-    """The model's images whose names a map's files can hold, and why the others are left out, by name.
-
-    Names are paths there, and below the name of an image stand its descriptors. Raises InputError if none is left.
-    """
-    kept, left_out = {}, {}
-    for name, image in posed.images.items():
-        parts = name.split("/")
-        above = {"/".join(parts[:count]) for count in range(1, len(parts))}
-        if not all(part.strip(".") for part in parts):
-            left_out[name] = "a map cannot hold an image of this name, which has an empty part or one of dots alone"
-        elif above & set(posed.images):
-            left_out[name] = "a map cannot hold an image below another one, whose name is a part of its own"
-        else:
-            kept[name] = image
-    if not kept:
-        name, reason = next(iter(left_out.items()))
-        raise InputError(f"{posed.path} has no image that a map can hold; {name!r}: {reason}")
-    return replace(posed, images=kept), left_out
 
 
 def usual_database(model: Path) -> Path | None:
@@ -330,8 +310,9 @@ class _Photographs:
         return bool(self.paths)
 
     def _in(self, folder: Path) -> dict[str, Path]:
-        """Paths by image name, below a folder: the name, or the place below it that the model says."""
-        return {name: folder / name for name in self.posed.images if (folder / name).is_file()}
+        """Paths by image name, below a folder: names that lead out of it have none."""
+        inside = [name for name in self.posed.images if not name.startswith("/") and ".." not in name.split("/")]
+        return {name: folder / name for name in inside if (folder / name).is_file()}
 
     def _usual(self) -> dict[str, Path]:
         named = {name: image.photograph for name, image in self.posed.images.items()}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from veil.cli import main
+from veil.cli.device import privatize
 from veil.device.device import Device, releasing
 from veil.device.protection import HideInSubspaces, Protection
 from veil.errors import ReleaseRefused
 from veil.files.device.home import home
 from veil.files.device.ledger import Ledger
 from veil.files.features import write_features
-from veil.mechanisms.selection import Selection
+from veil.mechanisms.selection import ChosenFeatures, Selection
 from worlds import features, generator
 
 NAMES = ("a.jpg", "b.jpg", "c.jpg")
@@ -46,6 +49,26 @@ def test_one_refused_image_stops_all(tmp_path: Path, refused: str, capsys: pytes
     assert sorted(path.name for path in tmp_path.iterdir() if "veil" in path.name and path.name.startswith(".")) == []
     assert run("privatize", tmp_path / "all.h5", "-o", tmp_path / "new", "--allow-second-release") == 0
     assert len(tree(tmp_path / "new")) == 3 and len(Ledger(home()).entries()) == 4
+
+
+@pytest.mark.parametrize("refused", [None, "b.jpg"])
+def test_what_a_map_uses_is_released_together_too(
+    tmp_path: Path, refused: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Planted choice in place of the device's own map, which holds two of three images."""
+    chosen = {name: ChosenFeatures(rows=np.arange(0, 30, 3)) for name in NAMES[:2]}
+    monkeypatch.setattr(privatize, "select_for_map", lambda photographs, steps: chosen)
+    write_features(tmp_path / "all.h5", IMAGES)
+    if refused is not None:
+        Device().release(dict(IMAGES)[refused], FEWER, name=refused)
+    words = ("privatize", tmp_path / "all.h5", "-o", tmp_path / "up", "--for-map", "--json", tmp_path / "r.json")
+    assert run(*words) == (0 if refused is None else 1)
+    if refused is not None:
+        assert len(Ledger(home()).entries()) == 1 and not (tmp_path / "up").exists()
+        return
+    assert "1 of 3 photographs are not in the device's own map" in capsys.readouterr().out
+    counts = {row["name"]: row["features"] for row in json.loads((tmp_path / "r.json").read_text())["releases"]}
+    assert (counts["a.jpg"], counts["b.jpg"]) == (10, 10) and counts["c.jpg"] > 10
 
 
 def test_releases_of_a_block_are_entered_together(tmp_path: Path) -> None:

@@ -142,6 +142,8 @@ def _assembled(
     ids, points = ids[order], points[order]
     made: dict[str, ModelImage] = {}
     for name, camera_id, pose, keypoints, observed in images:
+        if not name:
+            raise FileFormatError(f"{folder} has an image without a name; write the model again")
         if name in made:
             raise FileFormatError(f"{folder} has two images called {name!r}; write the model again")
         if camera_id not in cameras:
