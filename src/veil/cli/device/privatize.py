@@ -15,7 +15,7 @@ from veil.cli.remedies import phrase
 from veil.device.device import Device, DeviceRelease
 from veil.device.doors import select_for_map
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
-from veil.errors import InputError, Remedy, VeilError
+from veil.errors import InputError, VeilError
 from veil.files.atomic import write_bytes
 from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity
@@ -112,8 +112,9 @@ def _chosen_for_map(arguments: Privatize, notes: dict[str, None]) -> Mapping[str
     chosen = select_for_map(photographs, steps=Bar)
     if isinstance(chosen, NoMap):
         raise InputError(
-            f"these photographs give no map even of their raw features, so nothing says what a map uses: {chosen.reason}",
-            remedy=(Remedy("leave out", "privatize.for_map"), *chosen.remedy),
+            f"these photographs give no map even of their raw features, so nothing says what a map uses: {chosen.reason}; "
+            "leave out --for-map",
+            remedy=chosen.remedy,
         )
     outside = [name for name in photographs if name not in chosen]
     if outside:

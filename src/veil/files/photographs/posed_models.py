@@ -19,7 +19,7 @@ from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import read_bytes
 from veil.files.photographs.colmap_text import read_cameras, read_images, read_observations, read_points, rotation_of
 from veil.files.photographs.transforms import read_frames
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 from veil.one_line import one_line
 
@@ -208,7 +208,7 @@ def _binary_camera(data: _Bytes) -> tuple[int, Camera]:
         raise FileFormatError(f"{data.path}: camera {camera_id} has model {model}, which COLMAP does not have") from None
     params = np.frombuffer(data.take(8 * len(blank.params)), dtype="<f8")
     try:
-        camera = Camera(model=name, width_px=width, height_px=height, params=tuple(params.tolist()))
+        camera = Camera(model=name, width_px=width, height_px=height, params=tuple(params.tolist()), focal=CALIBRATED)
         return camera_id, checked_camera(camera)
     except InputError as error:
         raise error.at(f"{data.path}, camera {camera_id}") from None
