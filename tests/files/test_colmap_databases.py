@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from veil.errors import FileFormatError, InputError
+from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
 from veil.space import Space
 from worlds import generator, sift_like, unit
@@ -159,3 +160,104 @@ def test_types_that_cannot_be_read(tmp_path: Path) -> None:
     ):
         with pytest.raises((FileFormatError, InputError), match=words):
             list(read_colmap_database(path))
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """All files of a folder with their bytes."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def three(random: np.random.Generator, path: Path) -> tuple[Path, dict[str, np.ndarray]]:
+    """A database of three images, and their descriptors."""
+    tables = {f"{k}.jpg": (random.uniform(1, 400, (5, 2)).astype(np.float32), sift_like(random, 5)) for k in range(3)}
+    return colmap_database(path, tables), {name: descriptors for name, (_, descriptors) in tables.items()}
+
+
+def changed(path: Path, statement: str, *values: object) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(statement, values)
+
+
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_an_imported_database_stays_as_it_is(tmp_path: Path, journal: str) -> None:
+    """Bytes of all files in its folder, which may not be written to; of a COLMAP 3 database, pycolmap makes one of COLMAP 4."""
+    folder = tmp_path / "read only"
+    folder.mkdir()
+    path, descriptors = three(generator("stays"), folder / "c.db")
+    for table in ("rigs", "rig_sensors", "frames", "frame_data", "pose_priors"):
+        changed(path, f"DROP TABLE IF EXISTS {table}")
+    changed(path, "ALTER TABLE descriptors DROP COLUMN type")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(f"PRAGMA journal_mode = {journal}")
+    before = tree(folder)
+    folder.chmod(0o500)
+    try:
+        read = dict(read_colmap_database(path, space=SIFT))
+        assert count_colmap_images(path) == 3
+        assert tree(folder) == before
+    finally:
+        folder.chmod(0o700)
+    for name, expected in descriptors.items():
+        np.testing.assert_array_equal(read[name].descriptors, expected)
+
+
+def test_a_database_that_another_program_holds_is_read(tmp_path: Path) -> None:
+    """Planted truth: what was committed is read, under an exclusive lock, and from a log beside the file."""
+    path, descriptors = three(generator("held"), tmp_path / "c.db")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = wal")
+        other.execute("UPDATE images SET name = 'later.jpg' WHERE image_id = 3")  # stands in the log alone
+        assert (tmp_path / "c.db-wal").stat().st_size
+        before = tree(tmp_path)
+        assert [name for name, _ in read_colmap_database(path, space=SIFT)] == ["0.jpg", "1.jpg", "later.jpg"]
+        assert tree(tmp_path) == before
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA journal_mode = delete")
+        other.execute("BEGIN EXCLUSIVE")
+        read = dict(read_colmap_database(path, space=SIFT))
+    np.testing.assert_array_equal(read["later.jpg"].descriptors, descriptors["2.jpg"])
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (
+            "UPDATE keypoints SET data = NULL WHERE image_id = 2",
+            "its keypoints are to be 5 x 2, and the database holds 0 bytes",
+        ),
+        ("UPDATE keypoints SET data = X'00000000000000' WHERE image_id = 2", "holds 7 bytes"),
+        ("UPDATE keypoints SET rows = 100000000 WHERE image_id = 2", "are to be 100000000 x 2"),
+        ("UPDATE keypoints SET rows = 0 WHERE image_id = 2", "it has no keypoints"),
+        ("DELETE FROM keypoints WHERE image_id = 2", "it has no keypoints"),
+        ("UPDATE keypoints SET rows = 2, cols = 5 WHERE image_id = 2", "keypoints have 5 columns|holds 40 bytes"),
+        ("UPDATE descriptors SET data = NULL WHERE image_id = 2", "its descriptors are to be 5 x 128"),
+        ("DELETE FROM descriptors WHERE image_id = 2", "keypoints and no descriptors"),
+        ("UPDATE images SET camera_id = 9 WHERE image_id = 2", "camera 9 is not in the database"),
+    ],
+)
+def test_one_image_that_cannot_be_used_is_named_and_the_others_are_read(tmp_path: Path, statement: str, words: str) -> None:
+    """Planted damage in the second of three images; without `skipped`, it is an error unless there is nothing to read."""
+    path, descriptors = three(generator("one"), tmp_path / "c.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA foreign_keys = OFF")
+        connection.execute(statement)
+    skipped: dict[str, VeilError] = {}
+    read = dict(read_colmap_database(path, space=SIFT, skipped=skipped))
+    assert list(read) == ["0.jpg", "2.jpg"] and list(skipped) == ["1.jpg"]
+    assert re.search(words, str(skipped["1.jpg"]))
+    np.testing.assert_array_equal(read["2.jpg"].descriptors, descriptors["2.jpg"])
+    if "no keypoints" not in words:
+        with pytest.raises(VeilError, match=f"1.jpg.*({words})"):
+            list(read_colmap_database(path, space=SIFT))
+
+
+def test_names_that_cannot_be_used_are_named_by_their_numbers(tmp_path: Path) -> None:
+    path, _ = three(generator("names"), tmp_path / "c.db")
+    changed(path, "UPDATE images SET name = '' WHERE image_id = 1")
+    changed(path, "UPDATE images SET name = CAST(? AS TEXT) WHERE image_id = 2", b"caf\xe9.jpg")
+    skipped: dict[str, VeilError] = {}
+    assert [name for name, _ in read_colmap_database(path, space=SIFT, skipped=skipped)] == ["2.jpg"]
+    assert {name: str(error).split(";")[0] for name, error in skipped.items()} == {
+        "(image 1)": "it has no name",
+        "(image 2)": "its name b'caf\\xe9.jpg' is not UTF-8",
+    }

@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from veil.errors import FileFormatError, InputError, VeilError
-from veil.files.features import count_images, features_digest, holds_features, read_features, write_features
+from veil.errors import FileFormatError, InputError, VeilError, VeilWarning
+from veil.files.features import count_images, features_digest, holds_features, read_features, read_one, write_features
 from veil.space import Space
 from worlds import features, generator, sift_like
 from worlds.edges import outcome, truncated
@@ -147,3 +147,83 @@ def test_images_are_found_at_any_depth_without_opening_every_object(tmp_path: Pa
 )
 def test_features_are_known_by_their_suffix(name: str, wanted: bool) -> None:
     assert holds_features(Path(name)) is wanted
+
+
+# Names that HDF5 takes for others (empty parts, dots), or for parts of a group, and names that look escaped.
+NAMES = [
+    "a.jpg", "./a.jpg", "/a.jpg", "a.jpg/", "c/a.jpg", "c//a.jpg", "/c/a.jpg", "c/./a.jpg", "c/../a.jpg", ".", "x/.", "..",
+    "cam", "cam/keypoints", "cam/a.jpg", "keypoints", "cam/descriptors/b.jpg", "scores/scales",
+    "%", "%25", "a%2Fb", "cam/%6Beypoints", "100%.jpg", "%/a", "a\0b", " a ", "a\nb", "\u00dcn\u00ef \u65e5.jpg", "x" * 3000,
+]  # fmt: skip
+
+
+def test_every_name_comes_back(tmp_path: Path) -> None:
+    """Inverse pair, all names in one file: no two images are one group, and none is a part of another's."""
+    items = {name: features(generator(f"name {number}"), 3) for number, name in enumerate(NAMES)}
+    write_features(tmp_path / "f.h5", items.items())
+    read = dict(read_features(tmp_path / "f.h5"))
+    assert list(read) == sorted(NAMES) and count_images(tmp_path / "f.h5") == len(NAMES)
+    for name, item in items.items():
+        np.testing.assert_array_equal(read[name].descriptors, item.descriptors)
+        assert read_one(tmp_path / "f.h5", name).image_digest == item.image_digest
+
+
+def test_usual_names_are_groups_as_hloc_writes_them(tmp_path: Path) -> None:
+    """Second method: h5py alone. A file without such names has no mark, so that older readers read it."""
+    write_features(tmp_path / "f.h5", [("db/1.jpg", features(generator("usual"), 3))])
+    with h5py.File(tmp_path / "f.h5") as file:
+        assert "db/1.jpg/keypoints" in file and not file.attrs
+
+
+def test_names_of_others_are_taken_as_they_are(tmp_path: Path) -> None:
+    """A percent sign in a file without the mark is one."""
+    hloc(tmp_path / "h.h5", "db/100%25.jpg", **superpoint(generator("percent"), 4))
+    assert [name for name, _ in read_features(tmp_path / "h.h5", space=SUPERPOINT)] == ["db/100%25.jpg"]
+
+
+@pytest.mark.parametrize(("names", "words"), [(["a", "a"], "two images are called 'a'"), ([""], "an image has no name")])
+def test_names_that_name_no_image_are_refused(tmp_path: Path, names: list[str], words: str) -> None:
+    item = features(generator("twice"), 3)
+    with pytest.raises(InputError, match=words):
+        write_features(tmp_path / "f.h5", [(name, item) for name in names])
+    assert not (tmp_path / "f.h5").exists()
+
+
+def test_one_image_that_cannot_be_used_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    """Planted damage of one kind in each of five images beside a good one; without `skipped`, the first is an error."""
+    random = generator("skip")
+    good = superpoint(random, 4)
+    for name, change in {
+        "1.jpg": {"keypoints": good["keypoints"][:3]},
+        "2.jpg": {"descriptors": np.full((256, 4), np.nan, np.float32)},
+        "3.jpg": {"keypoints": np.full((4, 2), 9000, np.float32)},
+        "4.jpg": {"image_size": np.array([0, 0])},
+        "5.jpg": {},
+        "6.jpg": {"descriptors": np.array([[b"x"] * 4] * 256)},
+    }.items():
+        hloc(tmp_path / "h.h5", name, **(good | change))
+    skipped: dict[str, VeilError] = {}
+    assert [name for name, _ in read_features(tmp_path / "h.h5", space=SUPERPOINT, skipped=skipped)] == ["5.jpg"]
+    assert sorted(skipped) == ["1.jpg", "2.jpg", "3.jpg", "4.jpg", "6.jpg"]
+    with pytest.raises(VeilError, match=r"1\.jpg"):
+        list(read_features(tmp_path / "h.h5", space=SUPERPOINT))
+    with pytest.raises(InputError, match="does not say what its descriptors are"):
+        list(read_features(tmp_path / "h.h5", skipped={}))
+
+
+@pytest.mark.parametrize("space", [SUPERPOINT, SIFT])
+def test_features_without_a_descriptor_are_left_out_and_counted(tmp_path: Path, space: Space) -> None:
+    """Planted truth: the others stay as they are, each with its keypoint and score."""
+    parts = superpoint(generator("zero"), 6)
+    if space is SIFT:
+        parts["descriptors"] = np.abs(parts["descriptors"][:128].astype(np.float32))
+        parts["descriptors"] /= np.linalg.norm(parts["descriptors"], axis=0)
+    parts["descriptors"][:, [1, 4]] = 0
+    hloc(tmp_path / "h.h5", "a.jpg", **parts)
+    with pytest.warns(VeilWarning, match=r"2 features with descriptors that are all zero were left out, of a\.jpg"):
+        ((_, got),) = read_features(tmp_path / "h.h5", space=space)
+    kept = [0, 2, 3, 5]
+    assert got.scores is not None
+    np.testing.assert_array_equal(got.keypoints, parts["keypoints"][kept].astype(np.float32) + 0.5)
+    np.testing.assert_array_equal(got.scores, parts["scores"][kept].astype(np.float32))
+    assert len(got.descriptors) == 4

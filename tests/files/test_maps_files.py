@@ -19,6 +19,7 @@ from veil.forms import Points, Subspaces
 from veil.scene import MapCheck
 from worlds import generator, project
 from worlds.edges import flipped, outcome, scene, truncated
+from worlds.map_scenes import planted_map
 
 
 @pytest.fixture(params=[0, 3], ids=["public", "private"])
@@ -232,3 +233,17 @@ def test_truncated_descriptors(tmp_path: Path) -> None:
     for bad in truncated(path.read_bytes(), 40):
         path.write_bytes(bad)
         assert isinstance(outcome(lambda: read_map(tmp_path / "map")), FileFormatError)
+
+
+@pytest.mark.parametrize("form", ["public", "lines"])
+def test_images_of_every_name_come_back(tmp_path: Path, form: str) -> None:
+    """Inverse pair: names that HDF5 takes for others, or for parts of a group, are those of the images again."""
+    sent, _ = planted_map("names", form)
+    renamed = dict(zip(sent.images, ["a", "./a", "a/vectors", "/a", "a/lines", "100%"], strict=True))
+    images = {renamed[key]: replace(image, name=renamed[key]) for key, image in sent.images.items()}
+    write_map(tmp_path / "map", replace(sent, images=images))
+    got = read_map(tmp_path / "map")
+    assert set(got.images) == set(renamed.values())
+    for key, image in sent.images.items():
+        np.testing.assert_array_equal(got.images[renamed[key]].point_rows, image.point_rows)
+        np.testing.assert_allclose(got.images[renamed[key]].keypoints, image.keypoints, atol=1e-3)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
 import warnings
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,19 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image, TiffImagePlugin
 
-from veil.errors import FileFormatError, InputError
-from veil.files.photographs.pictures import SUFFIXES, find_pictures, read_picture, read_rgb, stored_size, upright_size
-from veil.geometry.camera import FROM_EXIF, GUESS, Camera
+from veil.device.photographs import with_camera
+from veil.errors import FileFormatError, InputError, VeilWarning
+from veil.files.photographs import kinds, pictures
+from veil.files.photographs.pictures import (
+    SUFFIXES,
+    find_pictures,
+    named_pictures,
+    read_picture,
+    read_rgb,
+    stored_size,
+    upright_size,
+)
+from veil.geometry.camera import FROM_EXIF, GUESS, Camera, undistorted
 from worlds import generator
 from worlds.edges import flipped, outcome, truncated
 
@@ -52,7 +64,7 @@ def test_gray_modes_keep_their_values(tmp_path: Path) -> None:
         np.testing.assert_array_equal(got, expected, err_msg=name)
 
 
-@pytest.mark.parametrize("top", [1, 255, 65535, 10_000_000])
+@pytest.mark.parametrize("top", [1, 255, 1023, 4095, 16383, 65535, 10_000_000])
 def test_wide_pixels_are_scaled_by_the_smallest_usual_range(tmp_path: Path, top: int) -> None:
     """Second method: exact rational rounding of 255 v / top; dark pictures stay dark within their range."""
     ramp = np.linspace(0, 1, 960).reshape(24, 40) * top
@@ -266,3 +278,160 @@ def test_photographs_are_found_sorted_and_nothing_else(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=words):
             find_pictures(path)
     assert {".jpg", ".png", ".tif"} <= SUFFIXES
+
+
+def packed_tiff(path: Path, values: np.ndarray, **tags: int) -> Path:
+    """A gray TIFF of 12 bits a pixel, two pixels in three bytes, as instruments write it (TIFF 6.0, by hand)."""
+    height, width = values.shape
+    pairs = values.reshape(-1, 2).astype(np.uint32)
+    data = np.stack([pairs[:, 0] >> 4, (pairs[:, 0] & 15) << 4 | pairs[:, 1] >> 8, pairs[:, 1] & 255], axis=1).astype(np.uint8)
+    entries = {256: width, 257: height, 258: 12, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: data.size}
+    directory = b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in sorted(entries.items()))
+    path.write_bytes(
+        struct.pack("<2sHI", b"II", 42, 8 + data.size) + data.tobytes() + struct.pack("<H", len(entries)) + directory + bytes(4)
+    )
+    return path
+
+
+def test_twelve_bits_a_pixel_keep_their_range_in_a_dark_picture(tmp_path: Path) -> None:
+    """Planted truth: 255 v / 4095, though no pixel is brighter than 700: the file says how many bits there are."""
+    values = np.linspace(0, 700, 960).round().astype(np.uint16).reshape(24, 40)
+    got = read_rgb(packed_tiff(tmp_path / "p.tif", values))[:, :, 0]
+    np.testing.assert_array_equal(got, np.floor(values.astype(np.float64) * 255 / 4095 + 0.5).astype(np.uint8))
+
+
+def test_the_largest_value_that_the_file_names_counts(tmp_path: Path) -> None:
+    """Planted truth: MaxSampleValue 4095 in a 16-bit file whose pixels stay below 1023."""
+    values = np.linspace(0, 700, 960).round().astype(np.uint16).reshape(24, 40)
+    path = saved(tmp_path / "m.tif", Image.fromarray(values), tiffinfo={281: 4095})
+    expected = np.floor(values.astype(np.float64) * 255 / 4095 + 0.5).astype(np.uint8)
+    np.testing.assert_array_equal(read_rgb(path)[:, :, 0], expected)
+
+
+def colors_in_16_bits(path: Path, values: np.ndarray) -> Path:
+    """A PNG of 16 bits a channel (ISO/IEC 15948, by hand): Pillow does not write one."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width, _ = values.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    header = struct.pack(">IIBBBBB", width, height, 16, 2, 0, 0, 0)
+    path.write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return path
+
+
+def test_twelve_bits_in_sixteen_bit_colors_are_refused(tmp_path: Path) -> None:
+    """Pillow keeps the upper eight of 16 bits: four of twelve would be left, and a picture that is all but black."""
+    whole = read_rgb(colors_in_16_bits(tmp_path / "w.png", COLORS.astype(np.uint16) * 257))
+    assert np.abs(whole.astype(int) - COLORS).max() <= 1
+    for bits in (10, 12, 14):
+        path = colors_in_16_bits(tmp_path / f"{bits}.png", COLORS.astype(np.uint16) << (bits - 8))
+        with pytest.raises(FileFormatError, match="use 14 bits at most"):
+            read_rgb(path)
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_large_photograph_is_shrunk_with_its_camera(
+    tmp_path: Path, orientation: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted truth: rays of pixels stay as they were, by EXIF (both ways), K.txt and a camera that is given.
+
+    Pillow, which warns of half as many pixels, says nothing.
+    """
+    large = Image.fromarray(COLORS).resize((400, 240))
+    tags = exif_with(FocalLengthIn35mmFilm=50), exif_with(FocalLength=TiffImagePlugin.IFDRational(35))
+    plane = tags[1].get_ifd(ExifTags.IFD.Exif)
+    plane.update({0xA20E: TiffImagePlugin.IFDRational(200), 0xA20F: TiffImagePlugin.IFDRational(200), 0xA210: 2})
+    paths = []
+    for number, exif in enumerate(tags):
+        exif[ExifTags.Base.Orientation] = orientation
+        paths.append(saved(tmp_path / f"{number}.jpg", large, exif=exif, quality=95))
+    whole = [read_picture(path) for path in paths]
+    size = whole[0].camera.width_px, whole[0].camera.height_px
+    given = f"OPENCV,300,310,{size[0] / 2 + 5},{size[1] / 2 - 3},-0.1,0.02,0.001,0.002"
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 30_000)
+    monkeypatch.setattr(pictures, "MAX_PIXELS", 60_000)
+    for path, before in zip(paths, whole, strict=True):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            after = read_picture(path)
+        assert [item.category for item in warned] == [VeilWarning]
+        assert f"shrunk from {size[0]}x{size[1]} px to" in str(warned[0].message)
+        height, width = after.gray.shape
+        assert 59_000 < width * height <= 60_000 and (after.camera.width_px, after.camera.height_px) == (width, height)
+        assert before.camera.focal_is_known and after.camera.focal_is_known
+        assert after.camera.focal_px / width == pytest.approx(before.camera.focal_px / size[0], rel=0.01)
+        factor = np.array([width, height]) / size
+        seen = np.array([[10.0, 20.0], [100.0, 200.0], [222.0, 111.0]])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VeilWarning)
+            by_camera = read_picture(path, camera=Camera.parse(given, *size)).camera
+        assert by_camera == with_camera(after, given, path).camera
+        rays, _ = undistorted(Camera.parse(given, *size), seen)
+        np.testing.assert_allclose(undistorted(by_camera, seen * factor)[0], rays, atol=1e-9)
+    (tmp_path / "K.txt").write_text(f"300 0 {size[0] / 2}\n0 310 {size[1] / 2}\n0 0 1\n")
+    by_matrix = with_camera(after, None, paths[0]).camera
+    assert by_matrix.params == pytest.approx((300 * factor[0], 310 * factor[1], width / 2, height / 2))
+
+
+def test_files_that_are_no_photographs_are_named_by_their_kind(tmp_path: Path) -> None:
+    """Golden: first bytes as each format's specification gives them, whatever the suffix; a RAW file by its suffix alone.
+
+    Pillow reads a DNG, which is a TIFF: its thumbnail would pass for the photograph.
+    """
+    tiff = saved(tmp_path / "t.tif", Image.fromarray(COLORS)).read_bytes()
+    for name, data, words in (
+        ("a.jpg", b"\0\0\0\x18ftypmp42\0\0\0\0", "video"),
+        ("a.mov", b"\0\0\0\x14ftypqt  \0\0\0\0", "video"),
+        ("a.heic", b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC"),
+        ("a.dng", tiff, "RAW of a camera"),
+        ("a.CR2", tiff, "RAW of a camera"),
+        ("a.bin", b"FUJIFILMCCD-RAW 0201", "RAW of a camera"),
+        ("b.jpg", b"<!DOCTYPE html><html>", "web page"),
+        ("c.jpg", b"version https://git-lfs.github.com/spec/v1\n", "pointer of Git LFS"),
+        ("a.pdf", b"%PDF-1.7", "PDF"),
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(FileFormatError, match=f"{name} is no photograph that can be read here: {words}"):
+            read_picture(tmp_path / name)
+    (tmp_path / "d.jpg").write_bytes(b"\xff\xd8\xff\xe0 cut")
+    with pytest.raises(FileFormatError, match="cannot be decoded as a photograph"):
+        read_picture(tmp_path / "d.jpg")
+
+
+def test_what_is_passed_over_in_a_folder_is_counted_by_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enumeration: every file is a photograph, a file that is read beside one, or counted."""
+    monkeypatch.setattr(kinds, "readable", lambda: frozenset(kinds.SUFFIXES))
+    folder = tmp_path / "photos"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a.jpg", "deep/b.png"):
+        saved(folder / name, Image.fromarray(COLORS))
+    for name in ("1.HEIC", "deep/2.heic", "3.avif", "4.dng", "5.mp4", "deep/6.txt", "notes", "K.txt"):
+        (folder / name).touch()
+    (folder / "gone.jpg").symlink_to(tmp_path / "nowhere.jpg")
+    (folder / "elsewhere").symlink_to(tmp_path)
+    with pytest.warns(VeilWarning) as warned:
+        assert [name for name, _ in named_pictures([folder])] == ["a.jpg", "deep/b.png"]
+    counted = (
+        "1 AVIF, 2 HEIC, 1 RAW of a camera, 1 broken link, 1 link to a folder, 1 other (.txt), 1 other (no suffix), 1 video"
+    )
+    assert str(warned[0].message).startswith(f"passed over 9 files in {folder}: {counted}; install pillow-heif")
+    for name in ("a.jpg", "deep/b.png"):
+        (folder / name).unlink()
+    with pytest.raises(InputError, match=r"no photographs in .*; it has 1 AVIF, 2 HEIC.*; looked for .*install pillow-heif"):
+        named_pictures([folder])
+
+
+@pytest.mark.parametrize(("suffix", "orientation"), [(".avif", 1), (".avif", 6), (".heic", 1)])
+def test_photographs_of_phones_are_read_where_the_decoder_is_there(tmp_path: Path, suffix: str, orientation: int) -> None:
+    """Planted truth: the pixels that were written, turned upright once."""
+    if suffix not in kinds.readable():
+        pytest.skip(f"nothing here reads {suffix}")
+    image = Image.fromarray(COLORS).resize((160, 96), Image.Resampling.BICUBIC)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    path = saved(tmp_path / f"a{suffix}", image, exif=exif, quality=95)
+    expected = np.asarray(image if orientation == 1 else image.transpose(Image.Transpose.ROTATE_270)).astype(int)
+    assert np.abs(read_rgb(path).astype(int) - expected).mean() < 20
+    assert find_pictures(tmp_path) == [path]

@@ -36,7 +36,7 @@ def test_tables_are_read_by_their_columns(tmp_path: Path) -> None:
         ("image,latitude,longitude,height\na,1,2\n", "line 2"),
         ("image,latitude,longitude,height\na,1,2,x\n", "line 2"),
         ("image,latitude,longitude,height\na,1,2,nan\n", "finite"),
-        ("image,latitude,longitude,height\na,1,2,3\na,1,2,3\n", "line 3: a is there twice"),
+        ("image,latitude,longitude,height\na,1,2,3\na,1,2,3\n", "line 3: 'a' is there twice, first in line 2"),
     ],
 )
 def test_slips_are_named(tmp_path: Path, text: str, told: str) -> None:

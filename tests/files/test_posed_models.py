@@ -34,8 +34,8 @@ def test_a_model_is_read_as_it_was_planted(tmp_path: Path, kind: str) -> None:
     """Planted truth, as pycolmap writes it: poses, cameras, points, and who observes what."""
     path, scene = written(tmp_path / "model", kind)
     model = read_model(path)
-    assert set(model.images) == set(scene.images)
-    assert model.cameras == {name: replace(image.camera, focal=CALIBRATED) for name, image in scene.images.items()}
+    cameras = {name: replace(image.camera, focal=CALIBRATED) for name, image in scene.images.items()}
+    assert set(model.images) == set(scene.images) and model.cameras == cameras
     np.testing.assert_allclose(model.points, scene.points, atol=1e-9)
     for name, image in scene.images.items():
         read = model.images[name]

@@ -19,6 +19,11 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     assert read_settings(None, {}) == ServerSettings()
 
 
+def test_a_byte_order_mark_is_no_setting(tmp_path: Path) -> None:
+    (tmp_path / "serve.toml").write_bytes(b"\xef\xbb\xbfport = 9000\n")
+    assert read_settings(tmp_path / "serve.toml", {}).port == 9000
+
+
 @pytest.mark.parametrize(
     ("text", "environment", "error", "told"),
     [

@@ -12,7 +12,7 @@ from veil.errors import FileFormatError
 from veil.space import Space
 from veil_faces.collection import IDENTITY, Faces
 from veil_faces.files.face_pairs import read_pairs
-from veil_faces.files.faces import identities, read_faces, write_faces
+from veil_faces.files.faces import identities, read_faces, read_labels, write_faces
 from worlds import generator, unit
 
 SPACE = Space(descriptor="planted-face", normalization="L2", dim=8)
@@ -149,3 +149,12 @@ def test_arrays_that_shrank_to_nothing_are_not_made(tmp_path: Path) -> None:
     np.savez_compressed(tmp_path / "bomb.npz", vectors=zeros, header=zeros)
     with pytest.raises(FileFormatError, match="declares 1342"):
         read_faces(tmp_path / "bomb.npz")
+
+
+def test_a_picture_that_has_two_rows_of_labels_is_refused(tmp_path: Path) -> None:
+    """Which of the two holds cannot be told; a byte-order mark is no part of the first column."""
+    (tmp_path / "l.csv").write_text("file,age\na.jpg,1\nb.jpg,2\n", encoding="utf-8-sig")
+    assert read_labels(tmp_path / "l.csv", ("age",)) == [{"file": "a.jpg", "age": "1"}, {"file": "b.jpg", "age": "2"}]
+    (tmp_path / "l.csv").write_text("file,age\na.jpg,1\nb.jpg,2\na.jpg,3\n")
+    with pytest.raises(FileFormatError, match=r"row 3: 'a\.jpg' is there twice, first in row 1"):
+        read_labels(tmp_path / "l.csv", ("age",))

@@ -53,7 +53,7 @@ def read_pairs(path: Path, faces: Faces) -> FacePairs:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise FileFormatError(f"{path} is no list of pairs ({error})") from None
 

@@ -128,7 +128,7 @@ def written(name: str, text: str | bytes) -> Callable[[Path], None]:
         (lambda folder: (folder / "K.txt").unlink(), "cannot read .*K.txt"),
         (written("K.txt", "1 0 0 0 1 0 0 0"), "must hold 9 finite numbers, got 8"),
         (written("K.txt", "f 0 0 0 1 0 0 0 1"), "must hold numbers"),
-        (written("K.txt", b"\xff\xfe"), "must hold numbers"),
+        (written("K.txt", b"\xff\xfe\x00"), "is not text"),
         (written("K.txt", numbers(K * [[-1], [1], [1]])), "K.txt and .*0001.png.camera give no camera"),
         (rewritten(lambda values: values[:-1]), "must hold 26 finite numbers, got 25"),
         (rewritten(lambda values: np.append(values, 1.0)), "must hold 26 finite numbers, got 27"),
@@ -233,6 +233,29 @@ def test_damaged_cameras_are_named_by_their_line(tmp_path: Path, text: bytes, wo
     (tmp_path / "cameras.txt").write_bytes(text)
     with pytest.raises(FileFormatError, match=words):
         read_cameras(tmp_path / "cameras.txt")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_byte_order_marks_and_rare_letters(tmp_path: Path, encoding: str) -> None:
+    """Planted truth: the same camera and image from each encoding; a letter that ends a line elsewhere ends none here."""
+    (tmp_path / "cameras.txt").write_bytes("1 PINHOLE 120 80 100 100 60 40\n".encode(encoding))
+    (tmp_path / "images.txt").write_bytes("1 1 0 0 0 1 2 3 1 a\u2028b.jpg\n\n2 1 0 0 0 4 5 6 1 c.jpg\n\n".encode(encoding))
+    assert read_cameras(tmp_path / "cameras.txt")[1].focal_px == 100
+    assert list(read_images(tmp_path / "images.txt")) == ["a\u2028b.jpg", "c.jpg"]
+
+
+def test_entries_that_are_there_twice_are_named_with_both_lines(tmp_path: Path) -> None:
+    """The last one would win without a word, with another focal length or pose."""
+    cameras, images = tmp_path / "cameras.txt", tmp_path / "images.txt"
+    cameras.write_text("1 PINHOLE 120 80 100 100 60 40\n2 PINHOLE 120 80 100 100 60 40\n1 PINHOLE 120 80 90 90 60 40\n")
+    with pytest.raises(FileFormatError, match="line 3: 1 is there twice, first in line 1"):
+        read_cameras(cameras)
+    images.write_text(f"{GOOD}\n\n2 {GOOD[2:]}\n\n")
+    with pytest.raises(FileFormatError, match=r"line 3: 'a\.jpg' is there twice, first in line 1"):
+        read_images(images)
+    images.write_text(f"{GOOD}\n\n{GOOD.replace('a.jpg', 'b.jpg')}\n\n")
+    with pytest.raises(FileFormatError, match="line 3: 1 is there twice, first in line 1"):
+        read_images(images)
 
 
 def test_missing_parts(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 One command a file, in groups: `device/`, `server/`, `privacy/` and `codebook/`; `demo`, `doctor`, `view` and `completion` stand
 here. All share `common` (parsers, exit codes), `records` (options as records, of which parsers are made), `progress` (bars),
-`engine_arguments` (--engine) and `remedies` (errors become sentences with flags).
+`engine_arguments` (--engine), `input_options` (which options apply to which inputs) and `remedies` (errors become sentences
+with flags).
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ EXTRAS = {
     "gpu": (("torch", "triton"), "distances on a graphics processor", "veil[gpu]"),
     "inversion": (("torch",), "pictures from features by PyTorch; without it NumPy makes the same", "veil[inversion]"),
     "hardnet": (("torch", "kornia"), "HardNet descriptors", "veil[hardnet]"),
+    "heif": (("pillow-heif",), "photographs in HEIC", "veil[heif]"),
     "faces": (
         ("veil-faces", "dlib-bin", "face-recognition-models", "onnxruntime"),
         "face templates and descriptors of faces",

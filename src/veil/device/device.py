@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from veil.device.protection import HideInSubspaces, HideInWords, Made, Protectio
 from veil.errors import ReleaseRefused, Remedy
 from veil.features import Features
 from veil.files.device.home import home
-from veil.files.device.ledger import Entry, Ledger, require_secret
+from veil.files.device.ledger import Entry, Ledger, record_all, require_enterable, require_secret
 from veil.files.device.secret import load_secret
 from veil.ldp.budget import Budget, BudgetUnit
 from veil.mechanisms.release import PRIVATE_DICTIONARY, made_from, pseudonym
@@ -99,7 +100,13 @@ class Device:
         decoys or words made from this very image; InputError (RangeError, SpaceError) if features and choices do not fit,
         FileFormatError if the ledger is damaged.
         """
-        protection = protection or Protection(descriptors=HideInSubspaces())
+        with releasing(self, fresh=fresh, allow_second=allow_second) as make_release:
+            return make_release(features, protection or Protection(descriptors=HideInSubspaces()), name)
+
+    def _made(
+        self, features: Features, protection: Protection, name: str, *, fresh: bool, pending: Sequence[Entry]
+    ) -> tuple[Entry, DeviceRelease]:
+        """A release that is entered nowhere, and its entry; `pending` are those that will be entered before it."""
         if isinstance(protection.descriptors, HideInWords) and protection.descriptors.book.digest != self._public:
             self.require_public(protection.descriptors, [(name or "this image", features.image_digest)])
         source = randomness.fresh() if fresh else randomness.memoized(self._secret)
@@ -108,7 +115,8 @@ class Device:
         message = encode(made.upload, dtype=made.dtype)
         digest = hashlib.sha256(message).hexdigest()
         image = features.image_digest.hex()
-        alias = self._alias(pseudonym(self._secret, features.image_digest), image, digest, fresh=fresh)
+        others = [*self.ledger.entries_of(image), *(entry for entry in pending if entry.image_digest == image)]
+        alias = _alias(others, pseudonym(self._secret, features.image_digest), digest, fresh=fresh)
         entry = Entry(
             image_digest=image,
             released_as=alias,
@@ -119,10 +127,9 @@ class Device:
             fresh=fresh,
             mechanism=made.mechanism,
         )
-        self.ledger.record(entry, allow_second=allow_second)
-        # The image that was entered just now was compared with no other dictionary.
+        # The image that is entered now is compared with no other dictionary.
         self._public = protection.descriptors.book.digest if isinstance(protection.descriptors, HideInWords) else None
-        return DeviceRelease(
+        return entry, DeviceRelease(
             message=message,
             released_as=alias,
             upload=made.upload,
@@ -170,13 +177,36 @@ class Device:
         """Eight hex digits that tell the secret apart and say nothing about it."""
         return self._secret.fingerprint
 
-    def _alias(self, name: str, image_digest: str, message_digest: str, *, fresh: bool) -> str:
-        """The name for a message: the one that it was entered under before, or one that no other message of the image has."""
-        others = self.ledger.entries_of(image_digest)
-        known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
-        if known is not None:
-            return known
-        return f"{name}-{message_digest[:8]}" if fresh or any(entry.released_as == name for entry in others) else name
+
+# Makes one of several releases: of features, a protection and the image's name.
+MakeRelease = Callable[[Features, Protection, str], DeviceRelease]
+
+
+@contextmanager
+def releasing(device: Device, *, fresh: bool = False, allow_second: bool = False) -> Iterator[MakeRelease]:
+    """A block whose releases are entered in the ledger together when it ends well, and none of them if it raises.
+
+    It is given a function that makes one: of features, a protection and the image's name. No message may leave before the
+    block has ended. Parameters and errors are those of `Device.release`.
+    """
+    entries: list[Entry] = []
+
+    def make_release(features: Features, protection: Protection, name: str) -> DeviceRelease:
+        entry, release = device._made(features, protection, name, fresh=fresh, pending=entries)
+        require_enterable(device.ledger, entry, allow_second=allow_second)  # before others are made; all are judged at the end
+        entries.append(entry)
+        return release
+
+    yield make_release
+    record_all(device.ledger, entries, allow_second=allow_second)
+
+
+def _alias(others: Sequence[Entry], name: str, message_digest: str, *, fresh: bool) -> str:
+    """The name for a message of an image: that of this message among its `others`, or one that none of them has."""
+    known = next((entry.released_as for entry in others if entry.message_digest == message_digest), None)
+    if known is not None:
+        return known
+    return f"{name}-{message_digest[:8]}" if fresh or any(entry.released_as == name for entry in others) else name
 
 
 def _notes(name: str, made: Made) -> tuple[str, ...]:

@@ -239,12 +239,13 @@ def _gravity_of_table(
     """Gravity from a table of readings by name of the photograph; the table may name them with or without folders."""
     if not axes_text and holds_gravity(path):
         readings: dict[str, Gravity | NoGravity] = {**read_gravity_readings(path)}
-        return {name: readings[_key(name, readings)] for name in edges if _key(name, readings) in readings} or readings
+        return {name: readings[entry] for name, entry in joined(path, list(edges), list(readings)).items()} or readings
     table = read_accelerometer(path)
-    names = [name for name in edges if _key(name, table) in table]
+    entries = joined(path, list(edges), list(table))
+    names = [name for name in edges if name in entries]
     if not names:
         raise FileFormatError(f"{path} names none of the photographs; it names {', '.join(sorted(table)[:3])}")
-    acceleration = in_g(np.array([table[_key(name, table)] for name in names]))
+    acceleration = in_g(np.array([table[entries[name]] for name in names]))
     portrait = np.array([edges[name].portrait for name in names])
     if axes_text:
         axes = axes_as_told(acceleration, portrait, parse_axes(axes_text))
@@ -263,6 +264,35 @@ def _gravity_of_table(
     return dict(zip(names, axes.readings, strict=True))
 
 
-def _key(name: str, table: dict) -> str:
-    """The name of a photograph in a table: its path below the folder that was given, or its file name alone."""
-    return name if name in table else Path(name).name
+def joined(table: Path, names: Sequence[str], entries: Sequence[str]) -> dict[str, str]:
+    """The entry of a table for each photograph that has one: the same path, else one that ends like it, or the reverse.
+
+    Raises InputError where several entries may be a photograph's, or several photographs an entry's: `left/1.jpg` and
+    `right/1.jpg` are not one.
+    """
+    pairs = {name: name for name in names if name in set(entries)}
+    rest = [entry for entry in entries if entry not in pairs]
+    ends: dict[str, list[str]] = {}
+    for entry in rest:
+        ends.setdefault(entry.rpartition("/")[2], []).append(entry)
+    users: dict[str, str] = {}
+    for name in names:
+        if name in pairs:
+            continue
+        alike = [entry for entry in ends.get(name.rpartition("/")[2], ()) if _ends_like(name, entry)]
+        if len(alike) > 1:
+            raise InputError(
+                f"{table} has {alike[0]} and {alike[1]}, and either may be {name}; name photographs by their paths"
+            )
+        for entry in alike:
+            if entry in users:
+                raise InputError(
+                    f"{table} has {entry}, which may be {users[entry]} or {name}; name photographs by their paths below the "
+                    "folder that was given"
+                )
+            users[entry], pairs[name] = name, entry
+    return pairs
+
+
+def _ends_like(one: str, other: str) -> bool:
+    return f"/{one}".endswith(f"/{other}") or f"/{other}".endswith(f"/{one}")

@@ -98,7 +98,7 @@ def import_map(
     posed, left_out = _holdable(read_model(model))
     given = None if features is None else Path(features)
     pictures = _Photographs(posed, None if photographs is None else Path(photographs))
-    file = given or _usual_database(posed)
+    file = given or usual_database(posed.path)
     if file is not None:
         stored = _Stored.read(file, posed, space, left_out)
         made = _of_features(posed, stored, pictures, options, steps, left_out)
@@ -133,11 +133,11 @@ def _holdable(posed: PosedModel) -> tuple[PosedModel, dict[str, str]]:
     return replace(posed, images=kept), left_out
 
 
-def _usual_database(posed: PosedModel) -> Path | None:
+def usual_database(model: Path) -> Path | None:
     """The database beside a COLMAP model, in its folder or in one of the two above; None if there is none."""
-    if posed.path.is_file():
+    if model.is_file():
         return None
-    folder = posed.path.resolve()
+    folder = model.resolve()
     places = (place / "database.db" for place in (folder, folder.parent, folder.parent.parent))
     return next((place for place in places if place.is_file()), None)
 
@@ -155,14 +155,17 @@ class _Stored:
     @classmethod
     def read(cls, path: Path, posed: PosedModel, space: Space | None, left_out: dict[str, str]) -> _Stored:
         """The features of a COLMAP database or an .h5. Why an image has none is added to `left_out`."""
+        faults: dict[str, VeilError] = {}
         if holds_features(path):
-            read = {n: f.in_l2() for n, f in read_features(path, space=space, measured=True) if n in posed.images}
+            stored_features = read_features(path, space=space, measured=True, skipped=faults)
+            read = {name: item.in_l2() for name, item in stored_features if name in posed.images}
+            left_out |= {name: str(error) for name, error in faults.items() if name in posed.images}
             sizes = {name: len(item) for name, item in read.items()}
             described = {name: (item, np.arange(len(item))) for name, item in read.items()}
             return cls(path=path, described=described, sizes=sizes, bare={})
         sift = measured_space(path) if space is None else space
         described, sizes, bare = {}, {}, {}
-        for stored in stored_images(path):
+        for stored in stored_images(path, skipped=faults):
             if stored.name not in posed.images:
                 continue
             sizes[stored.name] = len(stored.table)
@@ -174,6 +177,7 @@ class _Stored:
                 described[stored.name] = features_of(stored, sift)
             except VeilError as error:
                 left_out[stored.name] = str(error)
+        left_out |= {name: str(error) for name, error in faults.items() if name in posed.images}
         if sift is not None and described:
             tell_converted(path, sift, next(iter(described.values()))[0])
         return cls(path=path, described=described, sizes=sizes, bare=bare)
@@ -354,7 +358,10 @@ class _Photographs:
         """A photograph as it is stored, as COLMAP reads it, or else upright, whichever has the size of the model's camera."""
         size = image.camera.width_px, image.camera.height_px
         as_stored = stored_size(path) == size or upright_size(path) != size
-        return read_picture(path, camera=image.camera, as_stored=as_stored)
+        picture = read_picture(path, camera=image.camera, as_stored=as_stored)
+        if picture.full_size is not None:
+            raise InputError(f"{path} was shrunk, and the model is of its full size; scale down photographs and model")
+        return picture
 
     def features(self, steps: Steps[Progress], left_out: dict[str, str]) -> dict[str, Features]:
         """SIFT of all photographs by name. Why one has none is added to `left_out`."""

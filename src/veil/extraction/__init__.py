@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+from jaxtyping import Bool
+
 from veil.errors import InputError, RangeError
 from veil.extraction.detection import DetectorOptions
 from veil.extraction.picture import Picture
@@ -36,6 +39,7 @@ def extract(
     options: SiftOptions | DetectorOptions | None = None,
     network: Any = None,
     camera: Camera | None = None,
+    mask: Bool[np.ndarray, "height width"] | None = None,
 ) -> Features:
     """Extract the raw features of one picture: SIFT, a learned descriptor on SIFT's keypoints, or a network's own keypoints.
 
@@ -49,12 +53,31 @@ def extract(
     - `network`: what `veil.load_network` returns; "hardnet" takes a state dict as arrays, or None for the weights
       that kornia has.
     - `camera`: intrinsics in pixels of the picture, in place of the picture's own.
+    - `mask`: pixels of the picture at which features may lie; None: all. What lies elsewhere still shows in the descriptors of
+      features beside it.
 
     Raises RangeError for a descriptor that veil does not extract, InputError for a picture without features, for a network
-    that is missing or does not fit, and for options of another extractor.
+    that is missing or does not fit, a mask of another size, and for options of another extractor.
     """
-    name = full_name(name)
     picture = picture if camera is None else picture.seen_by(camera)
+    if mask is not None and mask.shape != picture.gray.shape:
+        raise InputError(f"the mask has shape {mask.shape}, and the picture {picture.gray.shape}")
+    features = _extracted(picture, full_name(name), options, network)
+    return features if mask is None else _masked(features, mask)
+
+
+def _masked(features: Features, mask: Bool[np.ndarray, "height width"]) -> Features:
+    """The features that lie in pixels of the mask. Raises InputError if there are none."""
+    height, width = mask.shape
+    columns, rows = np.clip(features.keypoints.astype(np.int64), 0, [width - 1, height - 1]).T
+    kept = np.flatnonzero(mask[rows, columns])
+    if not kept.size:
+        raise InputError(f"all of its {len(features)} features lie where the mask is black")
+    return features.take(kept)
+
+
+def _extracted(picture: Picture, name: str, options: SiftOptions | DetectorOptions | None, network: Any) -> Features:
+    """The features of the whole picture."""
     if name not in EXTRACTORS:
         raise RangeError(f"descriptor must be one of {', '.join(EXTRACTORS)}, got {name!r}")
     if name in DETECTORS:

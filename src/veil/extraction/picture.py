@@ -37,12 +37,14 @@ class Picture:
     - `camera`: intrinsics in pixels of this image.
     - `digest`, 32 bytes: BLAKE2b of the size and the RGB pixels; it identifies the pixels, not the file.
     - `rgb`, uint8 (height, width, 3): the colors, or None where only gray is known.
+    - `full_size`: width and height (pixels) in the file of a picture that was shrunk; None: as here.
     """
 
     gray: UInt8[np.ndarray, "height width"]
     camera: Camera
     digest: bytes
     rgb: UInt8[np.ndarray, "height width 3"] | None = None
+    full_size: tuple[int, int] | None = None
 
     __repr__ = one_line
 

@@ -5,5 +5,5 @@
 - Features: `features` in hloc's layout, `colmap_databases`.
 - Books and networks: `codebooks`, `weights` of extractors and matchers, `state_dicts` of any network, `attack_networks`.
 - `tiles`: private tiles of public maps. Pages of audits: `audit_pages`. What forms were measured at: `measured_forms`.
-- Below all of them: `atomic` writing, `containers` whose declared sizes are checked, transactions of `sqlite`.
+- Below all of them: `atomic` writing, text and `tables`, `containers` whose declared sizes are checked, `sqlite`.
 """

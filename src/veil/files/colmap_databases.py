@@ -5,11 +5,9 @@ Features are SIFT in 8 bits, and since COLMAP 4 also learned descriptors.
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,9 @@ from jaxtyping import Float32, Int64, UInt8
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.extraction.sift import likely_normalization, sift_space
 from veil.features import Features
-from veil.files.features import DAMAGE, features_digest, inside, tell_converted
+from veil.files.features import DAMAGE, KindUnknown, features_digest, inside, tell_converted, warn_of_zeros
+from veil.files.sqlite import untouched
+from veil.files.tables import once
 from veil.geometry.camera import FROM_DATABASE, GUESS, Camera, checked_camera
 from veil.geometry.gravity import Gravity, NoGravity
 from veil.space import Space, known_space
@@ -59,15 +59,18 @@ class StoredImage:
         return None
 
 
-def read_colmap_database(path: Path, *, space: Space | None = None) -> Iterator[tuple[str, Features]]:
+def read_colmap_database(
+    path: Path, *, space: Space | None = None, skipped: dict[str, VeilError] | None = None
+) -> Iterator[tuple[str, Features]]:
     """Iterate over the images of a COLMAP database that have keypoints, as pairs of a name and its raw features.
 
-    - `path`: the database, which is read only, also where another program has locked it.
+    - `path`: the database, which may be locked or lie where nothing can be written; neither it nor its folder is changed.
     - `space`: of SIFT; None: as its numbers show, as the database does not say how it was normalized. What learned descriptors
       are it does say, since COLMAP 4.
+    - `skipped`: takes the error of each image that cannot be used, by name; without it, such an error is raised.
 
     RootSIFT (L1_ROOT, COLMAP's default) becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
-    Features whose descriptor is all zero are left out.
+    Features whose descriptor is all zero are left out, and another `VeilWarning` gives their number.
 
     Raises FileFormatError if the file is no such database, descriptors are of a type that veil does not know or do not have
     its length, or no image has keypoints; InputError for SIFT too rare to show its normalization without `space`, and for
@@ -75,27 +78,37 @@ def read_colmap_database(path: Path, *, space: Space | None = None) -> Iterator[
     """
     sift = measured_space(path) if space is None else space
     before: Space | None = None
-    for stored in stored_images(path):
+    zeros: dict[str, int] = {}
+    for stored in stored_images(path, skipped=skipped):
+        place = f"{path}, image {stored.name!r}"
         try:
-            features, _ = features_of(stored, sift)
-            if before not in (None, features.space):
-                raise InputError(f"descriptors of [{features.space}] beside others of [{before}]; make a database of each")
+            features, rows = features_of(stored, sift)
+        except KindUnknown as error:
+            raise error.at(place) from None
         except VeilError as error:
-            raise error.at(f"{path}, image {stored.name!r}") from None
+            if skipped is None:
+                raise error.at(place) from None
+            skipped[stored.name] = error
+            continue
+        if before not in (None, features.space):
+            mixed = f"descriptors of [{features.space}] beside others of [{before}]; make a database of each"
+            raise InputError(f"{place}: {mixed}")
         if before is None and sift is not None:
             tell_converted(path, sift, features)
         before = features.space
+        zeros[stored.name] = len(stored.table) - len(rows)
         yield stored.name, features
-    if before is None:
+    warn_of_zeros(path, zeros)
+    if before is None and not skipped:
         raise FileFormatError(f"{path} holds no image with keypoints; run COLMAP's feature extraction first")
 
 
 def measured_space(path: Path) -> Space | None:
     """The space of a database's SIFT, by the first of its images that shows it; None if none does.
 
-    Raises FileFormatError as `read_colmap_database` does.
+    Raises FileFormatError if the file is no COLMAP database.
     """
-    for stored in stored_images(path):
+    for stored in stored_images(path, skipped={}):
         if stored.kind in (_UNDEFINED, _SIFT) and stored.descriptors is not None:
             normalization = likely_normalization(stored.descriptors[stored.descriptors.any(axis=1)])
             if normalization is not None:
@@ -103,56 +116,85 @@ def measured_space(path: Path) -> Space | None:
     return None
 
 
-def stored_images(path: Path) -> Iterator[StoredImage]:
+_IMAGES = """
+SELECT i.image_id, i.name, i.camera_id, c.model, c.width, c.height, c.params, c.prior_focal_length,
+k.rows, k.cols, k.data, d.rows, d.cols, d.data, {kind} FROM images AS i LEFT JOIN cameras AS c ON c.camera_id = i.camera_id
+LEFT JOIN keypoints AS k ON k.image_id = i.image_id LEFT JOIN descriptors AS d ON d.image_id = i.image_id ORDER BY i.image_id
+"""
+
+
+def stored_images(path: Path, *, skipped: dict[str, VeilError] | None = None) -> Iterator[StoredImage]:
     """Iterate over the images of a COLMAP database that have keypoints, in the order of their ids.
 
-    Raises FileFormatError if the file is no such database, or an image is damaged or of a camera that veil does not read.
+    `skipped` takes the error of each image that is damaged, has no keypoints or is of a camera that veil does not read, by
+    name; without it, such an error is raised, except for images without keypoints. Raises FileFormatError if the file is no
+    such database.
     """
-    require_colmap(path)
-    try:
-        with _opened(path) as connection:
-            typed = "type" in {row[1] for row in connection.execute("PRAGMA table_info(descriptors)")}
-            for name, camera, keypoints, descriptors in _rows(connection, typed=typed):
-                try:
-                    yield _stored(str(name), camera, keypoints, descriptors)
-                except VeilError as error:
-                    raise error.at(f"{path}, image {name!r}") from None
-    except VeilError:
-        raise
-    except (sqlite3.Error, UnicodeDecodeError, *DAMAGE) as error:
-        raise FileFormatError(f"{path} is damaged ({error}); run COLMAP's feature extraction again") from None
+    with _opened(path) as connection:
+        typed = b"type" in {row[1] for row in connection.execute("PRAGMA table_info(descriptors)")}
+        for number, stored_name, *row in connection.execute(_IMAGES.format(kind="d.type" if typed else _UNDEFINED)):
+            name = f"(image {number})"
+            try:
+                name = _name(stored_name)
+                stored = _stored(name, row)
+            except (VeilError, *DAMAGE) as error:
+                fault = error if isinstance(error, VeilError) else FileFormatError(f"it is damaged ({error}); extract it again")
+                if skipped is None:
+                    raise fault.at(f"{path}, image {name!r}") from None
+                skipped[name] = fault
+                continue
+            if stored is not None:
+                yield stored
+            elif skipped is not None:
+                skipped[name] = FileFormatError("it has no keypoints")
 
 
-def _rows(connection: sqlite3.Connection, *, typed: bool) -> Iterator[tuple[Any, tuple, tuple, tuple]]:
-    """Name, camera, keypoints and descriptors of each image with keypoints, as their tables hold them."""
-    query = (
-        "SELECT name, model, width, height, params, prior_focal_length, k.rows, k.cols, k.data, d.rows, d.cols, d.data, "
-        + ("d.type " if typed else f"{_UNDEFINED} ")
-        + "FROM images LEFT JOIN cameras USING (camera_id) JOIN keypoints AS k USING (image_id) "
-        "LEFT JOIN descriptors AS d USING (image_id) WHERE k.rows > 0 ORDER BY image_id"
-    )
-    for row in connection.execute(query):
-        yield row[0], row[1:6], row[6:9], row[9:]
-
-
-def _stored(name: str, camera: tuple, keypoints: tuple, descriptors: tuple) -> StoredImage:
-    rows, columns, data, kind = descriptors
+def _stored(name: str, row: list[Any]) -> StoredImage | None:
+    """The image of a row of `_IMAGES`; None if it has no keypoints."""
+    table = _table("keypoints", row[6:9])
+    if table is None:
+        return None
+    if table.shape[1] not in (2, 4, 6):
+        raise FileFormatError(f"its keypoints have {table.shape[1]} columns, where COLMAP has 2, 4 or 6; extract it again")
     return StoredImage(
         name=name,
-        camera=_camera(*camera),
-        table=_array(keypoints, "<f4").astype(np.float32),
-        kind=_UNDEFINED if kind is None else int(kind),
-        descriptors=_array((rows, columns, data), "u1") if rows else None,
+        camera=_camera(*row[:6]),
+        table=table,
+        kind=_UNDEFINED if row[12] is None else int(row[12]),
+        descriptors=_table("descriptors", row[9:12]),
     )
 
 
-def _camera(model: Any, width: Any, height: Any, params: Any, known: Any) -> Camera:
+_KIND_OF: dict[str, np.dtype[Any]] = {"keypoints": np.dtype("<f4"), "descriptors": np.dtype("u1")}
+
+
+def _table(what: str, stored: list[Any]) -> np.ndarray | None:
+    """The matrix of an image's keypoints or descriptors, from its number of rows and columns and its bytes; None if it has
+    none. Raises FileFormatError for other bytes."""
+    rows, columns, data = stored
+    kind = _KIND_OF[what]
+    if not rows and isinstance(rows, int | None):
+        return None
+    size = len(data) if isinstance(data, bytes) else 0
+    if not all(isinstance(value, int) and value > 0 for value in (rows, columns)) or size != rows * columns * kind.itemsize:
+        raise FileFormatError(
+            f"its {what} are to be {rows} x {columns}, and the database holds {size} bytes of them; run COLMAP's feature "
+            "extraction again"
+        )
+    return np.frombuffer(data, dtype=kind).reshape(rows, columns).astype(kind.newbyteorder("="))
+
+
+def _camera(camera_id: object, model: Any, width: Any, height: Any, params: Any, known: Any) -> Camera:
+    """The camera of a row. Raises FileFormatError if it is missing or damaged, RangeError for a model that is not read."""
     from veil.colmap import pycolmap
 
     if model is None:
-        raise FileFormatError("the database has no camera of the image; run COLMAP's feature extraction again")
+        raise FileFormatError(f"its camera {camera_id} is not in the database; run COLMAP's feature extraction again")
+    if not isinstance(params, bytes) or len(params) % 8:
+        raise FileFormatError(f"the parameters of its camera {camera_id} are damaged; run COLMAP's feature extraction again")
+    names = {int(value): name for name, value in pycolmap.CameraModelId.__members__.items()}
     return Camera(
-        model=pycolmap.CameraModelId(int(model)).name,
+        model=names.get(model, str(model)),
         width_px=int(width),
         height_px=int(height),
         params=tuple(np.frombuffer(params, dtype="<f8").tolist()),
@@ -160,65 +202,55 @@ def _camera(model: Any, width: Any, height: Any, params: Any, known: Any) -> Cam
     )
 
 
-def _array(stored: tuple[Any, Any, Any], dtype: str) -> np.ndarray:
-    """The matrix of a row: number of rows and columns, and bytes. Raises FileFormatError if they do not belong together."""
-    rows, columns, data = stored
-    values = np.frombuffer(data or b"", dtype=dtype)
-    if len(values) != rows * columns or columns < 2:
-        raise FileFormatError(f"{rows} rows of {columns} columns were stored in {len(data or b'')} bytes; it is damaged")
-    return values.reshape(rows, columns)
-
-
 def count_colmap_images(path: Path) -> int | None:
     """Number of images that `read_colmap_database` reads; None where the file cannot be read, and that function says why."""
     try:
-        require_colmap(path)
         with _opened(path) as connection:
             with_keypoints = "SELECT count(*) FROM images JOIN keypoints USING (image_id) WHERE rows > 0"
             return int(connection.execute(with_keypoints).fetchone()[0])
-    except (VeilError, sqlite3.Error):
+    except VeilError:
         return None
-
-
-def require_colmap(path: Path) -> None:
-    """Raise FileFormatError unless the file is a COLMAP database; COLMAP itself would create its tables in any SQLite file."""
-    if not path.is_file():
-        raise FileFormatError(f"there is no COLMAP database {path}")
-    try:
-        with _opened(path) as connection:
-            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is not a COLMAP database ({error}); give the one of feature extraction") from None
-    if not {"cameras", "images", "keypoints", "descriptors"} <= tables:
-        raise FileFormatError(f"{path} is a database, but not one of COLMAP; give the one of feature extraction")
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection for reading, which writes nothing and needs no lock, so that a file in use or on a read-only disk serves.
+    """A connection to a COLMAP database that cannot change it. Raises FileFormatError for another file, and for damage."""
+    if not path.is_file():
+        raise FileFormatError(f"there is no COLMAP database {path}")
+    try:
+        with untouched(path) as connection:
+            try:
+                tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                raise FileFormatError(
+                    f"{path} is not a COLMAP database ({error}); give the one of feature extraction"
+                ) from None
+            if not {b"cameras", b"images", b"keypoints", b"descriptors"} <= tables:
+                raise FileFormatError(f"{path} is a database, but not one of COLMAP; give the one of feature extraction")
+            yield connection
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
+        raise FileFormatError(f"{path} is damaged or cannot be read ({error}); run COLMAP's feature extraction again") from None
 
-    Where another program left a journal, the file and its journal are copied first, as only a writer may merge the two.
-    """
-    journals = [path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")]
-    with ExitStack() as stack:
-        if any(journal.is_file() and journal.stat().st_size for journal in journals):
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="veil-database-")))
-            for source in filter(Path.is_file, (path, *journals)):
-                shutil.copyfile(source, folder / source.name)
-            address = f"{(folder / path.name).as_uri()}?mode=rw"
-        else:
-            address = f"{path.resolve().as_uri()}?mode=ro&immutable=1"
-        yield stack.enter_context(closing(sqlite3.connect(address, uri=True)))
+
+def _name(stored: object) -> str:
+    """The name of an image. Raises FileFormatError for one that is empty or no text."""
+    try:
+        name = stored.decode() if isinstance(stored, bytes) else ""
+    except UnicodeDecodeError:
+        raise FileFormatError(f"its name {stored!r} is not UTF-8; rename it in the database") from None
+    if not name:
+        raise FileFormatError("it has no name; give it one in the database")
+    return name
 
 
 def features_of(stored: StoredImage, sift: Space | None) -> tuple[Features, Int64[np.ndarray, "_"]]:
     """Raw features of an image, and the row of each in the image's table. RootSIFT becomes SIFT in L2.
 
-    `sift` is the space of SIFT. Raises FileFormatError for descriptors that are missing, or that veil does not know or do not
-    have its length, InputError for SIFT without `sift`.
+    `sift` is the space of SIFT. Features whose descriptor is all zero are left out. Raises FileFormatError for descriptors that
+    are missing, or that veil does not know or do not have its length, InputError for SIFT without `sift`.
     """
     if stored.descriptors is None:
-        raise FileFormatError("the database has no descriptors of the image; run COLMAP's feature extraction again")
+        raise FileFormatError("it has keypoints and no descriptors; run COLMAP's feature extraction again")
     space, values = _typed(stored.kind, stored.descriptors, sift)
     if values.shape != (len(stored.table), space.dim):
         raise FileFormatError(
@@ -243,7 +275,7 @@ def _typed(kind: int, rows: np.ndarray, sift: Space | None) -> tuple[Space, np.n
             remedy=Remedy("make", "file in hloc's layout"),
         )
     if sift is None:
-        raise InputError(
+        raise KindUnknown(
             "its SIFT is too rare to show how it was normalized, and a COLMAP database does not say so",
             remedy=Remedy("give", "read_colmap_database.space"),
         )
@@ -279,25 +311,22 @@ def read_colmap_gravity(path: Path) -> dict[str, Gravity | NoGravity]:
     COLMAP does not turn pictures by their EXIF orientation. So these readings belong to features that were imported from
     the same database. COLMAP's own feature extraction fills the column from the EXIF orientation alone, as exactly one of
     (0, 1, 0), (1, 0, 0), (0, -1, 0), (-1, 0, 0); that is no measurement, and it is refused as a value.
-    The file is opened for reading only; pycolmap would create and migrate tables in it.
-    Raises FileFormatError if the file is no COLMAP database, or one without this column.
+    The file stays as it is, as in `read_colmap_database`; pycolmap would create and migrate tables in it.
+    Raises FileFormatError if the file is no COLMAP database, or one without this column, or an image has two readings.
     """
-    require_colmap(path)
-    try:
-        with _opened(path) as connection:
-            columns = {row[1] for row in connection.execute("PRAGMA table_info(pose_priors)")}
-            if not {"gravity", "corr_data_id", "corr_sensor_type"} <= columns:
-                raise FileFormatError(f"{path} has no gravity in its pose priors; COLMAP stores it since version 4.0")
-            rows = connection.execute(
-                "SELECT name, prior.gravity FROM images LEFT JOIN pose_priors AS prior "
-                "ON prior.corr_data_id = images.image_id AND prior.corr_sensor_type = ? ORDER BY name",
-                (_CAMERA,),
-            ).fetchall()
-    except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise FileFormatError(f"{path} is damaged ({error}); run COLMAP's feature extraction again") from None
+    with _opened(path) as connection:
+        columns = {row[1] for row in connection.execute("PRAGMA table_info(pose_priors)")}
+        if not {b"gravity", b"corr_data_id", b"corr_sensor_type"} <= columns:
+            raise FileFormatError(f"{path} has no gravity in its pose priors; COLMAP stores it since version 4.0")
+        rows = connection.execute(
+            "SELECT name, prior.gravity FROM images LEFT JOIN pose_priors AS prior "
+            "ON prior.corr_data_id = images.image_id AND prior.corr_sensor_type = ? ORDER BY name",
+            (_CAMERA,),
+        ).fetchall()
     if not rows:
         raise FileFormatError(f"{path} holds no images; run COLMAP's feature extraction first")
-    return {str(name): _reading(stored) for name, stored in rows}
+    named = ((f"row {row}", _name(name), _reading(stored)) for row, (name, stored) in enumerate(rows, start=1))
+    return once(path, named)
 
 
 def _reading(stored: object) -> Gravity | NoGravity:

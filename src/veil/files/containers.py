@@ -1,18 +1,61 @@
-"""Limits of memory for files from others: HDF5 and .npz declare how large their arrays are.
+"""HDF5 and .npz: limits of memory for files from others, and names of images as groups of HDF5.
 
-Two megabytes of zeros can stand for gigabytes. So the declared size is compared with what the file holds, before it is read.
+Such files declare how large their arrays are, and two megabytes of zeros can stand for gigabytes. So the declared size is
+compared with what the file holds, before it is read.
 """
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from veil.errors import FileFormatError
+from veil.errors import FileFormatError, InputError
 
 # Descriptors and positions hardly compress; a hundredfold is far from any honest file. Small arrays may be of any size.
 MOST_TIMES, ALWAYS_BYTES = 100, 1 << 20
+
+
+# Attribute of a file in which names of groups are escaped; in others they are the names of the images.
+ESCAPED = "veil_escaped_names"
+
+
+def group_of(name: str, members: Collection[str]) -> str:
+    """The name of the group of an image, which no other image's is; `unquote` gives the image's again.
+
+    HDF5 takes `a//b`, `/a/b` and `a/./b` for `a/b`, and the group `a` has `members`, which `a/keypoints` would be. So parts of
+    a path that are empty, a dot or the name of a member begin with a percent sign, as in URLs, and those with one are escaped.
+    """
+    parts = [part.replace("%", "%25").replace("\0", "%00") for part in name.split("/")]
+    return "/".join(f"%{ord(part[0]):02X}{part[1:]}" if part in (".", *members) else part or "%" for part in parts)
+
+
+def name_of(group: str) -> str:
+    """The name of the image whose group `group_of` named so."""
+    return "/".join("" if part == "%" else unquote(part, errors="strict") for part in group.split("/"))
+
+
+def new_group(file: Any, name: str, members: Collection[str]) -> Any:
+    """A new group of an HDF5 file for an image of any name. Raises InputError if it has one of this name, or the name is empty.
+
+    The file is marked where the group has another name than the image.
+    """
+    if not name:
+        raise InputError("an image has no name; give it one")
+    place = group_of(name, members)
+    if place != name:
+        file.attrs[ESCAPED] = True
+    group = file.require_group(place)  # which may be there for images below it
+    if any(member in group for member in members):
+        raise InputError(f"two images are called {name!r}; rename one of them")
+    return group
+
+
+def group_in(file: Any, name: str, members: Collection[str]) -> Any:
+    """The group of an image in an HDF5 file. Raises KeyError if there is none."""
+    return file[group_of(name, members) if file.attrs.get(ESCAPED) else name]
 
 
 def own_dataset(group: Any, name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from veil.errors import FileFormatError, InputError, Remedy, VeilError, VeilWarn
 from veil.extraction.sift import likely_normalization
 from veil.features import Features, in_eight_bits, of_root
 from veil.files.atomic import replacing
-from veil.files.containers import own_dataset
+from veil.files.containers import ESCAPED, group_in, name_of, new_group, own_dataset
 from veil.geometry.camera import GUESS, UNDISCLOSED, Camera, FocalOrigin, FocalPrior, checked_camera, guessed, require_inside
 from veil.space import NORMALIZATIONS, U8_STEP, Space
 
@@ -27,6 +27,7 @@ _HLOC_ORIGIN = np.float32(0.5)
 DAMAGE = (OSError, LookupError, TypeError, ValueError, RuntimeError, MemoryError)
 _ATTRIBUTES = ("veil_descriptor", "veil_normalization", "veil_camera_model")
 _OF_KEYPOINTS = ("scales", "orientations", "scores")  # of `Features` and of a group, where they are known
+_MEMBERS = ("keypoints", "image_size", "descriptors", "descriptors_u8", *_OF_KEYPOINTS)  # of a group
 
 
 def holds_features(path: Path) -> bool:
@@ -42,15 +43,15 @@ def write_features(path: Path | str, features: Iterable[tuple[str, Features]]) -
 
     Each image is a group with keypoints (N, 2), descriptors (dim, N) and image_size as hloc writes them, and veil's own facts
     beside. Descriptors are written as unit-length float32 for other tools, and as the original 8 bits in `descriptors_u8`.
-    Nobody but the owner can read the file, as raw features show what was in the picture. Raises InputError if it cannot be
-    written.
+    Names that HDF5 would take for others are escaped. Nobody but the owner can read the file, as raw features show what was in
+    the picture. Raises InputError if it cannot be written, or two images have one name.
     """
     path = Path(path)
     import h5py
 
     with replacing(path, private=True) as temporary, h5py.File(temporary, "w") as file:
         for name, item in features:
-            group = file.create_group(name)
+            group = new_group(file, name, _MEMBERS)
             group["keypoints"] = item.keypoints - _HLOC_ORIGIN
             group["image_size"] = np.array([item.camera.width_px, item.camera.height_px])
             if item.is_quantized:
@@ -79,6 +80,7 @@ def read_features(
     space: Space | None = None,
     cameras: dict[str, Camera] | None = None,
     measured: bool = False,
+    skipped: dict[str, VeilError] | None = None,
 ) -> Iterator[tuple[str, Features]]:
     """Iterate over the images of an HDF5 file in hloc's layout, as pairs of a name and its raw features, sorted by name.
 
@@ -86,8 +88,10 @@ def read_features(
     - `space`: what the descriptors are, where the file does not say it (files of other tools).
     - `cameras`: intrinsics by image name, where the file does not hold them; otherwise they are guessed from the image size.
     - `measured`: SIFT of other tools is normalized as its numbers show, where they do, and not as `space` says.
+    - `skipped`: takes the error of each image that cannot be used, by name; without it, such an error is raised.
 
     RootSIFT (L1_ROOT) of other tools becomes SIFT in L2, squared, normalized and rounded to 8 bits; a `VeilWarning` says so.
+    Features of other tools whose descriptor is all zero are left out, and another `VeilWarning` gives their number.
 
     Errors are raised while iterating: FileFormatError for a missing or damaged file or another layout, InputError for features
     that do not fit together, lie outside their image, or are of an unknown kind.
@@ -110,16 +114,40 @@ def read_features(
             raise FileFormatError(f"{path} holds no group with `keypoints` and `descriptors`; is it hloc's layout?")
         if measured and space is not None and space.descriptor == "sift":
             space = _measured(file, names, space)
+        zeros: dict[str, int] = {}
+        is_first = True
         for name in names:
+            place = f"{path}, image {name!r}"
             try:
-                features = _read_group(name, file[name], space, cameras or {})
-                if name == names[0] and space is not None and features.space != space:
-                    tell_converted(path, space, features)
-                yield name, features
-            except VeilError as error:
-                raise error.at(f"{path}, image {name!r}") from None
-            except DAMAGE as error:
-                raise FileFormatError(f"{path}, image {name!r}: damaged or not hloc's layout ({error})") from None
+                features = _read_group(name, group_in(file, name, _MEMBERS), space, cameras or {}, zeros)
+            except KindUnknown as error:
+                raise error.at(place) from None
+            except (VeilError, *DAMAGE) as error:
+                known = isinstance(error, VeilError)
+                fault = error if known else FileFormatError(f"damaged or not hloc's layout ({error})")
+                assert isinstance(fault, VeilError)
+                if skipped is None:
+                    raise fault.at(place) from None
+                skipped[name] = fault
+                continue
+            if is_first and space is not None and features.space != space:
+                tell_converted(path, space, features)
+            is_first = False
+            yield name, features
+        warn_of_zeros(path, zeros)
+
+
+class KindUnknown(InputError):
+    """Nothing says what the descriptors are, or the file and its reader differ, so that no image can be used."""
+
+
+def warn_of_zeros(path: Path, zeros: Mapping[str, int]) -> None:
+    """Warn (`veil.VeilWarning`) of features that were left out as their descriptors are all zero: their numbers by image."""
+    named = [name for name, count in zeros.items() if count]
+    if named:
+        names = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")
+        text = f"{path}: {sum(zeros.values())} features with descriptors that are all zero were left out, of {names}"
+        warnings.warn(text, VeilWarning, stacklevel=3)
 
 
 def tell_converted(path: Path, space: Space, features: Features) -> None:
@@ -132,7 +160,7 @@ def _measured(file: Any, names: list[str], space: Space) -> Space:
     """The space of SIFT with the normalization that the first image shows; as it is where none does, and for damaged files."""
     for name in names:
         with suppress(VeilError, *DAMAGE):
-            rows = np.asarray(own_dataset(file[name], "descriptors"), dtype=np.float32).T
+            rows = np.asarray(own_dataset(group_in(file, name, _MEMBERS), "descriptors"), dtype=np.float32).T
             normalization = likely_normalization(rows[np.isfinite(rows).all(axis=1) & rows.any(axis=1)])
             if normalization is not None:
                 return replace(space, normalization=normalization)
@@ -159,7 +187,7 @@ def read_one(path: Path, name: str) -> Features:
 
     try:
         with h5py.File(path, "r") as file:
-            return _read_group(name, file[name], None, {})
+            return _read_group(name, group_in(file, name, _MEMBERS), None, {}, {})
     except VeilError as error:
         raise error.at(f"{path}, image {name!r}") from None
     except DAMAGE as error:
@@ -174,13 +202,16 @@ def _image_names(file: Any) -> list[str]:
     links: list[str] = []
     file.visit_links(links.append)
     owners = ({link[: -len(part)] for link in links if link.endswith(part)} for part in ("/keypoints", "/descriptors"))
-    return sorted(set.intersection(*owners))
+    groups = set.intersection(*owners)
+    return sorted(map(name_of, groups) if file.attrs.get(ESCAPED) else groups)
 
 
-def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, Camera]) -> Features:
+def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, Camera], zeros: dict[str, int]) -> Features:
+    """The features of a group; `zeros` takes the number of those that are left out as their descriptors are all zero."""
     keypoints = np.ascontiguousarray(np.asarray(own_dataset(group, "keypoints"), dtype=np.float32)[:, :2] + _HLOC_ORIGIN)
     stored = np.asarray(own_dataset(group, "descriptors_u8" if "descriptors_u8" in group else "descriptors"))
     stored = stored if "descriptors_u8" in group else stored.T
+    known = space
     own = all(key in group.attrs for key in _ATTRIBUTES)
     if own:
         space = Space(
@@ -188,10 +219,21 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
             normalization=_normalization(str(group.attrs["veil_normalization"])),
             dim=stored.shape[1],
         )
+    if own and known not in (None, space):
+        raise KindUnknown(
+            f"the file says that its descriptors are [{space}], and not [{known}]",
+            remedy=Remedy("leave out", "read_features.space"),
+        )
     if space is None:
-        raise InputError("the file does not say what its descriptors are", remedy=Remedy("give", "read_features.space"))
+        raise KindUnknown("the file does not say what its descriptors are", remedy=Remedy("give", "read_features.space"))
     if stored.shape != (len(keypoints), space.dim):
         raise InputError(f"expected descriptors ({space.dim}, {len(keypoints)}), got {stored.T.shape}")
+    parts = {key: np.asarray(own_dataset(group, key), dtype=np.float32) for key in _OF_KEYPOINTS if key in group}
+    lively = stored.any(axis=1)
+    if not own and not lively.all() and all(part.shape == lively.shape for part in parts.values()):
+        zeros[name] = int(np.count_nonzero(~lively))
+        keypoints, stored = keypoints[lively], np.ascontiguousarray(stored[lively])
+        parts = {key: part[lively] for key, part in parts.items()}
     kept = stored if stored.dtype == np.uint8 else _as_stored(stored.astype(np.float32), space)
     descriptors = kept
     if not own and space.descriptor == "sift" and space.normalization == "L1_ROOT":
@@ -204,7 +246,7 @@ def _read_group(name: str, group: Any, space: Space | None, cameras: dict[str, C
             space=space,
             camera=camera,
             image_digest=_stored_digest(group) or features_digest(keypoints, kept),
-            **{key: np.asarray(own_dataset(group, key), dtype=np.float32) for key in _OF_KEYPOINTS if key in group},
+            **parts,
         )
     )
 

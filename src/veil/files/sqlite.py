@@ -1,8 +1,10 @@
-"""Transactions on SQLite files that several processes share, and which of SQLite's errors are no damage."""
+"""Transactions on SQLite files that several processes share, which of SQLite's errors are no damage, and files of others."""
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +31,29 @@ def transaction(
             yield connection
     finally:
         connection.close()
+
+
+@contextmanager
+def untouched(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to a file of others, which stays as it is, with nothing written beside it.
+
+    The file may be locked, or lie where nothing can be written. Text comes as bytes, as its encoding is not to be trusted. What
+    another program wrote beside the file and has not moved into it yet belongs to it: then a temporary copy of all is read.
+    Raises what the sqlite3 module raises, and OSError where a copy cannot be made.
+    """
+    unmoved = [beside for ending in ("-wal", "-journal") if (beside := Path(f"{path}{ending}")).is_file()]
+    with tempfile.TemporaryDirectory(prefix="veil-database-") as folder:
+        place, mode = path.resolve(), "mode=ro&immutable=1"  # without locks, and without the files that a lock needs
+        if any(beside.stat().st_size for beside in unmoved):
+            place, mode = Path(folder) / "copy.db", "mode=rw"
+            for source in (path, *unmoved):
+                shutil.copyfile(source, f"{place}{source.name.removeprefix(path.name)}")
+        connection = sqlite3.connect(f"{place.as_uri()}?{mode}", uri=True)
+        connection.text_factory = bytes
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
 def trouble(error: sqlite3.OperationalError) -> Trouble:

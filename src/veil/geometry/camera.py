@@ -164,6 +164,14 @@ def guessed(width_px: int, height_px: int, *, focal_px: float | None = None) -> 
     )
 
 
+def resized(camera: Camera, width_px: int, height_px: int) -> Camera:
+    """The camera of the same picture at another size: focal lengths and principal point follow, distortion stays."""
+    x, y = width_px / camera.width_px, height_px / camera.height_px
+    factors = [*((x, y) if camera.focal_count == 2 else (math.sqrt(x * y),)), x, y]
+    params = [value * factor for value, factor in zip(camera.params, factors, strict=False)]
+    return replace(camera, width_px=width_px, height_px=height_px, params=(*params, *camera.params[len(params) :]))
+
+
 # Projections in the picture enlarged by this factor still count as in it (lines.md#points-and-cameras).
 FRAME_SLACK = 1.1
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from veil.engine import check_engine
 from veil.errors import FileFormatError, InputError, RangeError
-from veil.files.atomic import read_bytes
+from veil.files.tables import read_text
 from veil.server.access.addresses import networks_of
 from veil.server.access.tokens import SCOPES, Scope
 from veil.wire.names import require_known
@@ -149,8 +149,8 @@ def read_settings(path: Path | None, environment: Mapping[str, str]) -> ServerSe
     values: dict[str, Any] = {}
     if path is not None:
         try:
-            values = tomllib.loads(read_bytes(path).decode("utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            values = tomllib.loads(read_text(path))
+        except tomllib.TOMLDecodeError as error:
             raise FileFormatError(f"{path} is no TOML file: {error}") from None
     types = {item.name: type(item.default) for item in fields(ServerSettings)}
     for name, text in environment.items():

@@ -50,7 +50,7 @@ def test_nothing_is_left_to_extract(folder: Path, tmp_path: Path, capsys: pytest
     assert main(["extract", str(folder / "cut.png"), "-o", str(output)]) == 1
     assert "cut.png cannot be decoded" in capsys.readouterr().err
     assert main(["extract", str(folder / "cut.png"), str(folder / "blank.png"), "-o", str(output)]) == 1
-    assert "none of the 2 photographs can be used; cut.png" in capsys.readouterr().err
+    assert "none of the 2 images can be used; cut.png" in capsys.readouterr().err
     assert not output.exists()
 
 

@@ -68,7 +68,7 @@ def test_photographs_are_mapped_from_lines_alone(work: Path) -> None:
 @pytest.mark.slow
 def test_locate_is_refused_for_lines(work: Path, tmp_path: Path, capsys) -> None:
     assert run("map", work / "up", "-o", tmp_path / "map", "--locate") != 0
-    assert "--locate looks for images in maps of positions" in capsys.readouterr().err
+    assert "--locate applies to images with positions" in capsys.readouterr().err
     assert not (tmp_path / "map").exists()
 
 
@@ -112,7 +112,9 @@ def test_what_cannot_be_mapped_says_so(work: Path, tmp_path: Path, capsys) -> No
     assert run("map", work / "up", "-o", tmp_path / "o", "--ratio", "7") == 1
     assert "--ratio takes" in capsys.readouterr().err
     assert run("map", work / "up", "-o", tmp_path / "o", "--mapper", "global") == 1
-    assert "lines have a mapper of their own" in capsys.readouterr().err
+    assert (
+        "--mapper applies to images with positions, and not to messages that hide positions in lines" in capsys.readouterr().err
+    )
     assert run("map", work / "f.h5", "--add-to", work / "map", "-o", tmp_path / "p") == 1
     assert "the map was made from lines" in capsys.readouterr().err
     assert not any((tmp_path / name).exists() for name in ("m", "n", "o", "p"))

@@ -15,6 +15,9 @@ def test_lists_are_read_as_hloc_writes_them(tmp_path: Path) -> None:
     pairs = [("a.jpg", "b.jpg"), ("day/c.jpg", "ü.jpg")]
     (tmp_path / "p.txt").write_text("a.jpg b.jpg\nday/c.jpg ü.jpg\n", encoding="utf-8")
     assert read_pairs(tmp_path / "p.txt") == pairs
+    for encoding in ("utf-8-sig", "utf-16"):
+        (tmp_path / "p.txt").write_text("a.jpg b.jpg\nday/c.jpg ü.jpg\n", encoding=encoding)
+        assert read_pairs(tmp_path / "p.txt") == pairs
     (tmp_path / "q.txt").write_text("# a comment\n\n  a.jpg\tb.jpg \n")
     assert read_pairs(tmp_path / "q.txt") == pairs[:1]
 

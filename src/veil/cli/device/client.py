@@ -25,6 +25,7 @@ from veil.cli.device.asked_protection import AskedProtection, asked_descriptors,
 from veil.cli.device.client_connection import AskedServer, add_action, connected
 from veil.cli.device.client_maps import add_map_actions
 from veil.cli.device.extract import Extractor, with_camera
+from veil.cli.input_options import CLIENT, FEATURES, kind_of_input, require_applicable
 from veil.cli.records import Asked, Record, add_record, option, positional
 from veil.cli.remedies import advised
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
@@ -36,7 +37,7 @@ from veil.extraction.detection import DetectorOptions
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.atomic import read_bytes
-from veil.files.features import count_images, holds_features, read_features
+from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
@@ -285,7 +286,9 @@ def _protected(arguments: Contribute | LocalizeThere, device: Device) -> Iterato
 
 def _features(arguments: Contribute | LocalizeThere) -> Iterator[tuple[str, Features]]:
     """Names and features of a features file, or of photographs."""
-    if len(arguments.input) == 1 and arguments.input[0].is_file() and holds_features(arguments.input[0]):
+    kind = kind_of_input(arguments.input)
+    require_applicable(arguments, CLIENT, kind, arguments.input[0])
+    if kind == FEATURES:
         yield from progress(read_features(arguments.input[0]), "sending", count_images(arguments.input[0]))
         return
     options: SiftOptions | DetectorOptions = SiftOptions(max_features=MAX_FEATURES, first_octave=None)

@@ -44,7 +44,7 @@ def connected(arguments: AskedServer) -> Iterator[Client]:
     if not server:
         raise InputError("no server is named; give --server URL, or set VEIL_SERVER")
     if arguments.token_file:
-        token = read_bytes(arguments.token_file).decode("utf-8", "replace").strip()
+        token = read_bytes(arguments.token_file).decode("utf-8-sig", "replace").strip()
     if not token:
         raise InputError("no token is given; set VEIL_TOKEN, or give --token-file (not on the command line, which others see)")
     device = Device()

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, TypedDict
 
+import numpy as np
+
 from veil.cli.common import OCTAVE, Commands, octave, progress, quiet_colmap, report, say, tell_skipped, write_json
+from veil.cli.input_options import DATABASE, EXTRACT, FEATURES, kind_of_input, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.device.photographs import with_camera as with_camera
 from veil.errors import InputError, VeilError
 from veil.extraction import DETECTORS, EXTRACTORS, extract, full_name
 from veil.extraction.detection import DetectorOptions
+from veil.extraction.picture import Picture
 from veil.extraction.sift import MAX_FEATURES, SiftOptions
 from veil.features import Features
 from veil.files.colmap_databases import count_colmap_images, read_colmap_database
-from veil.files.features import count_images, holds_features, read_features, tell_converted, write_features
+from veil.files.features import count_images, read_features, tell_converted, write_features
+from veil.files.photographs.masks import masks_of, read_mask
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
 from veil.geometry.camera import described_focals, require_readable
@@ -29,6 +35,7 @@ EXAMPLES = """\
   veil extract photos/ -o features.h5 --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
   veil extract photos/ -o features.h5 --descriptor hardtfeat      a learned descriptor on the same keypoints
   veil extract photos/ -o features.h5 --descriptor aliked         a network that finds its own keypoints
+  veil extract photos/ -o features.h5 --masks masks/              no features where masks/PHOTO.jpg.png is black
   veil extract database.db -o features.h5                         SIFT, ALIKED or LoMa of a COLMAP database
   veil extract feats-superpoint.h5 -o features.h5 --imported superpoint       features in hloc's layout
 """
@@ -68,6 +75,11 @@ class Extract(Extractor):
     camera: str | None = option(
         "intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)", metavar="MODEL,P1,..."
     )
+    masks: Path | None = option(
+        "masks of the photographs, PHOTO.jpg.png or PHOTO.png: no features where one is black; a photograph without one is "
+        "skipped",
+        metavar="FOLDER",
+    )
     imported: str | None = option(
         "what an .h5 of another tool holds: " + ", ".join(DIMS) + ", or another NAME:DIM", metavar="NAME[:DIM]"
     )
@@ -97,12 +109,16 @@ def register(commands: Commands) -> None:
 
 def _extract(arguments: Extract) -> int:
     quiet_colmap()
+    kind = kind_of_input(arguments.input)
+    require_applicable(arguments, EXTRACT, kind, arguments.input[0])
+    if kind == FEATURES and arguments.normalization and not arguments.imported:
+        raise InputError("--normalization of a file of features goes with --imported, which names what it holds; leave it out")
     skipped: dict[str, str] = {}
-    features = dict(_gather(arguments, skipped))
+    features = dict(_gather(arguments, kind, skipped))
     tell_skipped(skipped)
     if not features:
         name, reason = next(iter(skipped.items()))
-        raise InputError(f"none of the {len(skipped)} photographs can be used; {name}: {reason}")
+        raise InputError(f"none of the {len(skipped)} images can be used; {name}: {reason}")
     write_features(arguments.output, sorted(features.items()))
     total = sum(len(item) for item in features.values())
     record: ExtractJson = {
@@ -115,18 +131,32 @@ def _extract(arguments: Extract) -> int:
     return 0
 
 
-def _gather(arguments: Extract, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
+def _gather(arguments: Extract, kind: str, skipped: dict[str, str]) -> Iterator[tuple[str, Features]]:
     first = arguments.input[0]
-    if len(arguments.input) == 1 and first.suffix == ".db":
+    if kind == DATABASE:
         space = imported_space(None, arguments.normalization)
-        yield from progress(read_colmap_database(first, space=space), "importing", count_colmap_images(first))
-    elif len(arguments.input) == 1 and holds_features(first):
-        measured = arguments.normalization is None
+        yield from _imported(partial(read_colmap_database, first, space=space), count_colmap_images(first), arguments, skipped)
+    elif kind == FEATURES:
         space = None if arguments.imported is None else imported_space(arguments.imported, arguments.normalization)
-        read = read_features(first, space=space, measured=measured)
-        yield from converted(first, progress(read, "importing", count_images(first)))
+        read = partial(read_features, first, space=space, measured=arguments.normalization is None)
+        yield from converted(first, _imported(read, count_images(first), arguments, skipped))
     else:
         yield from _from_photographs(arguments, skipped)
+
+
+def _imported(
+    read: Callable[..., Iterator[tuple[str, Features]]], total: int | None, arguments: Extract, skipped: dict[str, str]
+) -> Iterator[tuple[str, Features]]:
+    """Names and features of images that another tool extracted. Why an image has none is added to `skipped`, or raised with
+    --strict."""
+    faults: dict[str, VeilError] = {}
+    for name, item in progress(read() if arguments.strict else read(skipped=faults), "importing", total):
+        if arguments.normalization and item.space.descriptor != "sift":
+            raise InputError(
+                f"--normalization is of SIFT, and {arguments.input[0]} holds {item.space.descriptor}; leave it out"
+            )
+        yield name, item
+    skipped.update({name: advised(error) for name, error in faults.items()})
 
 
 def converted(path: Path, features: Iterable[tuple[str, Features]]) -> Iterator[tuple[str, Features]]:
@@ -145,17 +175,38 @@ def _from_photographs(arguments: Extract, skipped: dict[str, str]) -> Iterator[t
     network = load_network(arguments.descriptor, arguments.weights)
     if arguments.camera:
         require_readable(arguments.camera)  # a slip of the user, and no fault of each photograph
-    pictures = named_pictures(arguments.input)
-    for name, path in progress(pictures, "extracting"):
+    pictures = dict(named_pictures(arguments.input))
+    masks = {} if arguments.masks is None else _masks(arguments.masks, arguments.input, pictures)
+    for name, path in progress(list(pictures.items()), "extracting"):
         try:
             picture = with_camera(read_picture(path), arguments.camera, path)
-            features = extract(picture, arguments.descriptor, options, network)
+            mask = None if arguments.masks is None else _mask_of(name, picture, arguments.masks, masks)
+            features = extract(picture, arguments.descriptor, options, network, mask=mask)
         except VeilError as error:
             if arguments.strict or len(pictures) == 1:
                 raise error.at(path) from None
             skipped[name] = advised(error)
             continue
         yield name, features
+
+
+def _masks(folder: Path, roots: Sequence[Path], pictures: dict[str, Path]) -> dict[str, Path]:
+    """The masks by name of the photograph; what is a mask, or lies in a folder of them below `roots`, is no picture."""
+    masks = masks_of(folder, pictures)
+    files = {path.resolve() for path in masks.values()}
+    apart = folder.resolve() not in [root.resolve() for root in roots]
+    for name, path in list(pictures.items()):
+        inside = apart and folder.resolve() in path.resolve().parents
+        if path.resolve() in files or inside:
+            del pictures[name]
+    return masks
+
+
+def _mask_of(name: str, picture: Picture, folder: Path, masks: Mapping[str, Path]) -> np.ndarray:
+    """Where a photograph may have features. Raises InputError if it has no mask: all of it would be extracted."""
+    if name not in masks:
+        raise InputError(f"{folder} has no mask of it; make one, which is white where all of it may be used")
+    return read_mask(masks[name], picture.camera.width_px, picture.camera.height_px)
 
 
 def _asked_options(arguments: Extract) -> SiftOptions | DetectorOptions:

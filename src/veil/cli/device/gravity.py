@@ -20,6 +20,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.extract import with_camera
+from veil.cli.input_options import DATABASE, GRAVITY, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import advised
 from veil.device.gravity import GravityAnswer, measure_gravity, vertical_of
@@ -91,8 +92,9 @@ def _gravity(arguments: AskedGravity) -> int:
 
 def _from_database(arguments: AskedGravity) -> Iterator[GravityAnswer]:
     """Answers for all images of a COLMAP database."""
-    if len(arguments.input) != 1 or arguments.camera or arguments.figure:
-        raise InputError("--from colmap takes one database, and neither --camera nor --figure")
+    if len(arguments.input) != 1:
+        raise InputError(f"--from colmap takes one database, got {len(arguments.input)} inputs")
+    require_applicable(arguments, GRAVITY, DATABASE, arguments.input[0])
     for name, gravity in read_colmap_gravity(arguments.input[0]).items():
         yield GravityAnswer(name=name, source="colmap", gravity=gravity)
 

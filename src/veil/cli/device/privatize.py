@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -12,11 +14,12 @@ from veil.cli.common import Bar, Commands, explain, progress, report, say, say_t
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
 from veil.cli.records import add_record_command, json_file, option, positional
 from veil.cli.remedies import phrase
-from veil.device.device import Device, DeviceRelease
+from veil.device.device import Device, DeviceRelease, MakeRelease, releasing
 from veil.device.doors import select_for_map
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError, VeilError
-from veil.files.atomic import write_bytes
+from veil.features import Features
+from veil.files.atomic import replacing_folder, write_bytes, writing
 from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity
 from veil.ldp.budget import outward, total
@@ -40,7 +43,8 @@ EXAMPLES = """\
 class Privatize(AskedProtection):
     """Lift every descriptor to an affine subspace that also contains decoys, shuffle, and write one message an
     image. The same image gives the same message under the client's secret (kept in $VEIL_HOME), and a ledger
-    refuses a second, different release. An obfuscation without proof: see `veil inspect`.
+    refuses a second, different release: then none of the images is released. An obfuscation without proof: see
+    `veil inspect`.
     With --words, every descriptor becomes a random subset of a public dictionary under local differential privacy:
     an epsilon for each feature, which composes over the image and all that the ledger holds (`veil budget`).
     """
@@ -78,29 +82,50 @@ def _privatize(arguments: Privatize) -> int:
     record = _no_releases(descriptors)
     notes = _notes_before(arguments, device, descriptors)
     chosen = _chosen_for_map(arguments, notes) if arguments.for_map else {}
-    try:
-        for name, features in progress(read_features(arguments.features), "privatizing", count_images(arguments.features)):
-            made = device.release(
-                features,
-                _with_chosen(protection_of(arguments, descriptors, features, gravity, name), chosen.get(name)),
-                name=name,
-                fresh=arguments.fresh,
-                allow_second=arguments.allow_second_release,
-            )
-            write_bytes(arguments.output / f"{made.released_as}.veil", made.message)
-            _enter(record, name, made)
-            notes |= dict.fromkeys(made.notes)
-            notes |= dict.fromkeys(f"note: {phrase(remedy)}" for remedy in made.remedy)
-            if gravity and name not in gravity:
-                notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
-    except VeilError:
-        if record["releases"]:  # what was released before the refusal stays released, and stands in the ledger
-            _report(arguments, record, notes, device)
-        raise
+    with _staged(arguments.output) as staged:
+        try:
+            with releasing(device, fresh=arguments.fresh, allow_second=arguments.allow_second_release) as make_release:
+                total_images = count_images(arguments.features)
+                for name, features in progress(read_features(arguments.features), "privatizing", total_images):
+                    asked = protection_of(arguments, descriptors, features, gravity, name)
+                    made = _made(make_release, features, _with_chosen(asked, chosen.get(name)), name)
+                    write_bytes(staged / f"{made.released_as}.veil", made.message)
+                    _enter(record, name, made)
+                    notes |= dict.fromkeys(made.notes)
+                    notes |= dict.fromkeys(f"note: {phrase(remedy)}" for remedy in made.remedy)
+                    if gravity and name not in gravity:
+                        notes[f"note: {arguments.gravity} has no gravity for {name}; sent without"] = None
+        except VeilError:
+            tell("veil: no image was released, and nothing was written")
+            raise
+        _publish(staged, arguments.output)
     if isinstance(descriptors, HideInWords) and (seen := _point_note(device, descriptors.delta)):
         notes[seen] = None
     _report(arguments, record, notes, device)
     return 0
+
+
+@contextmanager
+def _staged(output: Path) -> Iterator[Path]:
+    """A temporary folder for messages on the disk of `output`, which is removed when the block ends."""
+    with writing(output), replacing_folder(output / "messages" if output.is_dir() else output) as folder:
+        yield folder
+
+
+def _made(make_release: MakeRelease, features: Features, protection: Protection, name: str) -> DeviceRelease:
+    """The release of one image, whose error names the image."""
+    try:
+        return make_release(features, protection, name)
+    except VeilError as error:
+        raise error.at(name) from None
+
+
+def _publish(staged: Path, output: Path) -> None:
+    """Move all messages to their folder."""
+    with writing(output):
+        output.mkdir(parents=True, exist_ok=True)
+        for path in staged.iterdir():
+            os.replace(path, output / path.name)
 
 
 def _chosen_for_map(arguments: Privatize, notes: dict[str, None]) -> Mapping[str, ChosenFeatures]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from veil.cli.common import EXIT_NO_POSE, EXIT_OK, Arguments, quiet_colmap, say, tell, tell_skipped, write_json
 from veil.cli.device.extract import with_camera
+from veil.cli.input_options import LOCALIZE, TILES_FEATURES, TILES_PHOTOGRAPHS, require_applicable
 from veil.cli.records import Record, option
 from veil.cli.remedies import advised
 from veil.cli.server.map_options import asked_ratio
@@ -57,6 +58,9 @@ def localize_in_fetched(arguments: Arguments) -> int:
             "tiles hold points and how they look, and no keypoints of images, which LightGlue reads; leave --matcher out, or "
             "give the folder of a public map"
         )
+    for given in arguments.queries:
+        kind = TILES_FEATURES if given.is_file() and holds_features(given) else TILES_PHOTOGRAPHS
+        require_applicable(arguments, LOCALIZE, kind, given)
     if arguments.offline and arguments.cache is None:
         raise InputError("--offline uses what is kept on this device; say where with --cache")
     fetcher = _fetcher(arguments)

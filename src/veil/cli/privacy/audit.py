@@ -13,7 +13,7 @@ from veil.attacks.registry import ATTACKS, chosen
 from veil.attacks.time_budget import AUDIT_SECONDS
 from veil.audit.audit_result import Audit, AuditResultsJson, results_of
 from veil.audit.finding import Finding
-from veil.audit.policy import HELP, Rule, parse_policy
+from veil.audit.policy import Rule, parse_policy
 from veil.cli.common import (
     EXIT_OK,
     EXIT_POLICY,
@@ -36,11 +36,11 @@ from veil.cli.records import Record, add_record_command, json_file, option, posi
 from veil.cli.remedies import advised, phrase
 from veil.device.attacker import Attacker, own_descriptors
 from veil.device.auditing import AuditOptions, run_audit
-from veil.errors import InputError
 from veil.features import Features
-from veil.files.atomic import read_bytes, write_text
+from veil.files.atomic import write_text
 from veil.files.codebooks import read_codebook
 from veil.files.device.home import home
+from veil.files.tables import read_text
 from veil.files.tiles import holds_tiles
 from veil.json_records.values import Reasons
 from veil.places.held_map import Map
@@ -231,10 +231,7 @@ def _rules(arguments: AskedAudit) -> list[Rule]:
     """The rules of --fail-on and --policy, parsed before any long work, so that a typing error costs no minutes."""
     rules = [Rule.parse(text) for text in arguments.fail_on]
     if arguments.policy:
-        try:
-            rules += parse_policy(read_bytes(arguments.policy).decode())
-        except UnicodeDecodeError:
-            raise InputError(f"{arguments.policy} is not a text file; {HELP}") from None
+        rules += parse_policy(read_text(arguments.policy))
     return rules
 
 

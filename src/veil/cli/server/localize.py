@@ -20,6 +20,7 @@ from veil.cli.common import (
     write_json,
 )
 from veil.cli.device.tile_queries import InTiles, localize_in_fetched, map_or_tiles
+from veil.cli.input_options import ALONE, BY_DISTANCE, LOCALIZE, WORDS, require_applicable
 from veil.cli.records import add_record_command, json_file, option, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
@@ -101,6 +102,7 @@ def _localize(arguments: Localize) -> int:
         for name, query in queries(list(arguments.queries), strict=arguments.strict, skipped=skipped):
             start = time.perf_counter()
             try:
+                require_applicable(arguments, LOCALIZE, _kind(query), name)
                 if asked:
                     network = _matcher(arguments, query, where, network)
                 answer = _answer(arguments, query, where, network)
@@ -120,6 +122,13 @@ def _localize(arguments: Localize) -> int:
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 
 
+def _kind(query: LoadedImage) -> str:
+    """The kind of a query, by which options apply to it."""
+    if not isinstance(query.form, Subsets):
+        return BY_DISTANCE
+    return ALONE if query.form.mechanism.epsilon == 0 else WORDS
+
+
 def _matcher(arguments: Localize, query: LoadedImage, where: Map, network: LightGlue | None) -> LightGlue:
     """The network that matches a query with the map, loaded once. Raises InputError where one of them is protected."""
     require_raw(type(query.form), query.positions, what="the query")
@@ -132,7 +141,7 @@ def _matcher(arguments: Localize, query: LoadedImage, where: Map, network: Light
 
 def _answer(arguments: Localize, query: LoadedImage, where: Map, network: LightGlue | None) -> Localization | NoPose:
     """The answer to one query, with the options that the arguments give for its form."""
-    if isinstance(query.form, Subsets) and query.form.mechanism.epsilon == 0:
+    if _kind(query) == ALONE:
         position_options = PositionOptions(max_seconds=_seconds(arguments, POSITION_SECONDS))
         with Bar("searching") as bar:
             return localize_loaded(query, where, position_options=position_options, near=_near(arguments, where), progress=bar)

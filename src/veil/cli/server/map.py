@@ -15,6 +15,7 @@ from veil.cli.common import (
     tell_skipped,
     write_json,
 )
+from veil.cli.input_options import LINES, MAP, POSITIONS, require_applicable
 from veil.cli.records import add_record_command
 from veil.cli.remedies import advised
 from veil.cli.server.map_options import (
@@ -79,12 +80,13 @@ def _map(arguments: MakeMap) -> int:
     if asked:
         PlacedImages(loaded)  # says what a network cannot match
     in_lines = all(isinstance(image.positions, Lines) for image in loaded.values())
-    if arguments.mapper != "incremental" and (in_lines or arguments.add_to):
-        kind = "lines have a mapper of their own" if in_lines else "images are added to a map by the incremental mapper"
-        raise InputError(f"--mapper {arguments.mapper} makes new maps of positions; {kind}: leave it out")
-    if in_lines and arguments.locate:
-        raise InputError("--locate looks for images in maps of positions; images in lines are not added so: leave it out")
-    model = _known_poses(arguments, in_lines=in_lines)
+    require_applicable(arguments, MAP, LINES if in_lines else POSITIONS, arguments.input)
+    if arguments.mapper != "incremental" and arguments.add_to:
+        raise InputError(
+            f"--mapper {arguments.mapper} makes new maps of positions; images are added to a map by the incremental mapper: "
+            "leave it out"
+        )
+    model = _known_poses(arguments)
     if in_lines:
         from veil.cli.server.line_maps import map_messages  # a map of positions needs nothing of it
 
@@ -178,12 +180,10 @@ def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping
     report(arguments, arguments.output, "the public map" if scene.is_public else "the private map")
 
 
-def _known_poses(arguments: MakeMap, *, in_lines: bool) -> PosedModel | None:
+def _known_poses(arguments: MakeMap) -> PosedModel | None:
     """The model of --known-poses; None without it. Raises InputError for options and images that do not go with it."""
     if arguments.known_poses is None:
         return None
-    if in_lines:
-        raise InputError("--known-poses triangulates positions; images in lines have none: leave it out")
     others = {"--add-to": arguments.add_to, "--locate": arguments.locate, "--mapper": arguments.mapper != "incremental"}
     if asked := [name for name, value in others.items() if value]:
         raise InputError(f"{', '.join(asked)} looks for poses, and --known-poses keeps the model's: leave one of them out")

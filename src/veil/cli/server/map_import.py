@@ -8,11 +8,12 @@ from typing import Literal, TypedDict
 
 from veil.cli.common import at_least, quiet_colmap, report, say, say_left_out, write_json
 from veil.cli.device.extract import imported_space
+from veil.cli.input_options import DATABASE, FEATURES, MAP_IMPORT, PHOTOGRAPHS, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.server.index import index_large
 from veil.cli.server.map import no_map_facts
 from veil.cli.server.map_options import TimedSteps
-from veil.device.importing import ImportedMap, import_map
+from veil.device.importing import ImportedMap, import_map, usual_database
 from veil.errors import InputError
 from veil.files.atomic import require_vacant
 from veil.files.features import holds_features
@@ -85,6 +86,11 @@ def _import(arguments: ImportMap) -> int:
     quiet_colmap()
     require_vacant(arguments.output)
     features, photographs = _sources(arguments.source)
+    source = features or usual_database(arguments.model)
+    kind = PHOTOGRAPHS if source is None else FEATURES if holds_features(source) else DATABASE
+    require_applicable(arguments, MAP_IMPORT, kind, source or arguments.model)
+    if kind == FEATURES and arguments.normalization and not arguments.imported:
+        raise InputError("--normalization of a file of features goes with --imported, which names what it holds; leave it out")
     made = import_map(
         arguments.model,
         features=features,

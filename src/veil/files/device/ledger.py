@@ -232,20 +232,7 @@ class Ledger:
         repeat the same draws, so they are no second release. Raises ReleaseRefused too if words would exceed a budget. Checks
         and entry are one transaction.
         """
-        with connected(self.path) as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            same = _entries(connection, entry.image_digest)
-            if entry.message_digest in [other.message_digest for other in same]:
-                return False
-            others = [other for other in same if entry.fresh or other.fresh or other.parameters != entry.parameters]
-            if others and not allow_second:
-                raise _second_release(entry, others)
-            for budget in _in_force(_changes(connection)).values():
-                if entry.charge is not None:
-                    before = same if budget.unit == "image" else _entries(connection)
-                    budget.require([other.charge for other in before if other.charge], entry.charge, entry.name)
-            _insert(connection, entry)
-        return True
+        return record_all(self, [entry], allow_second=allow_second) == 1
 
     def set_budget(self, unit: BudgetUnit, budget: Budget | None) -> Budget | None:
         """Put `budget` in force for `unit`, or none; returns the budget that was in force before, None if there was none."""
@@ -290,6 +277,42 @@ def require_secret(ledger: Ledger, secret: Secret, *, replace_lost: bool = False
             )
         row = (secret.fingerprint, time.time())
         connection.execute("INSERT INTO secrets (fingerprint, since) VALUES (?, ?)", row)
+
+
+def record_all(ledger: Ledger, entries: Sequence[Entry], *, allow_second: bool = False) -> int:
+    """Enter all of these releases, or none; returns the number of those that were not entered already.
+
+    Each is checked as in `Ledger.record`, those before it counting as entered. Raises as it does.
+    """
+    with connected(ledger.path) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        new = 0
+        for entry in entries:
+            if _may_enter(connection, entry, allow_second=allow_second):
+                _insert(connection, entry)
+                new += 1
+        return new
+
+
+def require_enterable(ledger: Ledger, entry: Entry, *, allow_second: bool = False) -> None:
+    """Raise ReleaseRefused where `Ledger.record` would, and enter nothing."""
+    with connected(ledger.path, mode="ro") as connection:
+        _may_enter(connection, entry, allow_second=allow_second)
+
+
+def _may_enter(connection: sqlite3.Connection, entry: Entry, *, allow_second: bool) -> bool:
+    """Whether a release is to be entered: False if its very message stands there. Raises ReleaseRefused as `record` does."""
+    same = _entries(connection, entry.image_digest)
+    if entry.message_digest in [other.message_digest for other in same]:
+        return False
+    others = [other for other in same if entry.fresh or other.fresh or other.parameters != entry.parameters]
+    if others and not allow_second:
+        raise _second_release(entry, others)
+    for budget in _in_force(_changes(connection)).values():
+        if entry.charge is not None:
+            before = same if budget.unit == "image" else _entries(connection)
+            budget.require([other.charge for other in before if other.charge], entry.charge, entry.name)
+    return True
 
 
 def read_ledger(path: Path) -> list[Entry]:

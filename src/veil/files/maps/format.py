@@ -17,6 +17,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, Remedy, VeilError
 from veil.files.atomic import new_folder, require_vacant, writing
+from veil.files.containers import group_in, new_group
 from veil.forms import Form, Lines, Points, Subsets, Subspaces, canonical, lifted_guarantee
 from veil.geometry.camera import from_colmap
 from veil.geometry.rigid import rigid_from_colmap
@@ -26,6 +27,7 @@ from veil.scene import MapCheck, MappedImage, Scene
 from veil.space import Space
 
 FORMAT = 1
+_MEMBERS = ("vectors", "origin", "basis", "words", "lines")  # of the group of an image
 
 
 def write_map(folder: Path, scene: Scene) -> None:
@@ -46,9 +48,10 @@ def write_map(folder: Path, scene: Scene) -> None:
             if scene.check is not None:
                 file.attrs["check"] = json.dumps(scene.check.as_json())
             for name, image in scene.images.items():
-                _write_form(file.create_group(name), image.form)
+                group = new_group(file, name, _MEMBERS)
+                _write_form(group, image.form)
                 if image.lines is not None:
-                    _write_lines(file[name].create_group("lines"), image.lines)
+                    _write_lines(group.create_group("lines"), image.lines)
 
 
 def read_map(folder: Path) -> Scene:
@@ -128,14 +131,15 @@ def _assemble(model: Any, file: Any, space: Space, down: np.ndarray | None) -> S
     images = {}
     for image_id in sorted(model.reg_image_ids()):
         image = model.images[image_id]
+        group = group_in(file, image.name, _MEMBERS)
         images[image.name] = MappedImage(
             name=image.name,
             camera=from_colmap(model.cameras[image.camera_id]),
             cam_from_world=rigid_from_colmap(image.cam_from_world()),
             keypoints=np.array([p.xy for p in image.points2D], dtype=np.float32).reshape(-1, 2),
             point_rows=np.array([row_of[p.point3D_id] for p in image.points2D], dtype=np.int64),
-            form=_read_form(file[image.name], space),
-            lines=_read_lines(file[image.name]["lines"]) if "lines" in file[image.name] else None,
+            form=_read_form(group, space),
+            lines=_read_lines(group["lines"]) if "lines" in group else None,
         )
     return Scene(
         images=images,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, Remedy
 from veil.files.atomic import read_bytes, write_text
+from veil.files.tables import once, read_rows, require_single
 from veil.geometry.georeference import Georeference
 from veil.geometry.georeference import place_facts as place_facts
 from veil.geometry.georeference import place_of as place_of
@@ -26,31 +26,30 @@ def read_positions(path: Path | str) -> dict[str, np.ndarray]:
     among others. Raises FileFormatError, with the line at fault, for another table, an image that is there twice, or what is
     no number.
     """
-    try:
-        rows = list(csv.reader(read_bytes(Path(path)).decode("utf-8-sig").splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FileFormatError(f"{path} is not a text table ({error})") from None
-    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+    path = Path(path)
+    positions = once(path, _positions(path))
+    if not positions:
+        raise FileFormatError(f"{path} holds no position")
+    return positions
+
+
+def _positions(path: Path) -> Iterator[tuple[str, str, np.ndarray]]:
+    """The line, image and position of each row."""
+    rows = read_rows(path)
+    header = [cell.lower() for cell in rows[0][1]] if rows else []
     if missing := [name for name in COLUMNS if name not in header]:
         raise FileFormatError(f"{path} has no column {', '.join(missing)}; its first line must name {','.join(COLUMNS)}")
+    require_single(path, header, COLUMNS)
     places = [header.index(name) for name in COLUMNS]
-    positions: dict[str, np.ndarray] = {}
-    for number, row in enumerate(rows[1:], start=2):
-        if not any(cell.strip() for cell in row):
-            continue
+    for number, row in rows[1:]:
         try:
-            name, *numbers = (row[place].strip() for place in places)
+            name, *numbers = (row[place] for place in places)
             values = np.array([float(text) for text in numbers])
         except (IndexError, ValueError) as error:
             raise FileFormatError(f"{path}, line {number}: {error}; it must hold {','.join(COLUMNS)}") from None
         if not np.isfinite(values).all():
             raise FileFormatError(f"{path}, line {number}: a position must hold finite numbers, got {row}")
-        if name in positions:
-            raise FileFormatError(f"{path}, line {number}: {name} is there twice")
-        positions[name] = values
-    if not positions:
-        raise FileFormatError(f"{path} holds no position")
-    return positions
+        yield f"line {number}", name, values
 
 
 def write_place(path: Path | str, place: Georeference) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from veil.errors import FileFormatError, InputError, Remedy
-from veil.files.atomic import read_bytes
+from veil.files.tables import read_text
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 
 NAME = "K.txt"
@@ -20,8 +20,8 @@ MAX_OFF_CENTER = 0.15
 def read_numbers(path: Path, count: int) -> Float64[np.ndarray, "count"]:
     """The numbers of a text file. Raises FileFormatError unless it holds exactly `count` finite ones, apart by white space."""
     try:
-        values = np.array([float(value) for value in read_bytes(path).decode("utf-8").split()])
-    except (UnicodeDecodeError, ValueError) as error:
+        values = np.array([float(value) for value in read_text(path).split()])
+    except ValueError as error:
         raise FileFormatError(f"{path} must hold numbers ({error})") from None
     if len(values) != count or not np.isfinite(values).all():
         raise FileFormatError(f"{path} must hold {count} finite numbers, got {len(values)}")

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.errors import FileFormatError, InputError
-from veil.files.atomic import read_bytes
+from veil.files.tables import once, read_text
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 
 def read_cameras(path: Path) -> dict[int, Camera]:
-    """Cameras by their id, from cameras.txt. Raises FileFormatError with the line at fault."""
-    cameras = {}
+    """Cameras by their id, from cameras.txt. Raises FileFormatError with the line at fault, also for an id that is there
+    twice."""
+    cameras = once(path, _cameras(path))
+    if not cameras:
+        raise FileFormatError(f"{path} holds no camera")
+    return cameras
+
+
+def _cameras(path: Path) -> Iterator[tuple[str, int, Camera]]:
+    """The line, id and camera of each line that holds one."""
     for number, line in _lines(path):
         if not line.strip():
             continue
@@ -29,21 +39,30 @@ def read_cameras(path: Path) -> dict[int, Camera]:
                 params=tuple(float(value) for value in params),
                 focal=CALIBRATED,
             )
-            cameras[int(camera_id)] = checked_camera(camera)
+            identity = int(camera_id)
+            camera = checked_camera(camera)
         except (ValueError, InputError) as error:
             raise FileFormatError(f"{path}, line {number}: not a camera of COLMAP's text format ({error})") from None
-    if not cameras:
-        raise FileFormatError(f"{path} holds no camera")
-    return cameras
+        yield f"line {number}", identity, camera
 
 
 def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
     """Camera id and cam_from_world by image name, from images.txt.
 
     The line of 2D points after each image is skipped, even if it is empty.
-    Raises FileFormatError with the line at fault, also where a line cannot be 2D points because those lines were left out.
+    Raises FileFormatError with the line at fault, also where a line cannot be 2D points because those lines were left out, and
+    for an id or a name that is there twice.
     """
-    images = {}
+    images = list(_images(path))
+    once(path, ((place, identity, None) for place, identity, *_ in images))
+    by_name = once(path, ((place, name, (camera, pose)) for place, _, name, camera, pose in images))
+    if not by_name:
+        raise FileFormatError(f"{path} holds no image")
+    return by_name
+
+
+def _images(path: Path) -> Iterator[tuple[str, int, str, int, Rigid]]:
+    """The line, id, name, camera's id and cam_from_world of each image."""
     lines = _lines(path)
     while lines and not lines[0][1].strip():
         lines = lines[1:]
@@ -54,6 +73,7 @@ def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
         if not line.strip():
             continue
         try:
+            identity = int(line.split()[0])
             w, x, y, z, *translation = (float(value) for value in line.split()[1:8])
             camera_id, name = int(line.split()[8]), line.split(maxsplit=9)[9].strip()
             pose = Rigid(rotation=rotation_of(w, x, y, z), translation=np.array(translation))
@@ -61,10 +81,7 @@ def read_images(path: Path) -> dict[str, tuple[int, Rigid]]:
             raise FileFormatError(f"{path}, line {number}: not an image of COLMAP's text format ({error})") from None
         if not (np.isfinite(pose.rotation).all() and np.isfinite(pose.translation).all()):
             raise FileFormatError(f"{path}, line {number}: the pose is not finite")
-        images[name] = camera_id, pose
-    if not images:
-        raise FileFormatError(f"{path} holds no image")
-    return images
+        yield f"line {number}", identity, name, camera_id, pose
 
 
 def read_observations(path: Path) -> dict[str, tuple[Float64[np.ndarray, "_ 2"], Int64[np.ndarray, "_"]]]:
@@ -90,26 +107,28 @@ def read_observations(path: Path) -> dict[str, tuple[Float64[np.ndarray, "_ 2"],
 
 
 def read_points(path: Path) -> tuple[list[int], list[tuple[float, float, float]]]:
-    """Ids and positions of all points, from points3D.txt. Raises FileFormatError with the line at fault."""
-    ids, positions = [], []
+    """Ids and positions of all points, from points3D.txt. Raises FileFormatError with the line at fault, also for an id that is
+    there twice."""
+    points = once(path, _points(path))
+    return list(points), list(points.values())
+
+
+def _points(path: Path) -> Iterator[tuple[str, int, tuple[float, float, float]]]:
+    """The line, id and position of each line that holds a point."""
     for number, line in _lines(path):
         if not line.strip():
             continue
         try:
             point_id, x, y, z = line.split(maxsplit=4)[:4]
-            ids.append(int(point_id))
-            positions.append((float(x), float(y), float(z)))
+            identity, position = int(point_id), (float(x), float(y), float(z))
         except ValueError as error:
             raise FileFormatError(f"{path}, line {number}: not a point of COLMAP's text format ({error})") from None
-    return ids, positions
+        yield f"line {number}", identity, position
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     """Numbers and texts of all lines that are no comments."""
-    try:
-        lines = read_bytes(path).decode("utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} is not text ({error})") from None
+    lines = re.split("\r\n|\r|\n", read_text(path))  # `splitlines` would also cut at letters that names may have
     return [(number, line) for number, line in enumerate(lines, start=1) if not line.startswith("#")]
 
 

@@ -1,8 +1,8 @@
 """Gravity of photographs from files: veil's table, tables of accelerometers, and the maker note of an iPhone.
 
-- Veil's table has lines image,x,y,z[,sigma_deg]: down in the camera frame x right, y down, z forward (gravity.md#frame). A
-  table of a phone's sensors may hold more: where the first line names `image`, `gravity_x`, `gravity_y` and `gravity_z`,
-  these columns are read wherever they stand. Vectors of any length are directions.
+- Veil's table has lines image,x,y,z[,sigma_deg]: down in the camera frame x right, y down, z forward (gravity.md#frame).
+  Vectors of any length are directions. A first line of words names the columns, in any order. A table of a phone's sensors
+  may hold others, which are not read, beside `image`, `gravity_x`, `gravity_y` and `gravity_z`.
 - A table of accelerometers is as phones and photo applications write it: one image and vector a line, in any frame and unit.
   It is a CSV whose first line names an image (`image`, `file`, `filename`, `name` or `photo`) and x, y, z of `acc`, `accel`,
   `accelerometer` or `acceleration` (`acc_x`, `accelerometer.y`, `AccelZ`), or JSON as Mapillary's tools describe images:
@@ -18,26 +18,28 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy
-from veil.files.atomic import read_bytes, write_text
-from veil.files.photographs.pictures import DAMAGE
+from veil.files.atomic import write_text
+from veil.files.photographs.pictures import DAMAGE, opened
+from veil.files.tables import once, read_rows, read_text, require_single
 from veil.geometry.gravity import Gravity, NoGravity, gravity_from_accelerometer
 
 _COLUMNS = "image,x,y,z[,sigma_deg]"
-_NAMED = ("image", "gravity_x", "gravity_y", "gravity_z")
+_PLAIN, _NAMED, _SIGMA = ("x", "y", "z"), ("gravity_x", "gravity_y", "gravity_z"), "sigma_deg"
+_NAMES = ("image", "file", "filename", "file_name", "name", "photo", "image_name")
 
 
 def read_gravity(path: Path | str) -> dict[str, np.ndarray]:
-    """Gravity by image name, from a table of lines image,x,y,z[,sigma_deg], with or without a header.
+    """Gravity by image name, from a table of lines image,x,y,z[,sigma_deg], or with a header that names its columns.
 
     `path` is the table's file (.csv). Each value is a float64 (3,) unit vector that points down in the camera frame (x right,
-    y down, z forward; gravity.md#frame). Raises FileFormatError, with the line at fault, for another table, an empty one, or a
-    vector without a direction.
+    y down, z forward; gravity.md#frame). Raises FileFormatError, with the line at fault, for another table or header, an empty
+    one, an image that is there twice, or a vector without a direction.
     """
     return {name: reading.direction for name, reading in read_gravity_readings(path).items()}
 
@@ -45,37 +47,73 @@ def read_gravity(path: Path | str) -> dict[str, np.ndarray]:
 def read_gravity_readings(path: Path | str) -> dict[str, Gravity]:
     """Gravity by image name as in `read_gravity`, with the standard deviation (degrees) where a line gives one."""
     path = Path(path)
-    try:
-        rows = list(csv.reader(read_bytes(path).decode("utf-8-sig").splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise FileFormatError(f"{path} is not a text table ({error})") from None
-    header = [cell.strip().lower() for cell in rows[0]] if rows else []
-    named = [header.index(column) for column in _NAMED] if set(_NAMED) <= set(header) else None
-    if not named and any(cell.startswith("acc") for cell in header):
-        raise FileFormatError(
-            f"{path} holds accelerometer readings, which depend on how the phone was held",
-            remedy=(Remedy("make", "table of gravity", path.name), Remedy("give", "columns", ",".join(_NAMED))),
-        )
-    # Words in place of the first numbers are a header, whatever they are.
-    titled = bool(header[1:4]) and not any(character.isdigit() for cell in header[1:4] for character in cell)
-    expected = ",".join(_NAMED) if named else _COLUMNS
-    readings = {}
-    for number, row in enumerate(rows, start=1):
-        if not row or (number == 1 and (named or titled)):
-            continue
+    readings = once(path, _readings(path))
+    if not readings:
+        raise FileFormatError(f"{path} holds no readings; expected lines {_expected(path)}")
+    return readings
+
+
+def _expected(path: Path) -> str:
+    """The columns that the lines of a table must hold."""
+    return ",".join(("image", *_NAMED)) if set(_NAMED) <= set(_header(read_rows(path))) else _COLUMNS
+
+
+def _readings(path: Path) -> Iterator[tuple[str, str, Gravity]]:
+    """The line, image and gravity of each row."""
+    rows = read_rows(path)
+    header = _header(rows)
+    columns = _columns_of(path, header) if header else [0, 1, 2, 3, 4]
+    for number, row in rows[1:] if header else rows:
         try:
-            name, x, y, z, *rest = [row[column] for column in named] if named else row
-            (sigma,) = rest or [""]
-            readings[name.strip()] = Gravity(
-                direction=np.array([float(x), float(y), float(z)]), sigma_deg=float(sigma) if sigma.strip() else None
-            )
+            if len(row) > (len(header) or len(columns)):
+                raise ValueError("more cells than columns")
+            name, x, y, z = (row[column] for column in columns[:4])
+            sigma = "".join(row[column] for column in columns[4:] if column < len(row))
+            vector = np.array([float(x), float(y), float(z)])
+            reading = Gravity(direction=vector, sigma_deg=float(sigma) if sigma else None)
         except InputError as error:
             raise FileFormatError(f"{path}, line {number}: {error}") from None
         except (ValueError, IndexError):
-            raise FileFormatError(f"{path}, line {number}: expected {expected}, got {','.join(row)!r}") from None
-    if not readings:
-        raise FileFormatError(f"{path} holds no readings; expected lines {expected}")
-    return readings
+            raise FileFormatError(f"{path}, line {number}: expected {_expected(path)}, got {','.join(row)!r}") from None
+        yield f"line {number}", name, reading
+
+
+def _header(rows: Sequence[tuple[int, list[str]]]) -> list[str]:
+    """The names of a table's columns in lower case; none where the first line has a number behind its first cell."""
+    cells = [cell.lower().removeprefix("#").strip() for cell in rows[0][1]] if rows else []
+    return cells if cells[1:] and not any(_is_number(cell) for cell in cells[1:]) else []
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _columns_of(path: Path, header: list[str]) -> list[int]:
+    """Places of the image, x, y, z and, beside these, the standard deviation where it is there.
+
+    Raises FileFormatError for a header that does not name them once, or names others that nothing is known of.
+    """
+    axes = next((axes for axes in (_NAMED, _PLAIN) if set(axes) <= set(header)), ())
+    names = [name for name in _NAMES if name in header]
+    if not axes and any(cell.startswith("acc") for cell in header):
+        raise FileFormatError(
+            f"{path} holds accelerometer readings, which depend on how the phone was held",
+            remedy=(Remedy("make", "table of gravity", path.name), Remedy("give", "columns", ",".join(("image", *_NAMED)))),
+        )
+    known = {*names, *axes, _SIGMA}
+    unknown = [cell for cell in header if cell not in known and axes != _NAMED]
+    if not axes or not names or unknown:
+        raise FileFormatError(
+            f"{path} has the columns {', '.join(header)[:200]!r}; expected {_COLUMNS}",
+            remedy=Remedy("give", "columns", ",".join(("image", *_NAMED))),
+        )
+    columns = [names[0], *axes, *([_SIGMA] if _SIGMA in header and axes == _PLAIN else [])]
+    require_single(path, header, columns)
+    return [header.index(name) for name in columns]
 
 
 def require_names(names: Iterable[str]) -> None:
@@ -90,9 +128,8 @@ def require_names(names: Iterable[str]) -> None:
 
 def holds_gravity(path: Path) -> bool:
     """Whether a table's first line announces gravity in camera frames; accelerometer readings alone are not gravity."""
-    lines = read_bytes(path)[:10_000].decode("utf-8-sig", errors="replace").splitlines()
-    header = [cell.strip().lower() for cell in lines[0].split(",")] if lines else []
-    return set(_NAMED) <= set(header) or (header[:4] == ["image", "x", "y", "z"])
+    header = _header(read_rows(path, "".join(read_text(path).lstrip()[:10_000].splitlines()[:1])))
+    return any(set(axes) <= set(header) for axes in (_NAMED, _PLAIN)) and any(name in header for name in _NAMES)
 
 
 def write_gravity(path: Path | str, readings: Mapping[str, Gravity]) -> None:
@@ -112,68 +149,69 @@ def write_gravity(path: Path | str, readings: Mapping[str, Gravity]) -> None:
     write_text(path, buffer.getvalue(), private=True)
 
 
-_NAMES = ("image", "file", "filename", "file_name", "name", "photo", "image_name")
 _AXIS = re.compile(r"^(?:acc|accel|accelerometer|acceleration)[ _.\-]?([xyz])(?:[ _(\[].*)?$")
 _VECTOR = "MAPAccelerometerVector"
 _EXPECTED = "a column image (or file) and acc_x, acc_y, acc_z"
 
 
 def read_accelerometer(path: Path) -> dict[str, np.ndarray]:
-    """Vectors, float64 (3,), by image name, in the frame and unit of the file (CSV or JSON).
+    """Vectors, float64 (3,), by image name as the file (CSV or JSON) has it, folders included, in its frame and unit.
 
-    Raises FileFormatError with the line or record at fault, or if there are no readings.
+    Raises FileFormatError with the line or record at fault, for an image that is there twice, or if there are no readings.
     """
-    try:
-        text = read_bytes(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise FileFormatError(f"{path} is not a text table ({error})") from None
-    readings = _records(path, text) if text.lstrip()[:1] in ("[", "{") else _table(path, text)
+    text = read_text(path)
+    readings = once(path, _records(path, text) if text.lstrip()[:1] in ("[", "{") else _table(path, text))
     if not readings:
         raise FileFormatError(f"{path} holds no readings; expected {_EXPECTED}")
     return readings
 
 
-def _table(path: Path, text: str) -> dict[str, np.ndarray]:
-    """Vectors by image name from a CSV, whose first line names the columns."""
-    try:
-        rows = list(csv.reader(text.splitlines()))
-    except csv.Error as error:
-        raise FileFormatError(f"{path} is not a text table ({error})") from None
-    header = [cell.strip().lower() for cell in rows[0]] if rows else []
+def _table(path: Path, text: str) -> Iterator[tuple[str, str, np.ndarray]]:
+    """The line, image and vector of each row of a CSV, whose first line names the columns."""
+    rows = read_rows(path, text)
+    header = [cell.lower() for cell in rows[0][1]] if rows else []
     names = [column for column, cell in enumerate(header) if cell in _NAMES]
-    axes = {match[1]: column for column, cell in enumerate(header) if (match := _AXIS.match(cell))}
+    matches = [(column, match[1]) for column, cell in enumerate(header) if (match := _AXIS.match(cell))]
+    axes = {axis: column for column, axis in matches}
     if not names or set(axes) != set("xyz"):
         raise FileFormatError(f"{path} has the columns {', '.join(header)[:200]!r}; expected {_EXPECTED}")
-    vectors = {}
-    for number, row in enumerate(rows[1:], start=2):
-        if not row:
-            continue
+    require_single(path, [axis for _, axis in matches], "xyz")
+    for number, row in rows[1:]:
         try:
-            vectors[row[names[0]].strip()] = _vector([row[axes[axis]] for axis in "xyz"])
+            vector = _vector([row[axes[axis]] for axis in "xyz"])
+            name = row[names[0]]
         except (ValueError, IndexError):
             raise FileFormatError(f"{path}, line {number}: expected {_EXPECTED}, got {','.join(row)!r}") from None
-    return vectors
+        yield f"line {number}", name, vector
 
 
-def _records(path: Path, text: str) -> dict[str, np.ndarray]:
-    """Vectors by image name from JSON as Mapillary's tools write it: a list of records, or records by file name."""
+def _records(path: Path, text: str) -> Iterator[tuple[str, str, np.ndarray]]:
+    """The record, image and vector of each record of JSON as Mapillary's tools write it: a list, or records by file name."""
     try:
-        content = json.loads(text)
+        content = json.loads(text, object_pairs_hook=_Pairs)
     except ValueError as error:
         raise FileFormatError(f"{path} is damaged JSON ({error})") from None
-    named = content.items() if isinstance(content, dict) else ()
+    named = content.pairs if isinstance(content, _Pairs) else ()
     items = (
         content if isinstance(content, list) else [{"filename": name} | item for name, item in named if isinstance(item, dict)]
     )
-    readings = {}
     for number, item in enumerate(items, start=1):
         if not isinstance(item, dict) or _VECTOR not in item:
             continue
         try:
-            readings[Path(str(item["filename"])).name] = _vector([item[_VECTOR][axis] for axis in "xyz"])
+            name = str(item["filename"]).replace("\\", "/").removeprefix("./")
+            vector = _vector([item[_VECTOR][axis] for axis in "xyz"])
         except (KeyError, TypeError, ValueError):
             raise FileFormatError(f"{path}, record {number}: expected filename and {_VECTOR} with x, y, z") from None
-    return readings
+        yield f"record {number}", name, vector
+
+
+class _Pairs(dict):
+    """An object of JSON that also keeps its `pairs`, in which a name may stand twice."""
+
+    def __init__(self, pairs: list[tuple[str, object]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
 
 
 def _vector(values: list) -> np.ndarray:
@@ -199,7 +237,7 @@ def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
     from PIL import ExifTags, Image
 
     try:
-        with Image.open(path) as image:
+        with opened(path) as image:
             stored_width, stored_height = image.size
             exif = image.getexif()
             orientation = exif.get(ExifTags.Base.Orientation, 1)

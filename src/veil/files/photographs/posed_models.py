@@ -19,6 +19,7 @@ from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import read_bytes
 from veil.files.photographs.colmap_text import read_cameras, read_images, read_observations, read_points, rotation_of
 from veil.files.photographs.transforms import read_frames
+from veil.files.tables import once
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 from veil.one_line import one_line
@@ -120,8 +121,8 @@ def _read_text(folder: Path) -> PosedModel:
 
 
 def _read_binary(folder: Path) -> PosedModel:
-    cameras = dict(_each(folder / "cameras.bin", _binary_camera))
-    points = dict(_each(folder / "points3D.bin", _binary_point)) if (folder / "points3D.bin").is_file() else {}
+    cameras = _by_id(folder / "cameras.bin", _binary_camera)
+    points = _by_id(folder / "points3D.bin", _binary_point) if (folder / "points3D.bin").is_file() else {}
     ids = np.array(sorted(points), dtype=np.int64)
     xyz = np.array([points[each] for each in ids.tolist()], dtype=np.float64).reshape(-1, 3)
     return _assembled(folder, cameras, _each(folder / "images.bin", _binary_image), ids, xyz)
@@ -182,6 +183,11 @@ class _Bytes:
         if end < 0:
             raise FileFormatError(f"{self.path} ends too early; it was cut off, copy it again")
         return self.take(end + 1 - self.at)[:-1].decode("utf-8")
+
+
+def _by_id(path: Path, read: Callable[[_Bytes], tuple[int, Any]]) -> dict[int, Any]:
+    """What `read` takes from a binary file of COLMAP's, by ids. Raises FileFormatError for an id that is there twice."""
+    return once(path, ((f"entry {number}", *entry) for number, entry in enumerate(_each(path, read), start=1)))
 
 
 def _each(path: Path, read: Callable[[_Bytes], Any]) -> Iterator[Any]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import clear_leftovers, read_bytes, write_bytes
+from veil.files.tables import read_text
 from veil.matching.neighbors import Matches
 
 # First bytes of a block, with the version of its format.
@@ -255,12 +256,8 @@ def read_pairs(path: Path) -> list[tuple[str, str]]:
     """
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise FileFormatError(f"{path} has more than {MOST_BYTES} bytes; it is no list of pairs")
-    try:
-        lines = read_bytes(path).decode().splitlines()
-    except UnicodeDecodeError:
-        raise FileFormatError(f"{path} is not text; a list of pairs has two names of images a line") from None
     pairs = []
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         words = line.split()
         if not words or words[0].startswith("#"):
             continue
