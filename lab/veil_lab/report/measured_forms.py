@@ -74,10 +74,13 @@ def interval_table(forms: Sequence[MeasuredForm]) -> Table | None:
 
 
 def _best(attacked: Sequence[MeasuredForm]) -> Iterator[tuple[str, ...]]:
+    """The rows of `interval_table`, without those of several uploads that give no more than one."""
     for form in attacked:
+        before: set[tuple[str, str]] = set()
         for unit, uploads in sorted({(item.unit, item.uploads) for item in form.attacks}):
             best = form.best(unit, uploads)
-            if best is not None:
+            if best is not None and (best.attack, best.cell) not in before:
+                before.add((best.attack, best.cell))
                 yield form.form, best.attack, str(uploads), str(best.photographs), best.cell, best.interval
 
 

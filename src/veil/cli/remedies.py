@@ -79,7 +79,6 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("leave out", "backup"): "`veil serve backup --forget {}` if the backup is gone",
     ("leave out", "budget"): "`veil budget set {} none` if no privacy is wanted",
     ("leave out", "read_features.space"): "leave out --imported",
-    ("leave out", "privatize.for_map"): "leave out --for-map",
     ("leave out", "map_images.add_to"): "leave out --add-to",
     ("leave out", "map_images.network"): "match by nearest neighbors (--matcher nearest)",
     ("lower", "HideInWords.epsilon"): "take a smaller --epsilon (see `veil budget plan` and `veil budget show`)",

@@ -17,7 +17,7 @@ from veil.cli.remedies import phrase
 from veil.device.device import Device, DeviceRelease, MakeRelease, releasing
 from veil.device.doors import select_for_map
 from veil.device.protection import HideInSubspaces, HideInWords, Protection
-from veil.errors import InputError, Remedy, VeilError
+from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing_folder, write_bytes, writing
 from veil.files.features import count_images, read_features
@@ -137,8 +137,9 @@ def _chosen_for_map(arguments: Privatize, notes: dict[str, None]) -> Mapping[str
     chosen = select_for_map(photographs, steps=Bar)
     if isinstance(chosen, NoMap):
         raise InputError(
-            f"these photographs give no map even of their raw features, so nothing says what a map uses: {chosen.reason}",
-            remedy=(Remedy("leave out", "privatize.for_map"), *chosen.remedy),
+            f"these photographs give no map even of their raw features, so nothing says what a map uses: {chosen.reason}; "
+            "leave out --for-map",
+            remedy=chosen.remedy,
         )
     outside = [name for name in photographs if name not in chosen]
     if outside:

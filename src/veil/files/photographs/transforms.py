@@ -18,7 +18,7 @@ import numpy as np
 from veil.errors import FileFormatError, InputError, VeilError
 from veil.files.atomic import read_bytes
 from veil.files.photographs.pictures import SUFFIXES, stored_size
-from veil.geometry.camera import Camera, checked_camera
+from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
 _FROM_OPENGL = np.diag([1.0, -1.0, -1.0])  # x right, y up, z backward -> x right, y down, z forward
@@ -113,7 +113,7 @@ def _camera(frame: Mapping[str, Any], photograph: Path) -> Camera:
         raise InputError("it says no focal length (fl_x, or camera_angle_x)")
     values = (focal_x, frame.get("fl_y", focal_x), frame.get("cx", width / 2), frame.get("cy", height / 2))
     params = tuple(float(value) for value in (*values, *(frame.get(term, 0) for term in _TERMS[model])))
-    return checked_camera(Camera(model=model, width_px=width, height_px=height, params=params))
+    return checked_camera(Camera(model=model, width_px=width, height_px=height, params=params, focal=CALIBRATED))
 
 
 def _model(frame: Mapping[str, Any]) -> str:
