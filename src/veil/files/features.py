@@ -142,7 +142,7 @@ class KindUnknown(InputError):
 
 
 def warn_of_zeros(path: Path, zeros: Mapping[str, int]) -> None:
-    """Warn (`veil.VeilWarning`) of features that were left out as their descriptors are all zero: their numbers by image."""
+    """Warn (`veil.errors.VeilWarning`) of features left out as their descriptors are all zero, with their numbers by image."""
     named = [name for name, count in zeros.items() if count]
     if named:
         names = ", ".join(named[:3]) + (", ..." if len(named) > 3 else "")

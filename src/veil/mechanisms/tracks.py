@@ -1,6 +1,7 @@
 """Features of a folder of photographs that a map of them uses: those on tracks, few, and spread over all pairs of images.
 
-A track is a point with the features that show it in several images. What lies on no track does not leave: passers-by that one
+A file of its own: the choice is a mechanism, which the doors of the device only call. A track is a point with the features that
+show it in several images. What lies on no track does not leave: passers-by that one
 photograph shows, screens, and all features that would match nothing. Tracks of large scale come first, as queries find them
 again, and those of pairs of images that have few (release.md#features-for-a-map).
 """

@@ -61,8 +61,8 @@ def _searched(folder: Path) -> tuple[list[Path], Counter[str]]:
 def named_pictures(roots: Sequence[Path]) -> list[tuple[str, Path]]:
     """Name and path of every photograph below `roots`; veil calls each by its path below the folder that was given.
 
-    Files of other kinds are passed over, and a warning (`veil.VeilWarning`) gives their numbers. Raises InputError if a root
-    holds no photographs, two photographs get one name, or a name is not UTF-8.
+    Files of other kinds are passed over, and a warning (`veil.errors.VeilWarning`) gives their numbers. Raises InputError if a
+    root holds no photographs, two photographs get one name, or a name is not UTF-8.
     """
     paths: dict[str, Path] = {}
     for root in roots:
@@ -102,7 +102,7 @@ def read_picture(path: Path | str, *, camera: Camera | None = None, as_stored: b
     """Decode one photograph, turned upright by its EXIF orientation.
 
     - `path`: a file in any common format (JPEG, PNG, TIFF, WebP, ...). One of more than 67 megapixels is shrunk to that number,
-      with its camera, and a warning (`veil.VeilWarning`) says so.
+      with its camera, and a warning (`veil.errors.VeilWarning`) says so.
     - `camera`: intrinsics in pixels of the upright image as it is in the file; by default the focal length is read from EXIF,
       else guessed.
     - `as_stored`: leave it as it is stored, as COLMAP does. A `camera` is then that of the stored image.
