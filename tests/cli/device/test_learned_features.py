@@ -101,7 +101,7 @@ def test_a_database_of_colmap_4_goes_in(door: dict[str, Features], tmp_path: Pat
     assert run("extract", path, "-o", tmp_path / "f.h5") == 1
     assert "lie outside the image of 640x480" in capsys.readouterr().err
     # Two fifths of the size, about the center of the helper's camera, whose focal length is then right.
-    shift = np.float32([320, 240]) - np.float32(0.4) * np.float32([343, 512])
+    shift = np.array([320 - 0.4 * 343, 240 - 0.4 * 512], dtype=np.float32)
     inside = {name: (xy * np.float32(0.4) + shift, values) for name, (xy, values) in tables.items()}
     path = colmap_database(tmp_path / "d.db", inside, kind="ALIKED_N16ROT")
     assert run("extract", path, "-o", tmp_path / "f.h5", "--json", tmp_path / "f.json") == 0

@@ -5,11 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 from veil.cli.common import Bar, report, say, write_json
 from veil.cli.server.map_options import MakeMap, asked_pairs, asked_ratio, matching_work
-from veil.cli.server.map_writing import GravityReadingsJson, MapOutput, further_models, gravity_facts, say_gravity
+from veil.cli.server.map_writing import (
+    GravityReadingsJson,
+    MadeMapJson,
+    MapOutput,
+    further_models,
+    gravity_facts,
+    say_gravity,
+)
 from veil.errors import InputError
 from veil.files.atomic import read_bytes
 from veil.files.maps.checkpoints import Checkpoints, run_key, unfinished_folder
@@ -73,22 +80,14 @@ def _max_ratio(arguments: MakeMap, loaded: Mapping[str, LoadedImage]) -> float |
     return EVERY_MATCH if ratio == "none" else ratio
 
 
-class LineMapJson(TypedDict):
+class LineMapJson(MadeMapJson):
     """A map from lines."""
 
-    images: int
-    skipped: Reasons
-    registered: int
-    points: int
-    observations: int
-    mean_reprojection_error_px: float
-    public: bool
     lines: Literal[True]
     models: list[list[str]]
     refused: Reasons
     check: LineMapCheckJson
     gravity: GravityReadingsJson
-    reasons: list[str]
 
 
 def _tell(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str, str]) -> None:

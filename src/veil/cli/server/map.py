@@ -29,7 +29,14 @@ from veil.cli.server.map_options import (
     matching_facts,
     matching_work,
 )
-from veil.cli.server.map_writing import GravityReadingsJson, further_models, gravity_facts, map_output, say_gravity
+from veil.cli.server.map_writing import (
+    GravityReadingsJson,
+    MadeMapJson,
+    further_models,
+    gravity_facts,
+    map_output,
+    say_gravity,
+)
 from veil.device.doors import load_on_demand
 from veil.errors import InputError
 from veil.files.photographs.gravity import read_gravity
@@ -134,19 +141,11 @@ def _map(arguments: MakeMap) -> int:
     return 0
 
 
-class PositionMapJson(MatchingFactsJson):
+class PositionMapJson(MatchingFactsJson, MadeMapJson):
     """A map of positions."""
 
-    images: int
-    skipped: Reasons
-    registered: int
-    points: int
-    observations: int
-    mean_reprojection_error_px: float
-    public: bool
     check: MapCheckJson | None
     gravity: GravityReadingsJson | None
-    reasons: list[str]
 
 
 def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str, str], more: MatchingFactsJson) -> None:

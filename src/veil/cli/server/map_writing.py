@@ -16,6 +16,7 @@ from veil.cli.server.index import index_large
 from veil.cli.server.map_options import MakeMap
 from veil.files.maps.checkpoints import clear_removed, is_own_output, note_written, run_key
 from veil.files.maps.folders import clear_staging, model_folders, replace_models, write_models
+from veil.json_records.values import Reasons
 from veil.places.held_map import Map, point_index_of
 from veil.places.maps.check import ReadingsCheck
 from veil.scene import Scene
@@ -61,6 +62,19 @@ def map_output(arguments: MakeMap) -> MapOutput:
     plain = {name: value for name, value in vars(arguments).items() if isinstance(value, str | int | float | Path)}
     key = run_key([f"{name}={value}".encode() for name, value in sorted(plain.items()) if name not in _WITHOUT_EFFECT])
     return MapOutput(folder=arguments.output, key=key, is_own=is_own_output(arguments.output, key))
+
+
+class MadeMapJson(TypedDict):
+    """A map that was made, and what it was made of."""
+
+    images: int
+    skipped: Reasons
+    registered: int
+    points: int
+    observations: int
+    mean_reprojection_error_px: float
+    public: bool
+    reasons: list[str]
 
 
 class GravityReadingsJson(TypedDict):
