@@ -105,6 +105,7 @@ PHRASES: Mapping[tuple[Action, str], str] = {
     ("make", "record of localized queries"): "give what `veil localize --json` writes",
     ("make", "record of measured forms"): "make it with `veil evaluate forms --record`",
     ("make", "table of gravity"): "run `veil gravity PHOTOS -o gravity.csv --readings {}`",
+    ("make", "table of names"): "`veil privatize --write-names` writes one",
     ("raise", "AuditOptions.seconds"): "allow more with --max-seconds",
     ("raise", "WordOptions.max_seconds"): "allow more with --max-seconds",
     ("raise", "HideInSubspaces.decoys"): "use a pool of {} or more (`veil codebook build --decoy-pool`)",
