@@ -14,19 +14,18 @@ from veil.attacks.distribution.modes import Modes
 from veil.attacks.matches.inliers import inlier_subspaces
 from veil.attacks.matches.matched_candidates import (
     APART,
-    EVEN,
-    LARGEST,
-    RIGHT,
-    SEEN,
-    SLOPE,
+    CandidateDistances,
     ViewOfFeatures,
     improved,
+    view_distances,
     view_evidence,
     with_suggestions,
 )
 from veil.attacks.matches.matched_views import OtherView, Partners
+from veil.attacks.matches.view_weights import DistanceRatio, ViewWeights
 from veil.attacks.registry import named
 from veil.attacks.target import Knowledge, ReleasedImage, Target
+from veil.errors import RangeError
 from veil.features import Features
 from veil.files.attack_networks import bundled_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -43,6 +42,7 @@ from worlds import generator
 
 DIM, FEATURES, CANDIDATES, M = 24, 40, 5, 3
 SPACE = Space(descriptor="sift", normalization="L2", dim=DIM)
+WEIGHTS = ViewWeights()
 
 
 def unit(values: np.ndarray) -> np.ndarray:
@@ -93,6 +93,12 @@ def view_of(form: Subspaces, view: Subspaces, *, is_verified: bool = False, is_r
     return ViewOfFeatures.of(form, OtherView(form=view, keypoints=None), partners)
 
 
+def asked_of(modes: Modes, form: Subspaces, seen: ViewOfFeatures) -> tuple[CandidateDistances, np.ndarray]:
+    """Distances of the candidates to one view, and their log ratios by it alone."""
+    near = view_distances(modes, form, seen)
+    return near, view_evidence(modes, [(seen, near)], WEIGHTS)
+
+
 def slow_evidence(modes: Modes, form: Subspaces, view: Subspaces) -> np.ndarray:
     """The log ratio of Eq. 15, feature by feature, candidate by candidate and subspace by subspace.
 
@@ -114,14 +120,16 @@ def slow_evidence(modes: Modes, form: Subspaces, view: Subspaces) -> np.ndarray:
                     distances.append(np.linalg.norm(offset - other.basis[0].T @ (other.basis[0] @ offset)))
             if np.linalg.norm(modes.points[feature, candidate] - suggestion) < APART:
                 distances.append(np.linalg.norm(suggestion - there))
-            logs[feature, candidate] = np.log((1 - SEEN) + SEEN * np.exp(min(SLOPE * (EVEN - float(min(distances))), LARGEST)))
+            law = WEIGHTS.nearest
+            ratio = np.exp(min(law.slope * (law.even - float(min(distances))), law.largest))
+            logs[feature, candidate] = np.log((1 - law.share) + law.share * ratio)
     return logs
 
 
 def test_evidence_is_that_of_the_slow_reference() -> None:
     form, view, modes, _ = world("slow", noise=0.15, share=0.4)
-    evidence = view_evidence(modes, form, view_of(form, view))
-    assert evidence.log_ratios == pytest.approx(slow_evidence(modes, form, view), abs=2e-3)
+    _, evidence = asked_of(modes, form, view_of(form, view))
+    assert evidence == pytest.approx(slow_evidence(modes, form, view), abs=2e-3)
 
 
 @pytest.mark.parametrize(("is_verified", "is_repeat"), [(False, False), (True, False), (False, True)])
@@ -129,15 +137,15 @@ def test_the_candidate_that_a_view_shows_is_chosen(is_verified: bool, is_repeat:
     """Planted: the view has the descriptors. Null: it has others. Decoys of both would win if meetings were not left out."""
     form, view, modes, right = world("shown", noise=0.15, share=0.0 if is_repeat else 0.6)
     seen = view_of(form, view, is_verified=is_verified, is_repeat=is_repeat)
-    evidence = view_evidence(modes, form, seen)
-    beliefs = modes.beliefs(1.0, evidence.log_ratios)
+    _, evidence = asked_of(modes, form, seen)
+    beliefs = modes.beliefs(1.0, evidence)
     assert (beliefs.argmax(axis=1) == right).mean() > 0.9 and beliefs.sum(axis=1) == pytest.approx(np.ones(FEATURES))
     _, strange, _, _ = world("strange", noise=0.15, share=0.0)
-    none = view_evidence(modes, form, view_of(form, strange))
-    assert np.log(1 - SEEN) <= none.log_ratios.min() and none.log_ratios.max() < 1
-    naive = view_evidence(modes, form, view_of(form, view, is_verified=is_verified, is_repeat=True))
+    _, none = asked_of(modes, form, view_of(form, strange))
+    assert np.log(1 - WEIGHTS.nearest.share) <= none.min() and none.max() < 1
+    _, naive = asked_of(modes, form, view_of(form, view, is_verified=is_verified, is_repeat=True))
     if not is_repeat and not is_verified:
-        assert (modes.beliefs(1.0, naive.log_ratios).argmax(axis=1) == right).mean() < 0.9
+        assert (modes.beliefs(1.0, naive).argmax(axis=1) == right).mean() < 0.9
 
 
 def test_a_verified_partner_speaks_alone() -> None:
@@ -145,10 +153,10 @@ def test_a_verified_partner_speaks_alone() -> None:
     form, view, modes, _ = world("verified", noise=0.15, share=0.0)
     other = view_of(form, view, is_verified=True)
     elsewhere = other.partners.take(np.roll(np.arange(FEATURES), 1))
-    evidence = view_evidence(modes, form, ViewOfFeatures.of(form, other.view, elsewhere))
+    near, evidence = asked_of(modes, form, ViewOfFeatures.of(form, other.view, elsewhere))
     known = np.isfinite(modes.log_ratios)
-    assert np.median(evidence.log_ratios[known]) == pytest.approx(np.log(1 - RIGHT), abs=0.1)
-    assert (evidence.row == elsewhere.nearest[:, None]).all()
+    assert np.median(evidence[known]) == pytest.approx(np.log(1 - WEIGHTS.verified.share), abs=0.1)
+    assert (near.row == elsewhere.nearest[:, None]).all()
 
 
 def test_the_density_ascends_from_what_a_view_suggests() -> None:
@@ -188,11 +196,11 @@ def test_a_view_is_as_near_to_a_mode_as_the_point_beside_it() -> None:
     points = modes.points.copy()
     points[rows, right] += away
     moved, seen = Modes(points=points, log_ratios=modes.log_ratios), view_of(form, view)
-    evidence = view_evidence(moved, form, seen)
-    assert evidence.distance[rows, right] == pytest.approx(seen.partners.away)
-    assert (evidence.row[rows, right] == rows).all()
+    near = view_distances(moved, form, seen)
+    assert near.distance[rows, right] == pytest.approx(seen.partners.away)
+    assert (near.row[rows, right] == rows).all()
     nowhere = replace(seen, suggestions=np.full_like(seen.suggestions, np.nan))
-    assert np.median(view_evidence(moved, form, nowhere).distance[rows, right]) > 2 * np.median(seen.partners.away)
+    assert np.median(view_distances(moved, form, nowhere).distance[rows, right]) > 2 * np.median(seen.partners.away)
 
 
 def test_a_view_improves_the_estimate_beside_it() -> None:
@@ -205,12 +213,22 @@ def test_a_view_improves_the_estimate_beside_it() -> None:
     points[rows, right] += away
     moved = Modes(points=points, log_ratios=modes.log_ratios)
     chosen = moved.estimates(np.eye(CANDIDATES)[right])
-    evidence = view_evidence(moved, form, view_of(form, view))
-    better = improved(chosen, right, form, [(view_of(form, view), evidence)])
+    near = view_distances(moved, form, view_of(form, view))
+    better = improved(chosen, right, form, [(view_of(form, view), near)])
     before, after = (np.linalg.norm(item.points - truth, axis=1) for item in (chosen, better))
     assert np.median(after) < 0.75 * np.median(before) and (better.confidence == chosen.confidence).all()
-    far = improved(chosen, right, form, [(view_of(form, view), replace(evidence, distance=evidence.distance + 1))])
+    far = improved(chosen, right, form, [(view_of(form, view), replace(near, distance=near.distance + 1))])
     assert (far.points == chosen.points).all()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"share": 0.0}, {"share": 1.0}, {"even": float("nan")}, {"slope": -1.0}, {"largest": float("inf")}]
+)
+def test_weights_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(RangeError, match="ratio of distances"):
+        DistanceRatio(**{"share": 0.5, "even": 0.2, "slope": 9.0, "largest": 4.0} | wrong)
+    with pytest.raises(RangeError, match="sharpness"):
+        ViewWeights(sharpness=float("nan"))
 
 
 @pytest.mark.slow
