@@ -12,12 +12,11 @@ from veil.attacks.claims import CannotRun, no_release
 from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
-from veil.attacks.matches.matched_candidates import SHARPNESS, ViewOfFeatures, improved, view_evidence, with_suggestions
+from veil.attacks.matches.matched_candidates import SHARPNESS, Evidence, improved, view_evidence, with_suggestions
 from veil.attacks.matches.matched_views import VIEWS, OtherView, Partners
 from veil.attacks.pieces import AttackedRows
 from veil.attacks.target import Target
 from veil.errors import Remedy
-from veil.forms import Subspaces
 
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
 # Names under which modes are kept for other attacks: those of the attacked features, and those of their neighbors, too.
@@ -96,10 +95,13 @@ def _matched_candidates(target: Target) -> Attempt:
     rows, modes = target.cache.get(MODES_AROUND, target.cache[MODES])
     form = target.form.take(rows)
     with target.timer() as clock:
-        seen = [_partners_of(view, partners, rows) for view, partners in views]
+        seen = [(view, partners.take(rows)) for view, partners in views]
         candidates = with_suggestions(modes, form, seen, learned.density)
-        work = partial(view_evidence, candidates, form, threads=target.effort.threads)
-        done = target.time.run_some("matched candidates", seen, work, target.effort.seed)
+
+        def asked(pair: tuple[OtherView, Partners]) -> Evidence:
+            return view_evidence(candidates, form, *pair, threads=target.effort.threads)
+
+        done = target.time.run_some("matched candidates", seen, asked, target.effort.seed)
         evidence = np.sum([item.log_ratios for _, item in done], axis=0)
         if keypoints is None:
             beliefs = candidates.beliefs(SHARPNESS, evidence)
@@ -109,7 +111,7 @@ def _matched_candidates(target: Target) -> Attempt:
             spacing = mean_spacing(positions)
             beliefs = context_beliefs(candidates, learned.context, positions[rows], spacing=spacing, evidence=evidence)
             claim = context_estimates(form, candidates, beliefs, learned.context)
-        claim = improved(claim, beliefs.argmax(axis=1), form, [(view.form, item) for view, item in done])
+        claim = improved(claim, beliefs.argmax(axis=1), form, [(view, item) for (view, _), item in done])
     return Attempt(
         label="matched candidates",
         rows=attacked,
@@ -118,18 +120,6 @@ def _matched_candidates(target: Target) -> Attempt:
         seconds=clock.seconds,
         notes=(f"{len(done)} of {len(views)} views were asked of {candidates.points.shape[1]} candidates of each feature",),
         details={"views": float(len(done))},
-    )
-
-
-def _partners_of(view: OtherView, partners: Partners, rows: np.ndarray) -> ViewOfFeatures:
-    """The part of a view's partners that belongs to some features."""
-    assert isinstance(view.form, Subspaces)
-    return ViewOfFeatures(
-        form=view.form,
-        partner=partners.nearest[rows],
-        away=partners.away[rows],
-        is_verified=partners.is_verified[rows],
-        is_repeat=partners.is_repeat,
     )
 
 

@@ -95,6 +95,19 @@ def positional(
     return dataclasses.field(default=None if optional else dataclasses.MISSING, metadata={"facts": argument})
 
 
+def names_file() -> Any:
+    """The field of the option --names, by which `main` names photographs in what the command prints."""
+    return option("name photographs in place of their messages, by the table of `veil privatize --write-names`", metavar="CSV")
+
+
+def poses_file() -> Any:
+    """The field of the option --write-poses."""
+    return option(
+        "also write the poses as hloc and COLMAP do: name qw qx qy qz tx ty tz, world to camera, one query a line",
+        metavar="FILE",
+    )
+
+
 def json_file() -> Any:
     """The field of the option --json."""
     return option("also write the result as JSON ('-': standard output)", metavar="FILE")

@@ -19,11 +19,11 @@ from veil.attacks.matches.matched_candidates import (
     RIGHT,
     SEEN,
     SLOPE,
-    ViewOfFeatures,
     improved,
     view_evidence,
     with_suggestions,
 )
+from veil.attacks.matches.matched_views import OtherView, Partners
 from veil.attacks.registry import named
 from veil.attacks.target import Knowledge, ReleasedImage, Target
 from veil.features import Features
@@ -80,14 +80,14 @@ def world(name: str, *, noise: float, share: float) -> tuple[Subspaces, Subspace
     return form, view, modes, order.argmin(axis=1)
 
 
-def view_of(form: Subspaces, *, is_verified: bool = False, is_repeat: bool = False) -> ViewOfFeatures:
-    return ViewOfFeatures(
-        form=form,
-        partner=np.arange(FEATURES),
+def view_of(form: Subspaces, *, is_verified: bool = False, is_repeat: bool = False) -> tuple[OtherView, Partners]:
+    partners = Partners(
+        nearest=np.arange(FEATURES),
         away=np.zeros(FEATURES),
         is_verified=np.full(FEATURES, is_verified),
         is_repeat=is_repeat,
     )
+    return OtherView(form=form, keypoints=None), partners
 
 
 def slow_evidence(modes: Modes, form: Subspaces, view: Subspaces) -> np.ndarray:
@@ -110,7 +110,7 @@ def slow_evidence(modes: Modes, form: Subspaces, view: Subspaces) -> np.ndarray:
 
 def test_evidence_is_that_of_the_slow_reference() -> None:
     form, view, modes, _ = world("slow", noise=0.15, share=0.4)
-    evidence = view_evidence(modes, form, view_of(view))
+    evidence = view_evidence(modes, form, *view_of(view))
     assert evidence.log_ratios == pytest.approx(slow_evidence(modes, form, view), abs=2e-3)
 
 
@@ -119,13 +119,13 @@ def test_the_candidate_that_a_view_shows_is_chosen(is_verified: bool, is_repeat:
     """Planted: the view has the descriptors. Null: it has others. Decoys of both would win if meetings were not left out."""
     form, view, modes, right = world("shown", noise=0.15, share=0.0 if is_repeat else 0.6)
     seen = view_of(view, is_verified=is_verified, is_repeat=is_repeat)
-    evidence = view_evidence(modes, form, seen)
+    evidence = view_evidence(modes, form, *seen)
     beliefs = modes.beliefs(1.0, evidence.log_ratios)
     assert (beliefs.argmax(axis=1) == right).mean() > 0.9 and beliefs.sum(axis=1) == pytest.approx(np.ones(FEATURES))
     _, strange, _, _ = world("strange", noise=0.15, share=0.0)
-    none = view_evidence(modes, form, view_of(strange))
+    none = view_evidence(modes, form, *view_of(strange))
     assert np.log(1 - SEEN) <= none.log_ratios.min() and none.log_ratios.max() < 1
-    naive = view_evidence(modes, form, replace(seen, is_repeat=True))
+    naive = view_evidence(modes, form, *view_of(view, is_verified=is_verified, is_repeat=True))
     if not is_repeat and not is_verified:
         assert (modes.beliefs(1.0, naive.log_ratios).argmax(axis=1) == right).mean() < 0.9
 
@@ -133,11 +133,12 @@ def test_the_candidate_that_a_view_shows_is_chosen(is_verified: bool, is_repeat:
 def test_a_verified_partner_speaks_alone() -> None:
     """Another subspace of the view passes through each candidate, and the partner through none."""
     form, view, modes, _ = world("verified", noise=0.15, share=0.0)
-    elsewhere = replace(view_of(view, is_verified=True), partner=np.roll(np.arange(FEATURES), 1))
-    evidence = view_evidence(modes, form, elsewhere)
+    other, partners = view_of(view, is_verified=True)
+    elsewhere = partners.take(np.roll(np.arange(FEATURES), 1))
+    evidence = view_evidence(modes, form, other, elsewhere)
     known = np.isfinite(modes.log_ratios)
     assert np.median(evidence.log_ratios[known]) == pytest.approx(np.log(1 - RIGHT), abs=0.1)
-    assert (evidence.row == elsewhere.partner[:, None]).all()
+    assert (evidence.row == elsewhere.nearest[:, None]).all()
 
 
 def test_points_that_a_view_suggests_become_candidates() -> None:
@@ -176,11 +177,11 @@ def test_a_view_improves_the_estimate_beside_it() -> None:
     points[rows, right] += away
     moved = Modes(points=points, log_ratios=modes.log_ratios)
     chosen = moved.estimates(np.eye(CANDIDATES)[right])
-    evidence = view_evidence(moved, form, view_of(view))
-    better = improved(chosen, right, form, [(view, evidence)])
+    evidence = view_evidence(moved, form, *view_of(view))
+    better = improved(chosen, right, form, [(view_of(view)[0], evidence)])
     before, after = (np.linalg.norm(item.points - truth, axis=1) for item in (chosen, better))
     assert np.median(after) < 0.75 * np.median(before) and (better.confidence == chosen.confidence).all()
-    far = improved(chosen, right, form, [(view, replace(evidence, distance=evidence.distance + 1))])
+    far = improved(chosen, right, form, [(view_of(view)[0], replace(evidence, distance=evidence.distance + 1))])
     assert (far.points == chosen.points).all()
 
 

@@ -16,14 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from veil import distances
 from veil.attacks.claims import Estimates
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.modes import Modes
-from veil.attacks.matches.inliers import inlier_subspaces
-from veil.forms import Subspaces
+from veil.attacks.matches.matched_views import OtherView, Partners, partner_estimates
+from veil.forms import Points, Subspaces
 from veil.matching.neighbors import NEIGHBORS, as_set, decoy_distance
 
 # Views, the nearest of each feature, whose point becomes a candidate, if no candidate lies within `APART` of it.
@@ -43,20 +43,6 @@ SHARPNESS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ViewOfFeatures:
-    """Another view with the partner of each feature in it: `partner` is its row, `away` its distance, infinite without one.
-
-    `is_verified`: positions verify the partner. `is_repeat`: the view is a near repeat, whose descriptors meet.
-    """
-
-    form: Subspaces
-    partner: Int64[np.ndarray, "features"]
-    away: Float64[np.ndarray, "features"]
-    is_verified: Bool[np.ndarray, "features"]
-    is_repeat: bool
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
     """Log ratio of each candidate by one view, with the distance and row of the view's nearest subspace."""
 
@@ -65,16 +51,18 @@ class Evidence:
     row: Int64[np.ndarray, "features candidates"]
 
 
-def with_suggestions(modes: Modes, form: Subspaces, views: Sequence[ViewOfFeatures], density: DensityNetwork) -> Modes:
+def with_suggestions(
+    modes: Modes, form: Subspaces, views: Sequence[tuple[OtherView, Partners]], density: DensityNetwork
+) -> Modes:
     """The modes of each subspace of `form`, and the points next to its nearest partners in `views` that no mode is near."""
-    away = np.stack([view.away for view in views])
+    away = np.stack([partners.away for _, partners in views])
     first = np.argsort(away, axis=0, kind="stable")[:SUGGESTING]
     for places in first:
         points = np.full(form.origin.shape, np.nan)
-        for number, view in enumerate(views):
-            rows = np.flatnonzero((places == number) & np.isfinite(view.away))
+        for number, (view, partners) in enumerate(views):
+            rows = np.flatnonzero((places == number) & np.isfinite(partners.away))
             if len(rows):
-                points[rows] = inlier_subspaces(form.take(rows), view.form.take(view.partner[rows]))[0].points
+                points[rows] = partner_estimates(form.take(rows), view.form, partners.nearest[rows]).points
         gaps = np.linalg.norm(modes.points - points[:, None], axis=2)
         is_new = np.isfinite(points).all(axis=1) & ~(gaps < APART).any(axis=1)
         ratios = np.full(len(points), -np.inf)
@@ -87,12 +75,12 @@ def with_suggestions(modes: Modes, form: Subspaces, views: Sequence[ViewOfFeatur
     return modes
 
 
-def view_evidence(candidates: Modes, form: Subspaces, view: ViewOfFeatures, *, threads: int = 1) -> Evidence:
+def view_evidence(candidates: Modes, form: Subspaces, view: OtherView, partners: Partners, *, threads: int = 1) -> Evidence:
     """Evidence of one view on the candidates of each subspace of `form` (release.md, Eq. 15)."""
     known = np.isfinite(candidates.log_ratios)
     count, width = known.shape
     near = distances.nearest(as_set(form), as_set(view.form), min(NEIGHBORS, len(view.form)), threads=threads)
-    decoys = np.where(near.distance <= (-1 if view.is_repeat else decoy_distance(form, view.form)), near.index, -1)
+    decoys = np.where(near.distance <= (-1 if partners.is_repeat else decoy_distance(form, view.form)), near.index, -1)
     points = np.where(known[..., None], candidates.points, 0.0).astype(np.float32).reshape(count * width, -1)
     beside = distances.nearest((points, None), as_set(view.form), min(LOOKED_AT, len(view.form)), threads=threads)
     index, distance = (item.reshape(count, width, -1) for item in (beside.index, beside.distance))
@@ -101,18 +89,18 @@ def view_evidence(candidates: Modes, form: Subspaces, view: ViewOfFeatures, *, t
     first = distance.argmin(axis=2)[..., None]
     distance, row = np.take_along_axis(distance, first, axis=2)[..., 0], np.take_along_axis(index, first, axis=2)[..., 0]
     log_ratios = _mixed(SEEN, np.minimum(SLOPE * (EVEN - distance), LARGEST))
-    verified = np.flatnonzero(view.is_verified)
+    verified = np.flatnonzero(partners.is_verified)
     if len(verified):
-        partners = view.partner[verified]
-        to_partner = _distance(candidates.points[verified], view.form.take(partners))
-        distance[verified], row[verified] = np.where(known[verified], to_partner, np.inf), partners[:, None]
+        nearest = partners.nearest[verified]
+        to_partner = _distance(candidates.points[verified], view.form.take(nearest))
+        distance[verified], row[verified] = np.where(known[verified], to_partner, np.inf), nearest[:, None]
         logs = np.minimum(SLOPE_VERIFIED * (EVEN_VERIFIED - distance[verified]), LARGEST_VERIFIED)
         log_ratios[verified] = _mixed(RIGHT, logs)
     return Evidence(log_ratios=np.where(known, log_ratios, 0.0), distance=distance, row=row)
 
 
 def improved(
-    estimates: Estimates, chosen: Int64[np.ndarray, "features"], form: Subspaces, seen: Sequence[tuple[Subspaces, Evidence]]
+    estimates: Estimates, chosen: Int64[np.ndarray, "features"], form: Subspaces, seen: Sequence[tuple[OtherView, Evidence]]
 ) -> Estimates:
     """Estimates moved half the way to the view that is nearest to the `chosen` candidate of each feature, if one is near."""
     rows = np.arange(len(form))
@@ -121,7 +109,7 @@ def improved(
     for number, (view, evidence) in enumerate(seen):
         own = np.flatnonzero((nearest == number) & (away[number] < IMPROVING))
         if len(own):
-            other = inlier_subspaces(form.take(own), view.take(evidence.row[own, chosen[own]]))[0].points
+            other = partner_estimates(form.take(own), view.form, evidence.row[own, chosen[own]]).points
             agrees = np.linalg.norm(other - points[own], axis=1) < APART
             points[own[agrees]] = (points[own[agrees]] + other[agrees]) / 2
     return Estimates(points=points, confidence=estimates.confidence, certified=estimates.certified)
@@ -133,9 +121,11 @@ def _mixed(share: float, logs: np.ndarray) -> np.ndarray:
 
 
 def _distance(
-    points: Float64[np.ndarray, "features candidates dim"], form: Subspaces
+    points: Float64[np.ndarray, "features candidates dim"], form: Subspaces | Points
 ) -> Float64[np.ndarray, "features candidates"]:
-    """Distance of the candidates of each feature to the subspace in its row."""
+    """Distance of the candidates of each feature to the subspace or descriptor in its row."""
+    if isinstance(form, Points):
+        return np.linalg.norm(points - form.vectors[:, None], axis=2)
     apart = points - form.origin[:, None]
     inside = np.einsum("fmn,fcn->fcm", form.basis.astype(np.float64), apart)
     return np.sqrt(np.maximum(np.square(apart).sum(axis=2) - np.square(inside).sum(axis=2), 0.0))
