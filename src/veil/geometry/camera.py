@@ -181,6 +181,12 @@ def resized(camera: Camera, width_px: int, height_px: int) -> Camera:
     return replace(camera, width_px=width_px, height_px=height_px, params=(*params, *camera.params[len(params) :]))
 
 
+def zoomed(camera: Camera, factor: float) -> Camera:
+    """The camera with focal lengths longer by a factor; all else stays, and so does what is known of the focal length."""
+    count = camera.focal_count
+    return replace(camera, params=(*(factor * value for value in camera.params[:count]), *camera.params[count:]))
+
+
 # Projections in the picture enlarged by this factor still count as in it (lines.md#points-and-cameras).
 FRAME_SLACK = 1.1
 

@@ -60,7 +60,7 @@ def test_words_with_points_localize() -> None:
 def test_words_with_lines_localize_upright() -> None:
     answer = check(localize_words(PLACE.camera, LINES, QUERY, SCENE, VOCABULARY), center=0.05, degrees=0.3)
     assert (PLACE.visible["02"][answer.keypoint_rows] == answer.point_rows).mean() > 0.7
-    assert answer.covariance is None
+    assert answer.covariance is not None and (np.linalg.eigvalsh(answer.covariance) > 0).all()
 
 
 def test_words_with_lines_localize_in_a_small_picture() -> None:

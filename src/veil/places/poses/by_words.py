@@ -37,7 +37,7 @@ from veil.places.poses.search import ImageMatches, RankedSearch
 from veil.places.poses.upright import localize_upright
 from veil.places.poses.upright_problem import UprightProblem
 from veil.places.poses.word_lines import LineWords, word_problem
-from veil.places.poses.word_points import PointWords, WordProblem
+from veil.places.poses.word_points import WordProblem
 from veil.progress import Progress
 from veil.scene import Scene, views_of
 
@@ -218,13 +218,7 @@ def localize_candidates(
         views=views_of(scene),
         observed=[scene.images[name].point_rows for name in names] or None,
     )
-    answer = judge(claim, lambda: rivals(contest, claim, options).equal, options)
-    if isinstance(answer, NoPose):
-        return answer
-    pose = best.pose
-    if len(cameras) > 1 and isinstance(problem, PointWords):
-        pose = problem.with_focal(best.pose, rows)
-    return replace(answer, cam_from_world=pose, covariance=problem.covariance(best.pose, rows))
+    return judge(claim, lambda: rivals(contest, claim, options).equal, options)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

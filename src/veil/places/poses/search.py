@@ -25,6 +25,7 @@ from veil.matching.placed_points import PlacedPoints, placed
 from veil.matching.point_index import RankedImages
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import weigh
+from veil.places.poses.joint import settled
 from veil.places.poses.judge import (
     MOST_RIVALS,
     PairContest,
@@ -233,6 +234,7 @@ class RankedSearch:
             refined = matched.estimate(np.flatnonzero(matched.agrees(matched.projected(better[0]))))
             if refined is None:
                 return answer, None
+            refined = settled(matched, refined)
             best = WeighedPose(estimate=refined, evidence=weigh(matched, refined, views))
 
     def compared(self, localization: Localization, estimate: Estimate, progress: Progress | None) -> Localization | NoPose:
