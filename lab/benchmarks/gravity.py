@@ -25,7 +25,7 @@ import numpy as np
 from veil.extraction.segments import vertical_of
 from veil.files.photographs.examples import lund_door
 from veil.files.photographs.pictures import find_pictures, read_picture
-from veil.geometry.camera import Camera, guessed
+from veil.geometry.camera import GIVEN, Camera, guessed
 from veil.geometry.vanishing_point import Vertical
 
 SCENES = ("fountain-P11", "Herz-Jesus-P8", "entry-P10", "castle-P19")
@@ -55,12 +55,12 @@ def main() -> int:
     print(f"{'':34} {'':>6} {'':>7} | {'median':>6} {'90 %':>6} {'max':>6} | {'median':>6} {'max':>6} | {'':>5}")
     strecha = {scene: list(_strecha(root / "strecha" / scene)) for scene in SCENES}
     for scene, cases in strecha.items():
-        _print(scene, cases, calibrated=True)
+        _print(scene, cases)
     every = [case for cases in strecha.values() for case in cases]
-    _print("all four", every, calibrated=True)
-    _print("all four, focal length guessed", [_with_guessed_focal(case) for case in every], calibrated=False)
-    _print("lund_door", list(_portal()), calibrated=True)
-    _print("smartphone_monstree (rocks, tree)", list(_phone(root / "smartphone_monstree")), calibrated=True)
+    _print("all four", every)
+    _print("all four, focal length guessed", [_with_guessed_focal(case) for case in every])
+    _print("lund_door", list(_portal()))
+    _print("smartphone_monstree (rocks, tree)", list(_phone(root / "smartphone_monstree")))
     for name in ("bsds500", "imagenet_sample"):
         _print_unknown(name, find_pictures(root / "photos" / name))
     if arguments.phone:
@@ -105,10 +105,10 @@ def _spread_deg(directions: Sequence[np.ndarray]) -> list[float]:
     return [_apart_deg(direction, mean / np.linalg.norm(mean)) for direction in directions]
 
 
-def _print(name: str, cases: Sequence[Case], *, calibrated: bool) -> None:
+def _print(name: str, cases: Sequence[Case]) -> None:
     errors, world, sigmas, within = [], [], [], []
     for case in cases:
-        vertical = vertical_of(read_picture(case.path, camera=case.camera), calibrated=calibrated)
+        vertical = vertical_of(read_picture(case.path, camera=case.camera))
         if not isinstance(vertical, Vertical):
             continue
         direction, sigma = vertical.gravity.direction, vertical.gravity.sigma_deg or math.nan
@@ -135,7 +135,8 @@ def _print_unknown(name: str, paths: Sequence[Path]) -> None:
     """Photographs of all subjects with guessed focal lengths: how many are answered, and how many absurdly."""
     answered, absurd = 0, []
     for path in paths:
-        vertical = vertical_of(read_picture(path), calibrated=True)
+        picture = read_picture(path)
+        vertical = vertical_of(replace(picture, camera=replace(picture.camera, focal=GIVEN)))
         if isinstance(vertical, Vertical):
             answered += 1
             x, y, _ = vertical.gravity.direction

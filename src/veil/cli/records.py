@@ -49,7 +49,7 @@ class Record:
         for base in reversed(cls.__mro__[1:]):
             fields |= vars(base).get("__dataclass_fields__", {})
         fields |= {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
-        lines = [f"- `{name}`: {value.metadata['facts'].help}." for name, value in fields.items()]
+        lines = [f"- `{name}`: {value.metadata['facts'].help.replace('%%', '%')}." for name, value in fields.items()]
         cls.__doc__ = "\n\n".join([cls.description, "\n".join(lines)])
 
     @classmethod

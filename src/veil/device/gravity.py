@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from veil.device.photographs import is_calibrated, with_camera
+from veil.device.photographs import with_camera
 from veil.errors import FileFormatError, InputError, Remedy, VeilError
 from veil.files.photographs.gravity import (
     gravity_from_exif,
@@ -155,7 +155,7 @@ def edges_of(path: Path, camera: str | None) -> Edges:
             answer=NoGravity(reason=error.cause, remedy=error.remedy), check=None, segments=np.zeros((0, 2, 2)), pixel=1.0
         )
     segments, pixel = normalized_segments(picture)
-    options = VerticalOptions(focal_spread=focal_spread(picture.camera, calibrated=is_calibrated(camera, path)))
+    options = VerticalOptions(focal_spread=focal_spread(picture.camera))
     vertical = check = vertical_from_segments(segments, pixel, options)
     if isinstance(vertical, NoGravity):
         check = vertical_from_segments(segments, pixel, replace(options, max_sigma_deg=CHECK_SIGMA_DEG))

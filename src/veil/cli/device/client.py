@@ -25,7 +25,7 @@ from veil.cli.common import (
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
 from veil.cli.device.client_connection import AskedServer, add_action, connected
 from veil.cli.device.client_maps import add_map_actions
-from veil.cli.device.extract import Extractor, with_camera
+from veil.cli.device.extract import CAMERA, Extractor, with_camera
 from veil.cli.input_options import CLIENT, FEATURES, kind_of_input, require_applicable
 from veil.cli.records import Asked, Record, add_record, option, poses_file, positional
 from veil.cli.remedies import advised
@@ -71,7 +71,7 @@ class Given(Record):
 
     input: tuple[Path, ...] = positional("photographs, folders of them, or a features file (.h5)")
     map: str = option("id of a map, or its name", required=True, metavar="MAP")
-    camera: str | None = option("intrinsics of all photographs (default: K.txt beside them)", metavar="MODEL,P1,...")
+    camera: str | None = option(CAMERA, metavar="MODEL,P1,...")
 
 
 @dataclass(frozen=True, kw_only=True)

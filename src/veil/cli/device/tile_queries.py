@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import EXIT_NO_POSE, EXIT_OK, Arguments, quiet_colmap, say, tell, tell_skipped, write_json
-from veil.cli.device.extract import with_camera
+from veil.cli.device.extract import CAMERA, with_camera
 from veil.cli.input_options import LOCALIZE, TILES_FEATURES, TILES_PHOTOGRAPHS, require_applicable
 from veil.cli.records import Record, option
 from veil.cli.remedies import advised
@@ -42,7 +42,7 @@ def map_or_tiles(text: str) -> Path | str:
 class InTiles(Record):
     """Options of localization in tiles."""
 
-    camera: str | None = option("tiles: intrinsics of all photographs (default: K.txt beside them)", metavar="MODEL,P1,...")
+    camera: str | None = option(f"tiles: {CAMERA}", metavar="MODEL,P1,...")
     fix: tuple[float, float] | None = option("tiles: where the device is about on Earth (degrees)", metavar=("LAT", "LON"))
     within: float = option("tiles: how far from --near or --fix, in the map's units", default=0.0, metavar="D")
     exit: TileExit | None = option(
