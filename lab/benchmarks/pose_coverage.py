@@ -389,6 +389,8 @@ def draw(outcomes: Sequence[Outcome], path: Path) -> None:
                     )
             axes.plot(limits, limits, "k-", lw=0.8)
             axes.set(xscale="log", yscale="log", title=form, xlim=limits, ylim=limits)
+        for axes in panels.flat[len(forms) :]:
+            axes.set_visible(False)
         for axes in panels[-1]:
             axes.set_xlabel("radius of the 95 % region, m")
         for axes in panels[:, 0]:

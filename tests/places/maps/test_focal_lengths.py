@@ -19,7 +19,7 @@ from veil.matching.pairs import all_pairs
 from veil.places.maps import MapImage, NoMap, build_map
 from veil.places.maps.agreement import seen_by_map
 from veil.places.maps.check import rotation_disagreement
-from veil.places.maps.focal import Doubted, focal_deviations, focal_test, with_freed
+from veil.places.maps.focal import Doubted, FocalTest, focal_deviations, focal_test, with_freed
 from veil.places.maps.growth import grow_map
 from veil.places.maps.points import _is_clearer
 from veil.places.maps.scenes import restricted
@@ -175,9 +175,9 @@ def test_a_doubted_map_is_made_again_and_the_clearer_one_is_taken(second_is_clea
     freed = scaled(claimed, 0.5, GUESS)
     asked: list[Camera] = []
 
-    def once(images: Mapping[str, MapImage], folder: Path) -> str | Doubted[str]:
+    def once(images: Mapping[str, MapImage], folder: Path) -> FocalTest | Doubted[str]:
         asked.append(images["00"].camera)
-        return "second" if len(asked) > 1 else Doubted(answer="first", cameras={claimed: freed})
+        return Doubted(answer="second") if len(asked) > 1 else Doubted(answer="first", cameras={claimed: freed})
 
     last = with_freed(images, tmp_path, once, lambda new, old: (new, old) == ("second", "first") and second_is_clearer)
     assert asked == [claimed, freed]

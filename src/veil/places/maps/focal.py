@@ -54,13 +54,10 @@ class FocalTest:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Doubted(Generic[Answer]):
-    """A map, or the reason for none, made under focal lengths that it neither determines nor confirms.
-
-    `cameras` holds a guess for each of them.
-    """
+    """A map, or the reason for none, and a guess for each camera whose focal length it neither determines nor confirms."""
 
     answer: Answer
-    cameras: Mapping[Camera, Camera]
+    cameras: Mapping[Camera, Camera] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +75,7 @@ class Freed(Generic[Answer]):
 def with_freed(
     images: Mapping[str, MapImage],
     workdir: Path,
-    once: Callable[[Mapping[str, MapImage], Path], Answer | FocalTest | Doubted[Answer]],
+    once: Callable[[Mapping[str, MapImage], Path], FocalTest | Doubted[Answer]],
     is_clearer: Callable[[Answer, Answer], bool],
 ) -> Freed[Answer]:
     """The answer of `once(images, folder)`, asked again with the cameras that it freed as long as it frees any.
@@ -93,13 +90,12 @@ def with_freed(
         answer = once(images, folder)
         if isinstance(answer, FocalTest):
             freed = answer.freed
-        elif isinstance(answer, Doubted) and doubted is None and attempt + 1 < CALIBRATIONS:
+        elif answer.cameras and doubted is None and attempt + 1 < CALIBRATIONS:
             doubted, freed = Freed(answer=answer.answer, images=images, claimed=dict(claimed)), answer.cameras
         else:
-            last = answer.answer if isinstance(answer, Doubted) else answer
-            if doubted is not None and doubted.answer is not None and not is_clearer(last, doubted.answer):
+            if doubted is not None and doubted.answer is not None and not is_clearer(answer.answer, doubted.answer):
                 return doubted
-            return Freed(answer=last, images=images, claimed=claimed)
+            return Freed(answer=answer.answer, images=images, claimed=claimed)
         claimed |= {name: image.camera for name, image in images.items() if image.camera in freed}
         images = {name: image.with_camera(freed.get(image.camera, image.camera)) for name, image in images.items()}
     return doubted or Freed(answer=None, images=images, claimed=claimed)

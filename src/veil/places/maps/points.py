@@ -104,8 +104,7 @@ def build_map(
                 return _strangers(left_out) if len(images) == 2 else _too_weak(len(matches), left_out)
             mapper = Mapper(images, options, folder, colmap, verification, FromPairs(images, options, verification), progress)
             answer = mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
-            is_final = isinstance(answer, FocalTest) or not mapper.doubted
-            return answer if is_final else Doubted(answer=answer, cameras=mapper.doubted)
+            return answer if isinstance(answer, FocalTest) else Doubted(answer=answer, cameras=mapper.doubted)
 
         return calibrated(images, workdir, once)
 
@@ -118,7 +117,12 @@ def calibrated(images: Mapping[str, MapImage], workdir: Path, once: Once) -> Sce
 
     The check of the map, or the reason for none, names the focal lengths that the photographs contradicted.
     """
-    last = with_freed(images, workdir, once, _is_clearer)
+
+    def made(images: Mapping[str, MapImage], folder: Path) -> FocalTest | Doubted[Scene | NoMap]:
+        answer = once(images, folder)
+        return answer if isinstance(answer, FocalTest | Doubted) else Doubted(answer=answer)
+
+    last = with_freed(images, workdir, made, _is_clearer)
     answer = NoMap("each map contradicted focal lengths of its images") if last.answer is None else last.answer
     return _with_contradicted(answer, last.images, last.claimed)
 
