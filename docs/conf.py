@@ -46,6 +46,7 @@ extensions = [
     "extensions.mathematics",
     "extensions.docstrings",
     "extensions.navigation",
+    "extensions.results",
     "extensions.sources",
     "extensions.tutorials",
 ]

@@ -6,9 +6,7 @@ import functools
 import http.server
 import os
 import re
-import shlex
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +16,11 @@ import veil
 from extensions import files
 from extensions.navigation_order import pages as listed
 from extensions.navigation_order import seen_from_docs
-from veil.cli import _joined, _parser
 from worlds.browser import browsing, chromium
 from worlds.site_pages import SitePage, broken_links, clicks, from_elsewhere, loaded_by_styles, pages
 
 ROOT = Path(__file__).parents[1]
 START = "docs/index.html"
-GUIDES = sorted([*(ROOT / "docs" / "tutorials").glob("*.md"), *(ROOT / "docs" / "howto").glob("*.md")])
 
 # What somebody who is new wants to do, the page for it, and words that must stand there.
 TASKS = {
@@ -109,31 +105,6 @@ def test_the_bibliography_holds_what_the_theory_cites() -> None:
     held = " ".join((ROOT / "docs" / "bibliography.bib").read_text().split())
     flat = [" ".join(title.split()) for title in titles]
     assert len(flat) > 35 and [title for title in flat if f"{{{{{title}}}}}" not in held] == []
-
-
-def commands(text: str) -> Iterator[list[str]]:
-    """The words of each `veil` command in the shell blocks of a page, without comments and what the shell does with them."""
-    for block in re.findall(r"^```(?:sh|shell)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-        for line in re.split(r"\n|&&|\|\|", block.replace("\\\n", " ")):
-            words = shlex.split(re.split(r"(?<!\S)[|&>#<]", line)[0], comments=True) if "veil " in line else []
-            if words[:1] == ["veil"]:
-                yield words[1:]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_commands_of_guides_are_commands(page: Path) -> None:
-    """Second method: the parsers."""
-    for words in commands(page.read_text()):
-        joined = _joined(words)
-        _parser(joined).parse_args(joined)
-
-
-def test_wrong_commands_are_seen() -> None:
-    (words,) = commands("```sh\nveil localize map/ *.veil --nearby 3 > out.txt  # no such option\n```\n")
-    assert words == ["localize", "map/", "*.veil", "--nearby", "3"]
-    with pytest.raises(SystemExit):
-        _parser(words).parse_args(words)
 
 
 def test_equations_are_mathml_without_their_numbers() -> None:

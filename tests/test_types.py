@@ -97,6 +97,22 @@ def test_the_sources_of_focal_lengths_are_counted() -> None:
     assert described_focals([replace(exif, focal=GIVEN)]) == "focal lengths: 1 of 1 is given"
 
 
+def test_a_camera_states_the_deviation_of_its_focal_length() -> None:
+    """By hand: percents behind `+-`; 1 % without them. Oracle of the rest: the same camera without them."""
+    text = "SIMPLE_RADIAL,1288.6,343,512,-0.0336"
+    plain = Camera.parse(text, 686, 1024)
+    assert plain.focal == GIVEN
+    for written, deviation in (("+-2%", 0.02), (" +- 0.5 %", 0.005), ("+-30%", 0.3), ("+-1e1%", 0.1)):
+        focal = FocalPrior(origin="given", deviation=deviation)
+        assert Camera.parse(text + written, 686, 1024) == replace(plain, focal=focal)
+    for wrong in ("+-2", "+-", "+-%", "+-2%+-3%", "+-2%,7", "~2%", ",+-2%"):
+        with pytest.raises(InputError, match=r"not of the form MODEL,p1,p2.*\+-3%"):
+            Camera.parse(text + wrong, 686, 1024)
+    for wrong in ("+-0%", "+--2%", "+-inf%", "+-nan%"):
+        with pytest.raises(RangeError, match="deviation of a focal length"):
+            Camera.parse(text + wrong, 686, 1024)
+
+
 def test_camera_models_are_colmaps() -> None:
     """Oracle: pycolmap's own parameter counts."""
     import pycolmap

@@ -12,7 +12,7 @@ const descriptors = shake256(utf8("descriptors"), 128 * FEATURES);
 const keypoints = Float32Array.from(shake256(utf8("keypoints"), 2 * FEATURES), (value) => value + 0.5);
 const image = (turn) => ({
   features: { width: 640, height: 480, count: FEATURES, keypoints, descriptors, normalization: "L2" },
-  camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: [768, 320, 240, 0], focalIsKnown: false },
+  camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: [768, 320, 240, 0], focalDeviation: null },
   digest: new Uint8Array(32).fill(turn),
 });
 

@@ -19,8 +19,8 @@ def add_readme(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def add_toctree(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give the README of a folder of docs/ a tree of the pages that it lists (the event `source-read`)."""
-    if docname.startswith("docs/") and docname.endswith("/README"):
+    """Give the README of a folder of docs/, or of the results, a tree of the pages that it lists (the event `source-read`)."""
+    if docname.startswith(("docs/", "lab/results/")) and docname.endswith("/README"):
         source[0] += "\n```{toctree}\n:hidden:\n\n" + "\n".join(pages(source[0])) + "\n```\n"
 
 

@@ -94,6 +94,7 @@ from veil.places.held_map import align_map as align_map
 from veil.files.maps.places import read_positions as read_positions
 from veil.files.maps.places import read_place as read_place
 from veil.files.maps.places import write_place as write_place
+from veil.files.maps.query_poses import write_poses as write_poses
 from veil.geometry.georeference import Georeference as Georeference
 from veil.geometry.earth import EarthFrame as EarthFrame
 from veil.geometry.similarity import Similarity as Similarity

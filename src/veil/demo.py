@@ -189,7 +189,7 @@ def _material(strangers_in: Path | None, sift: SiftOptions, steps: Steps[Progres
                     continue
                 picture = read_picture(path, camera=example.camera)
                 features[name] = extract_sift(picture, sift)
-                vertical = vertical_of(picture, calibrated=True)
+                vertical = vertical_of(picture)
                 if isinstance(vertical, Vertical):
                     gravity[name] = vertical.gravity.direction
             bar(len(ours) + len(theirs), len(ours) + len(theirs))

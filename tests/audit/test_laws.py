@@ -100,12 +100,23 @@ def test_the_chance_of_the_first_word_is_that_of_all_subsets(m: int) -> None:
     assert np.isclose(first_sent(law, np.arange(7)).mean(), law.posterior)
 
 
-def planted(release: tuple[Message, Truth], right: Mapping[str, Sequence[int]], *, certified: Sequence[int] = ()) -> Examined:
-    """Attempts that recover the features `right` of a release, by the attack's name; all others are decided and wrong."""
+def planted(
+    release: tuple[Message, Truth],
+    right: Mapping[str, Sequence[int]],
+    *,
+    coarse: Mapping[str, Sequence[int]] | None = None,
+    certified: Sequence[int] = (),
+) -> Examined:
+    """Attempts that recover the features `right` of a release, by the attack's name; all others are decided and wrong.
+
+    Those in `coarse` are wrong by 0.3 of the length of a descriptor.
+    """
     message, truth = release
+    coarse = coarse or {}
     tried = []
     for name, rows in right.items():
         points = truth.descriptors + 1.0
+        points[list(coarse.get(name, ()))] = truth.descriptors[list(coarse.get(name, ()))] + 0.3 / math.sqrt(points.shape[1])
         points[list(rows)] = truth.descriptors[list(rows)]
         proved = np.isin(np.arange(len(points)), certified)
         claim = Estimates(points=points, confidence=np.full(len(points), 0.5), certified=proved)
@@ -139,6 +150,20 @@ def test_an_attack_below_its_special_case_is_seen(release: tuple[Message, Truth]
     assert broken.startswith("context recovers 30 of ") and "modes, a special case of it, 60" in broken
     assert broken_laws([planted(release, {"modes": range(60), "context": range(55)})]) == []
     assert broken_laws([planted(release, {"modes": range(30), "context": range(60)})]) == []
+
+
+def test_an_attack_is_compared_with_each_of_its_special_cases_at_each_distance(release: tuple[Message, Truth]) -> None:
+    """Planted: `matched candidates` recovers more than `modes` and `matched views` within 0.1, and less within 0.4."""
+    right = {"modes": range(10), "matched views": range(50), "matched candidates": range(60)}
+    (broken,) = broken_laws([planted(release, right, coarse={"matched views": range(50, 100)})])
+    assert broken.startswith("matched candidates recovers 60 of ") and "matched views, a special case of it, 100" in broken
+    assert broken.endswith("within 0.4 of their length")
+    both = {"matched views": range(50, 100), "matched candidates": range(60, 100)}
+    assert broken_laws([planted(release, right, coarse=both)]) == []
+    assert (
+        len(broken_laws([planted(release, {"modes": range(60), "matched views": range(70), "matched candidates": range(9)})]))
+        == 2
+    )
 
 
 def test_more_uploads_that_give_less_are_seen(release: tuple[Message, Truth]) -> None:

@@ -45,7 +45,6 @@ def asked(function: Callable[..., Any]) -> tuple[set[str], list[Any]]:
     """Attributes that a function reads of its parameter `arguments`, and functions that it passes them on to."""
     function = inspect.unwrap(function)
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    home = inspect.getmodule(function)
     read: set[str] = set()
     called: list[Any] = []
     for node in ast.walk(tree):
@@ -56,7 +55,7 @@ def asked(function: Callable[..., Any]) -> tuple[set[str], list[Any]]:
             if not any(isinstance(value, ast.Name) and value.id == NAME for value in passed):
                 continue
             if isinstance(node.func, ast.Name):
-                called.append(getattr(home, node.func.id, None))
+                called.append(function.__globals__.get(node.func.id))
             elif isinstance(node.func, ast.Attribute):
                 called += methods().get(node.func.attr, [])
     return read, [item for item in called if isinstance(inspect.unwrap(item), FunctionType)]

@@ -11,6 +11,7 @@ import pytest
 
 from veil.attacks.distribution.context import ContextNetwork
 from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
+from veil.attacks.matches.view_weights import DistanceRatio, ViewWeights
 from veil.errors import FileFormatError, InputError
 from veil.files.attack_networks import bundled_learned_model, read_learned_model, write_learned_model
 
@@ -27,10 +28,16 @@ def weights(network: ContextNetwork) -> list[np.ndarray]:
 def test_networks_of_context_come_back(tmp_path: Path) -> None:
     """Inverse pair: the bundled networks have the precision of the file. Another training is kept, too."""
     training = AttackTraining(image_digests=("00" * 8,), descriptors=7, steps=3, context_steps=5, decoys=4, seed=9)
-    model = replace(bundled_learned_model(), training=training)
+    ratio = DistanceRatio(share=0.25, even=0.2, slope=30.0, largest=6.0)
+    model = replace(bundled_learned_model(), training=training, views=ViewWeights(nearest=ratio, sharpness=0.3))
     write_learned_model(tmp_path / "model.npz", model)
     back = read_learned_model(tmp_path / "model.npz")
-    assert back.training == training and back.space == model.space and back.density.source == model.density.source
+    assert (
+        back.training == training
+        and back.views == model.views
+        and back.space == model.space
+        and back.density.source == model.density.source
+    )
     assert all(np.array_equal(one, two) for one, two in zip(weights(back.context), weights(model.context), strict=True))
     assert all(np.array_equal(one, two) for one, two in zip(back.density.weights, model.density.weights, strict=True))
 
@@ -61,15 +68,29 @@ def test_damaged_networks_are_refused(tmp_path: Path, name: str, value: np.ndarr
         read_learned_model(tmp_path / "bad.npz")
 
 
-def test_another_format_is_refused(tmp_path: Path) -> None:
-    write_learned_model(tmp_path / "good.npz", bundled_learned_model())
-    with np.load(tmp_path / "good.npz") as stored:
+def with_header(path: Path, fields: dict[str, object]) -> Path:
+    """A file of the bundled networks whose header has other `fields`; None leaves one out."""
+    write_learned_model(path, bundled_learned_model())
+    with np.load(path) as stored:
         arrays = dict(stored)
-    header = json.loads(arrays["header"].tobytes()) | {"format": 1}
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    np.savez(tmp_path / "old.npz", **arrays)
+    header = json.loads(arrays["header"].tobytes()) | fields
+    kept = {name: value for name, value in header.items() if value is not None}
+    arrays["header"] = np.frombuffer(json.dumps(kept).encode(), dtype=np.uint8)
+    np.savez(path, **arrays)
+    return path
+
+
+def test_files_of_networks_alone_have_the_shipped_weights_of_views(tmp_path: Path) -> None:
+    assert read_learned_model(with_header(tmp_path / "old.npz", {"views": None})).views == ViewWeights()
+    good = ViewWeights().as_json()
+    for number, bad in enumerate(({}, {**good, "sharpness": -1}, {**good, "nearest": {}}, {**good, "verified": [1]}, 7)):
+        with pytest.raises(FileFormatError, match="holds no networks of attacks"):
+            read_learned_model(with_header(tmp_path / f"{number}.npz", {"views": bad}))
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileFormatError, match="format 1; this veil reads 2"):
-        read_learned_model(tmp_path / "old.npz")
+        read_learned_model(with_header(tmp_path / "old.npz", {"format": 1}))
 
 
 def test_networks_that_do_not_go_together_are_refused() -> None:

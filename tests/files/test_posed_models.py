@@ -103,6 +103,24 @@ def test_damaged_models_raise_only_veils_errors(tmp_path: Path, kind: str) -> No
     assert isinstance(read_model(path), PosedModel)
 
 
+def test_ids_that_no_model_has_are_refused(tmp_path: Path) -> None:
+    """Binary ids have 64 bits, and text has any number; an id that is cut to fit would name another point."""
+    path, _ = written(tmp_path / "bin")
+    data = bytearray((path / "points3D.bin").read_bytes())
+    data[8:16] = (2**64 - 2).to_bytes(8, "little")
+    (path / "points3D.bin").write_bytes(data)
+    with pytest.raises(FileFormatError, match=r"a point of id 18446744073709551614"):
+        read_model(path)
+    path, _ = written(tmp_path / "txt", "txt")
+    text = (path / "images.txt").read_text().splitlines()
+    row = next(number for number, line in enumerate(text) if not line.startswith("#")) + 1
+    for last in ("1.5", "1e300"):
+        values = text[row].split()
+        (path / "images.txt").write_text("\n".join([*text[:row], " ".join([*values[:2], last, *values[3:]]), *text[row + 1 :]]))
+        with pytest.raises(FileFormatError, match=r"an id is no whole number"):
+            read_model(path)
+
+
 def test_what_is_no_model_is_named(tmp_path: Path) -> None:
     path, _ = written(tmp_path / "model")
     with pytest.raises(FileFormatError, match=rf"is not a model, but {path} is one"):

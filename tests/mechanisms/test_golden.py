@@ -17,7 +17,7 @@ import pytest
 
 from veil.features import Features
 from veil.files.codebooks import bundled_codebook, bundled_decoys
-from veil.geometry.camera import Camera
+from veil.geometry.camera import FROM_EXIF, Camera
 from veil.ldp.mechanism import SubsetMechanism
 from veil.mechanisms import HideInLines, Profile, privatize, privatize_words
 from veil.randomness import Secret, memoized
@@ -40,7 +40,7 @@ def image() -> Features:
         keypoints=places.astype(np.float32),
         descriptors=np.round(512 * wide / np.linalg.norm(wide, axis=1, keepdims=True)).clip(0, 255).astype(np.uint8),
         space=Space(descriptor="sift", normalization="L2", dim=128),
-        camera=Camera(model="SIMPLE_RADIAL", width_px=640, height_px=480, params=(500.0, 320.0, 240.0, -0.03)),
+        camera=Camera(model="SIMPLE_RADIAL", width_px=640, height_px=480, params=(500.0, 320.0, 240.0, -0.03), focal=FROM_EXIF),
         image_digest=hashlib.sha256(b"golden image").digest(),
     )
 

@@ -253,7 +253,7 @@ assert book.digest == digest and book.kind == "centroids"
 with np.load(given) as raw:
     camera = (str(raw["model"]), int(raw["size"][0]), int(raw["size"][1]), tuple(raw["params"].tolist()))
     made = words.message_of(raw["descriptors"], raw["keypoints"], book, epsilon=float(epsilon), m=2, camera=camera,
-                            focal_is_known=bool(raw["known"]))
+                            focal_deviation=float(raw["deviation"]))
 print(json.dumps(server.localize(map_id, messages.encode(made))))
 """
 
@@ -272,7 +272,7 @@ def test_words_that_it_drew_are_localized(place: Place, tmp_path: Path) -> None:
         model=camera.model,
         size=[camera.width_px, camera.height_px],
         params=np.array(camera.params),
-        known=camera.focal_is_known,
+        deviation=camera.focal.deviation,
     )
     given = [str(TESTS), str(place.host.port), place.host.admin, place.public, str(raw), str(EPSILON)]
     done = subprocess.run([sys.executable, "-I", "-c", WALK, *given], capture_output=True, text=True)

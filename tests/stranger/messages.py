@@ -23,6 +23,7 @@ PARAMETERS = {
     "RADIAL_FISHEYE": 5,
 }
 NORMALIZATIONS = ("L2", "L1_ROOT")
+DEVIATIONS = (0.05, 0.01, 0.02, 0.1)
 FIXED = struct.Struct("<4sBBBBBBHHIHHf32s16s32s")
 WORDS = struct.Struct("<IdI")
 
@@ -36,14 +37,15 @@ class Message:
     """One image as the server sees it; arrays have the shapes of the page.
 
     Subspaces have `profile`, `origins` and `bases`, words have `dictionary_size`, `epsilon`, `dictionary` and `ids`. Positions
-    are `xy`; lines are `lines` with `aligned`. `gravity` is None where it is not known.
+    are `xy`; lines are `lines` with `aligned`. `gravity` is None where it is not known, and `focal_deviation` where the
+    focal length is a guess.
     """
 
     model: str
     width: int
     height: int
     params: tuple[float, ...]
-    focal_is_known: bool
+    focal_deviation: float | None
     descriptor: str
     normalization: str
     dimension: int
@@ -122,7 +124,7 @@ def encode(message: Message) -> bytes:
         message.kind,
         0 if has_words else message.origins.dtype.itemsize,
         list(PARAMETERS).index(message.model),
-        message.focal_is_known | (message.gravity is not None) << 1,
+        flags_of_focal(message.focal_deviation) | (message.gravity is not None) << 1,
         NORMALIZATIONS.index(message.normalization),
         message.width,
         message.height,
@@ -137,6 +139,12 @@ def encode(message: Message) -> bytes:
     body = head + struct.pack(f"<{len(message.params)}d", *message.params) + seen(message)
     body += message.dictionary + ids if has_words else message.origins.tobytes() + message.bases.tobytes()
     return body + checksum(body)
+
+
+def flags_of_focal(deviation: float | None) -> int:
+    """Bits 0, 2 and 3 of the flags."""
+    classes = [] if deviation is None else [sent for sent in DEVIATIONS if sent >= deviation]
+    return 1 | DEVIATIONS.index(min(classes)) << 2 if classes else 0
 
 
 def seen(message: Message) -> bytes:
@@ -160,7 +168,7 @@ def decode(data: bytes) -> Message:
         width=width,
         height=height,
         params=reader.numbers("d", PARAMETERS[model_name]),
-        focal_is_known=bool(flags & 1),
+        focal_deviation=DEVIATIONS[flags >> 2] if flags & 1 else None,
         descriptor=name.rstrip(b"\0").decode("ascii"),
         normalization=NORMALIZATIONS[norm],
         dimension=n,

@@ -46,7 +46,7 @@ def message_of(
     epsilon: float,
     m: int,
     camera: tuple[str, int, int, tuple[float, ...]],
-    focal_is_known: bool,
+    focal_deviation: float | None,
 ) -> Message:
     """A message of words with positions, its features in random order."""
     order = secrets.SystemRandom().sample(range(len(xy)), len(xy))
@@ -58,7 +58,7 @@ def message_of(
         width=width,
         height=height,
         params=params,
-        focal_is_known=focal_is_known,
+        focal_deviation=focal_deviation,
         descriptor=book.descriptor,
         normalization=book.normalization,
         dimension=book.words.shape[1],

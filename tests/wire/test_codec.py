@@ -5,18 +5,31 @@ from __future__ import annotations
 import hashlib
 import tracemalloc
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from veil.errors import InputError, WireError
 from veil.forms import Subspaces
-from veil.geometry.camera import CALIBRATED, FROM_EXIF, GIVEN, GUESS, MODELS, REFINED, UNDISCLOSED, FocalPrior
+from veil.geometry.camera import (
+    CALIBRATED,
+    FROM_DATABASE,
+    FROM_EXIF,
+    GIVEN,
+    GUESS,
+    MODELS,
+    REFINED,
+    SENT_DEVIATIONS,
+    UNDISCLOSED,
+    FocalPrior,
+)
 from veil.space import Space
 from veil.wire.codec import CHECKSUM_BYTES, MAX_FEATURES, decode, encode
 from veil.wire.message import Message, Upload
 from worlds import camera, generator, lens, sift_like, subspaces, unit
 
+GOLDEN = Path(__file__).parents[1] / "mechanisms" / "golden"
 SMALL = Space(descriptor="sift", normalization="L2", dim=8)
 
 
@@ -40,20 +53,46 @@ def resealed(body: bytes) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("known", [*SENT_DEVIATIONS, None])
 @pytest.mark.parametrize("model", MODELS)
-def test_every_camera_survives_exactly(model: str, known: bool) -> None:
+def test_every_camera_survives_exactly(model: str, known: float | None) -> None:
     """Inverse pair, to the last bit: camera parameters are sent in double precision."""
-    sent = replace(lens(model), focal=UNDISCLOSED if known else GUESS)
+    sent = replace(lens(model), focal=replace(UNDISCLOSED, deviation=known) if known else GUESS)
     assert decode(encode(replace(upload(), camera=sent), dtype="float16")).camera == sent
 
 
-@pytest.mark.parametrize("origin", [FROM_EXIF, GIVEN, CALIBRATED, REFINED, FocalPrior(origin="EXIF", deviation=0.3)], ids=repr)
+def message_with(focal: FocalPrior) -> bytes:
+    """The message of an image whose focal length has this prior."""
+    return encode(replace(upload(), camera=replace(camera(), focal=focal)), dtype="float16")
+
+
+@pytest.mark.parametrize("origin", [FROM_EXIF, GIVEN, CALIBRATED, FROM_DATABASE, REFINED], ids=repr)
 def test_no_message_says_where_a_focal_length_comes_from(origin: FocalPrior) -> None:
-    """Oracle: the bytes of a message whose focal length is known without a source."""
-    sent = replace(upload(), camera=replace(camera(), focal=origin))
-    assert encode(sent, dtype="float16") == encode(replace(sent, camera=replace(camera(), focal=UNDISCLOSED)), dtype="float16")
-    assert decode(encode(sent, dtype="float16")).camera.focal == UNDISCLOSED
+    """Oracle: the bytes of a message whose focal length is known as well without a source."""
+    assert message_with(origin) == message_with(replace(origin, origin="undisclosed"))
+    assert decode(message_with(origin)).camera.focal == replace(origin, origin="undisclosed")
+
+
+def test_deviations_of_focal_lengths_are_sent_in_five_classes() -> None:
+    """Oracle: the table of docs/reference/wire.md, by hand: bits 0, 2 and 3 of the flags, deviations rounded up."""
+    table = {0.01: 0b0101, 0.02: 0b1001, 0.05: 0b0001, 0.1: 0b1101}
+    plain = message_with(GUESS)
+    for deviation in (1e-6, 0.0099, 0.01, 0.0101, 0.02, 0.021, 0.05, 0.0501, 0.1):
+        sent = message_with(FocalPrior(origin="EXIF", deviation=deviation))
+        least = min(each for each in table if each >= deviation)
+        assert sent[8] == table[least]
+        assert (sent[:8], sent[9:-CHECKSUM_BYTES]) == (plain[:8], plain[9:-CHECKSUM_BYTES])
+        assert decode(sent).camera.focal == FocalPrior(origin="undisclosed", deviation=least)
+    for unknown in (GUESS, FocalPrior(origin="guess", deviation=0.03), FocalPrior(origin="given", deviation=0.1001)):
+        assert message_with(unknown) == plain and plain[8] == 0
+    assert decode(plain).camera.focal == GUESS
+
+
+def test_messages_without_a_class_are_what_they_were() -> None:
+    """A golden message without a class: bit 0 of the flags alone is a focal length known to 5 %."""
+    message = (GOLDEN / "paper.veil").read_bytes()
+    assert message[8] == 1
+    assert decode(message).camera.focal == UNDISCLOSED == FocalPrior(origin="undisclosed", deviation=0.05)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +152,7 @@ def test_every_value_of_every_small_field() -> None:
     body = encode(upload(), dtype="float16")[:-CHECKSUM_BYTES]
     # docs/reference/wire.md: offset -> values that leave a message of the same length valid.
     # Other models of four parameters would read the principal point as distortion, which no lens has.
-    valid = {4: {1}, 5: {1}, 6: {2}, 7: {list(MODELS).index("PINHOLE")}, 8: {0, 1}, 9: {0, 1}}
+    valid = {4: {1}, 5: {1}, 6: {2}, 7: {list(MODELS).index("PINHOLE")}, 8: {0, 1, 5, 9, 13}, 9: {0, 1}}
     for offset, accepted in valid.items():
         for value in range(256):
             changed = bytearray(body)

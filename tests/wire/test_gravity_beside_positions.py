@@ -44,7 +44,7 @@ def test_gravity_adds_a_flag_and_24_bytes_before_the_positions_and_nothing_else(
     plain, message = encode(replace(sent, gravity=None)), encode(sent)
     start = HEAD_BYTES + 8 * len(sent.camera.params)
     assert message[start : start + 24] == sent.gravity.astype("<f8").tobytes()
-    assert (plain[FLAGS], message[FLAGS]) == (1, 3)
+    assert (plain[FLAGS], message[FLAGS]) == (5, 7)
     body = message[:FLAGS] + plain[FLAGS : FLAGS + 1] + message[FLAGS + 1 : start] + message[start + 24 : -CHECKSUM_BYTES]
     assert sealed(body) == plain
 
@@ -63,10 +63,10 @@ def test_gravity_that_is_no_unit_vector_is_refused(down: list[float]) -> None:
 
 def test_a_flag_without_its_bytes_is_refused() -> None:
     plain = encode(replace(with_gravity(), gravity=None))
-    flagged = plain[:FLAGS] + bytes([3]) + plain[FLAGS + 1 : -CHECKSUM_BYTES]
+    flagged = plain[:FLAGS] + bytes([7]) + plain[FLAGS + 1 : -CHECKSUM_BYTES]
     with pytest.raises(WireError, match="header asks for"):
         decode(sealed(flagged))
-    other = plain[:FLAGS] + bytes([5]) + plain[FLAGS + 1 : -CHECKSUM_BYTES]
+    other = plain[:FLAGS] + bytes([1 << 4]) + plain[FLAGS + 1 : -CHECKSUM_BYTES]
     with pytest.raises(WireError, match="unknown flag"):
         decode(sealed(other))
 

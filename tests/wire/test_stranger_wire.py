@@ -104,7 +104,8 @@ def require_equal(stranger: messages.Message, ours: Message) -> None:
     """Assert that both implementations read the same from one message."""
     camera, form = ours.camera, ours.form
     assert (stranger.model, stranger.width, stranger.height) == (camera.model, camera.width_px, camera.height_px)
-    assert (stranger.params, stranger.focal_is_known) == (tuple(camera.params), camera.focal_is_known)
+    assert stranger.params == tuple(camera.params)
+    assert stranger.focal_deviation == (camera.focal.deviation if camera.focal_is_known else None)
     space = (form.space.descriptor, form.space.normalization, form.space.dim, form.space.dither_steps, form.m)
     assert (stranger.descriptor, stranger.normalization, stranger.dimension, stranger.dither, stranger.m) == space
     assert stranger.codebook == (bytes.fromhex(form.space.codebook) if form.space.codebook else bytes(32))
@@ -273,7 +274,7 @@ def test_a_message_of_its_own_is_one_of_veils(door: dict[str, Features]) -> None
         epsilon=8.0,
         m=3,
         camera=(camera.model, camera.width_px, camera.height_px, tuple(camera.params)),
-        focal_is_known=camera.focal_is_known,
+        focal_deviation=camera.focal.deviation if camera.focal_is_known else None,
     )
     data = messages.encode(made)
     assert encode(decode(data)) == data

@@ -86,7 +86,7 @@ def test_layout_of_version_one() -> None:
     """Golden: the header's fields in order, and the length to the byte."""
     message = encode(upload(), dtype="float16")
     head = HEAD.unpack_from(message)
-    assert head[:12] == (b"VEIL", 1, 1, 2, 1, 1, 0, 640, 480, 5, 8, 2)
+    assert head[:12] == (b"VEIL", 1, 1, 2, 1, 5, 0, 640, 480, 5, 8, 2)
     assert head[13].rstrip(b"\0") == b"sift"
     assert head[14].rstrip(b"\0") == b"paper"
     assert head[15] == bytes(32)

@@ -111,7 +111,7 @@ def test_all_words_come_back_exactly(
 # lowest bits are all 0, their quotients 0 0 1 3 4 0: bits 1 1 01 0001 | 00001 1, the first bit the lowest of its byte.
 GOLDEN = (
     b"VEIL"
-    + bytes([1, 3, 0, 1, 1, 0])
+    + bytes([1, 3, 0, 1, 0b0101, 0])
     + struct.pack("<HHIHH", 640, 480, 3, 128, 2)
     + struct.pack("<f32s", 0, b"sift")
     + struct.pack("<IdI", 10, 1.5, 3)
@@ -178,7 +178,8 @@ def test_what_does_not_fit_is_refused_on_the_device() -> None:
         (6, b"\2", "precision"),
         (5, b"\5", "kind"),
         (5, b"\0", "kind"),
-        (8, b"\4", "flag"),
+        (8, b"\x10", "flag"),
+        (8, b"\4", "deviation of a focal length that is a guess"),
         (14, struct.pack("<I", 0), "1 to 131072"),
         (14, struct.pack("<I", (1 << 17) + 1), "1 to 131072"),
         (14, struct.pack("<I", 1 << 17), "cannot take"),

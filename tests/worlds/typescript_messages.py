@@ -13,7 +13,7 @@ import numpy as np
 
 from veil.errors import WireError
 from veil.forms import Lines, Subsets
-from veil.geometry.camera import GUESS, MODELS, UNDISCLOSED, Camera
+from veil.geometry.camera import GUESS, MODELS, SENT_DEVIATIONS, UNDISCLOSED, Camera
 from veil.ldp.mechanism import SubsetMechanism
 from veil.randomness import Secret, memoized, subsets_below
 from veil.space import Space
@@ -74,10 +74,11 @@ def facts(sent: Upload | LineUpload) -> dict[str, Any]:
     form, camera = sent.form, sent.camera
     assert isinstance(form, Subsets)
     gravity = sent.lines.gravity if isinstance(sent, LineUpload) else sent.gravity
+    deviation = camera.focal.deviation if camera.focal_is_known else None
     seen = sent.lines.coefficients if isinstance(sent, LineUpload) else sent.keypoints
     return {
         "kind": "lines" if isinstance(sent, LineUpload) else "positions",
-        "camera": [camera.model, camera.width_px, camera.height_px, list(camera.params), camera.focal_is_known],
+        "camera": [camera.model, camera.width_px, camera.height_px, list(camera.params), deviation],
         "space": [
             form.space.descriptor,
             form.space.normalization,
@@ -95,11 +96,14 @@ def facts(sent: Upload | LineUpload) -> dict[str, Any]:
 
 
 def messages() -> list[dict[str, Any]]:
-    """Messages of words of every camera model, with positions and lines, with gravity and without."""
+    """Messages of words of every camera model, with positions and lines, with gravity and without, of every class of focal
+    length.
+    """
     rows = []
-    for model in MODELS:
+    for number, model in enumerate(MODELS):
         for lines, gravity in ((False, False), (False, True), (True, False), (True, True)):
-            camera = replace(lens(model), focal=UNDISCLOSED if gravity != lines else GUESS)
+            known = replace(UNDISCLOSED, deviation=SENT_DEVIATIONS[number % 4])
+            camera = replace(lens(model), focal=known if gravity != lines else GUESS)
             epsilon = math.inf if lines and gravity else 0.0 if gravity else 8.0
             sent = message(camera, lines=lines, gravity=gravity, epsilon=epsilon)
             rows.append({"bytes": text(encode(sent)), "facts": facts(sent)})
@@ -139,6 +143,8 @@ def refusals() -> dict[str, Any]:
         size = (640).to_bytes(2, "little") + (480).to_bytes(2, "little")
         own = np.array(params, dtype="<f8").tobytes()
         whole.append(sealed(base[:10] + size + base[14:106] + own + base[106 + len(own) : -16]))
+    plain = encode(message(lens("PINHOLE"), lines=False, gravity=False))
+    whole += [sealed(plain[:8] + bytes([flags]) + plain[9:-16]) for flags in range(32)]
     cases: list[list[Any]] = [[None, 0, case.hex(), False, verdict(case)] for case in whole]
     for number in range(DAMAGES):
         which, high, low, how, *put = stream(f"damage {number}", 7).tolist()

@@ -26,8 +26,18 @@ export interface Camera {
   heightPx: number;
   /** As COLMAP orders them for the model: focal lengths and principal point in pixels, then distortion without unit. */
   params: readonly number[];
-  /** Whether the focal length was measured or read from EXIF; otherwise it is a guess that mapping may refine. */
-  focalIsKnown: boolean;
+  /** Relative standard deviation of the focal length; null: it is a guess. A message rounds it up to `SENT_DEVIATIONS`. */
+  focalDeviation: number | null;
+}
+
+/** Relative standard deviations of a focal length that a message can say; what is known less well is sent as a guess. */
+export const SENT_DEVIATIONS = [0.01, 0.02, 0.05, 0.1] as const;
+/** Relative standard deviation of a focal length that EXIF gives. */
+export const FROM_EXIF = 0.05;
+
+/** The least deviation of `SENT_DEVIATIONS` that is not below this one; null for a guess. */
+export function sentDeviation(deviation: number | null): (typeof SENT_DEVIATIONS)[number] | null {
+  return deviation === null ? null : (SENT_DEVIATIONS.find((sent) => deviation <= sent) ?? null);
 }
 
 /** Number of focal lengths of a model: one for radial models and SIMPLE_PINHOLE, two for the others. */
@@ -52,13 +62,21 @@ export function requireCamera(camera: Camera): void {
     const shown = params.map(shortest).join(", ");
     throw new InputError(`camera parameters must be finite with a positive focal length, got (${shown})`);
   }
+  const { focalDeviation } = camera;
+  if (focalDeviation !== null && !(focalDeviation > 0 && focalDeviation < Infinity)) {
+    throw new InputError(`the deviation of a focal length must be positive and finite, got ${String(focalDeviation)}`);
+  }
 }
 
-/** A SIMPLE_RADIAL camera without distortion; the focal length defaults to COLMAP's guess of 1.2 times the longer side. */
+/**
+ * A SIMPLE_RADIAL camera without distortion; the focal length defaults to COLMAP's guess of 1.2 times the longer side.
+ * One that is given counts as one of EXIF.
+ */
 export function guessedCamera(widthPx: number, heightPx: number, focalPx?: number): Camera {
   const focal = focalPx ?? 1.2 * Math.max(widthPx, heightPx);
   const params = [focal, widthPx / 2, heightPx / 2, 0];
-  const camera: Camera = { model: "SIMPLE_RADIAL", widthPx, heightPx, params, focalIsKnown: focalPx !== undefined };
+  const focalDeviation = focalPx === undefined ? null : FROM_EXIF;
+  const camera: Camera = { model: "SIMPLE_RADIAL", widthPx, heightPx, params, focalDeviation };
   requireCamera(camera);
   return camera;
 }

@@ -32,6 +32,8 @@ export interface AccelerometerReading {
 
 /** What is sent beside the message. */
 export interface GeoPoseReadings {
+  /** Relative standard deviation of the focal length, in place of the message's class: the server rounds it up to a class. */
+  focalDeviation?: number;
   accelerometer?: AccelerometerReading;
   /** Orders the maps of a server that has several, and tells it where the device is. */
   geolocation?: { latitude: number; longitude: number };
@@ -84,13 +86,14 @@ export class GeoPoseClient {
 
 /** The request about a message, which says of it what was done to its features. */
 export function geoposeRequest(message: Uint8Array, readings: GeoPoseReadings = {}): { id: string } & Record<string, unknown> {
-  const head = readHead(message), timestamp = Date.now(), { accelerometer, geolocation } = readings;
+  const head = readHead(message), timestamp = Date.now(), { accelerometer, geolocation, focalDeviation } = readings;
   const privacy = { dataRetention: [], dataAcceptableUse: [], dataSanitizationRequested: [], dataSanitizationApplied: [] };
   const seen = (sensorId: string, values: object) => [{ timestamp, sensorId, privacy, ...values }];
   const turned = (rotation: Quaternion | undefined) => (rotation === undefined ? {} : { rigRotation: rotation });
   const camera = {
     sequenceNumber: 1,
     size: [head.widthPx, head.heightPx],
+    ...(focalDeviation === undefined ? {} : { focalDeviation }),
     imageFormat: MESSAGE_TYPE,
     imageBytes: base64(message),
     privacy: { ...privacy, dataSanitizationApplied: sanitization(head) },

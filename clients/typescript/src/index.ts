@@ -2,7 +2,7 @@
 
 export type { Accepted, GeoPose, JobStatus, Localization, RemoteMap, Rigid } from "./answers.js";
 export type { Budget, BudgetUnit } from "./budget.js";
-export { type Camera, type CameraModel, MODELS, guessedCamera } from "./camera.js";
+export { type Camera, type CameraModel, FROM_EXIF, MODELS, SENT_DEVIATIONS, guessedCamera } from "./camera.js";
 export { type ClientOptions, VeilClient } from "./client.js";
 export { readDictionary } from "./codebook_file.js";
 export { decode, encode, messageLength } from "./codec.js";

@@ -34,7 +34,7 @@ async function planted() {
     descriptors: fromBase64(image.descriptors),
     normalization: "L2",
   };
-  const camera = { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: image.params, focalIsKnown: true };
+  const camera = { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: image.params, focalDeviation: 0.01 };
   const digest = Uint8Array.from(image.digest.match(/../g), (pair) => parseInt(pair, 16));
   const stored = fromBase64(image.words);
   const dictionary = new Dictionary({ descriptor: "sift", normalization: "L2", dim: 128, stored, digest: image.books[0] });

@@ -31,7 +31,7 @@ test("messages of every camera and kind are read, and written as the same bytes"
     assert.deepEqual(
       {
         kind: found.kind,
-        camera: [camera.model, camera.widthPx, camera.heightPx, camera.params, camera.focalIsKnown],
+        camera: [camera.model, camera.widthPx, camera.heightPx, camera.params, camera.focalDeviation],
         space: [space.descriptor, space.normalization, space.dim, space.codebook, space.ditherSteps],
         law: [mechanism.dictionarySize, shortest(mechanism.epsilon), mechanism.m],
         dictionary: form.dictionary,
@@ -46,6 +46,14 @@ test("messages of every camera and kind are read, and written as the same bytes"
     assert.equal(messageLength(readHead(message)), message.length);
   }
   assert.equal(vectors.messages.length, 9 * 4 + 1);
+});
+
+test("deviations of focal lengths are rounded up to a class, and what is known less well is a guess", () => {
+  const good = decode(fromBase64(vectors.messages[0].bytes));
+  const sent = [[null, null], [1e-4, 0.01], [0.01, 0.01], [0.011, 0.02], [0.05, 0.05], [0.07, 0.1], [0.1, 0.1], [0.11, null], [3, null]];
+  for (const [focalDeviation, expected] of sent) {
+    assert.equal(decode(encode({ ...good, camera: { ...good.camera, focalDeviation } })).camera.focalDeviation, expected);
+  }
 });
 
 test("headers of every kind are read: their length, and what was done to the features", () => {
@@ -93,6 +101,7 @@ test("what would not be read back is not written", () => {
     { ...good, gravity: [0, 2, 0] },
     { ...good, camera: { ...good.camera, params: [1e-5, ...good.camera.params.slice(1)] } },
     { ...good, camera: { ...good.camera, model: "THIN_PRISM" } },
+    ...[0, -0.01, NaN, Infinity].map((focalDeviation) => ({ ...good, camera: { ...good.camera, focalDeviation } })),
     { ...lined, lines: { ...lined.lines, coefficients: lined.lines.coefficients.map((value) => 2 * value) } },
     { ...lined, lines: { ...lined.lines, aligned: lined.lines.aligned.map(() => true) } },
   ];

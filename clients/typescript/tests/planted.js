@@ -13,7 +13,7 @@ export function image() {
   const keypoints = new Float32Array(fromBase64(planted.keypoints).buffer), descriptors = fromBase64(planted.descriptors);
   return {
     features: { width: 640, height: 480, count: keypoints.length / 2, keypoints, descriptors, normalization: "L2" },
-    camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: planted.params, focalIsKnown: true },
+    camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params: planted.params, focalDeviation: 0.01 },
     digest: bytes(planted.digest),
   };
 }

@@ -116,7 +116,7 @@ test("a codebook's file is read, its hash verified, and a release with it is Pyt
   const keypoints = new Float32Array(fromBase64(features[0]).buffer), descriptors = fromBase64(features[1]);
   const given = {
     features: { width: 640, height: 480, count: keypoints.length / 2, keypoints, descriptors, normalization: "L2" },
-    camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params, focalIsKnown: true },
+    camera: { model: "SIMPLE_RADIAL", widthPx: 640, heightPx: 480, params, focalDeviation: 0.01 },
     digest: bytes(digest),
   };
   const mechanism = new SubsetMechanism({ dictionarySize: book.size, epsilon: 6, m: 2 });

@@ -103,7 +103,7 @@ test("a service is used from maps to a verified deletion", { skip }, async (t) =
         descriptors: fromBase64(features.descriptors),
         normalization: "L2",
       },
-      camera: { model: features.model, widthPx: width, heightPx: height, params: features.params, focalIsKnown: true },
+      camera: { model: features.model, widthPx: width, heightPx: height, params: features.params, focalDeviation: 0.01 },
       digest: bytes(features.digest),
     };
     const { dictionaries } = await client.map(service.words);

@@ -13,6 +13,7 @@ from veil.audit.finding import Finding, Share
 from veil.files.measured_forms import bundled_measured_forms
 from veil.ldp.planning import plan_release
 from veil.report.tables import Table
+from veil_lab.cli import results
 from veil_lab.cli.evaluate import homographies, reconstruction
 from veil_lab.cli.evaluate.attacks import attack_tables, descriptor_attacks, inversion, learned, neighborhoods, repeats
 from veil_lab.cli.evaluate.descriptors import Descriptors
@@ -49,6 +50,16 @@ def defenses() -> list[DefenseRow]:
     return [planted(DefenseRow, defense=defense, recoveries=recoveries) for defense in default_defenses(4)]
 
 
+# The age of a record that was run long ago.
+AGE: results.ResultAgeJson = {
+    "name": "localization_by_descriptor",
+    "command": "veil evaluate localization",
+    "date": "2026-11-27",
+    "commit": "01234567+",
+    "imported": False,
+    "processor_seconds": 123_456.7,
+    "changed": ["src/veil/forms.py"] * 1234,
+}
 # What `veil evaluate attacks --descriptor` tells of a descriptor's photographs and books.
 MATERIAL: Mapping[str, Any] = {
     "descriptor": "aliked-n16rot",
@@ -150,6 +161,7 @@ def study_tables() -> dict[str, Callable[[], Table]]:
         "measured_forms.recovery_table": lambda: _present(measured_forms.recovery_table(measured)),
         "measured_forms.summary_table": lambda: measured_forms.summary_table(measured),
         "inversion_table": lambda: inversion.inversion_table([planted(InversionRow)]),
+        "age_table": lambda: results.age_table([AGE]),
         "gap_table": lambda: inversion.gap_table([planted(Gap)]),
     }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from veil.cli.common import add_command
-from veil_lab.cli import match, quality
+from veil_lab.cli import match, quality, results
 from veil_lab.cli.train import attacks, inversion
 
 
@@ -16,7 +16,7 @@ def register(commands: Any) -> None:
         "lab",
         "train networks that attacks and audits use",
         "The laboratory: train networks that attacks and audits use, measure codebooks, and match uploads.",
-        attacks.EXAMPLES + inversion.EXAMPLES + quality.EXAMPLES + match.EXAMPLES,
+        attacks.EXAMPLES + inversion.EXAMPLES + quality.EXAMPLES + match.EXAMPLES + results.EXAMPLES,
     )
     groups = parser.add_subparsers(metavar="ACTION", required=True)
     train = add_command(
@@ -31,3 +31,4 @@ def register(commands: Any) -> None:
     inversion.register(networks)
     quality.register(groups)
     match.register(groups)
+    results.register(groups)

@@ -12,12 +12,11 @@ from veil.attacks.claims import CannotRun, no_release
 from veil.attacks.distribution.context import NEIGHBORS, context_beliefs, context_estimates, mean_spacing, neighbor_rows
 from veil.attacks.distribution.learned_model import LearnedModel
 from veil.attacks.distribution.modes import ModeOptions, Modes, density_modes, joined_modes
-from veil.attacks.matches.matched_candidates import SHARPNESS, ViewOfFeatures, improved, view_evidence, with_suggestions
-from veil.attacks.matches.matched_views import VIEWS, OtherView, Partners
+from veil.attacks.matches.matched_candidates import ViewOfFeatures, candidate_estimates, view_distances, with_suggestions
+from veil.attacks.matches.matched_views import VIEWS
 from veil.attacks.pieces import AttackedRows
 from veil.attacks.target import Target
 from veil.errors import Remedy
-from veil.forms import Subspaces
 
 LEARNED = f"{OWN_PHOTOGRAPHS}, from which it learned what descriptors are likely"
 # Names under which modes are kept for other attacks: those of the attacked features, and those of their neighbors, too.
@@ -96,20 +95,15 @@ def _matched_candidates(target: Target) -> Attempt:
     rows, modes = target.cache.get(MODES_AROUND, target.cache[MODES])
     form = target.form.take(rows)
     with target.timer() as clock:
-        seen = [_partners_of(view, partners, rows) for view, partners in views]
+        seen = [ViewOfFeatures.of(form, view, partners.take(rows)) for view, partners in views]
         candidates = with_suggestions(modes, form, seen, learned.density)
-        work = partial(view_evidence, candidates, form, threads=target.effort.threads)
+        work = partial(view_distances, candidates, form, threads=target.effort.threads)
         done = target.time.run_some("matched candidates", seen, work, target.effort.seed)
-        evidence = np.sum([item.log_ratios for _, item in done], axis=0)
-        if keypoints is None:
-            beliefs = candidates.beliefs(SHARPNESS, evidence)
-            claim = candidates.estimates(beliefs)
-        else:
-            positions = keypoints.astype(np.float64)
-            spacing = mean_spacing(positions)
-            beliefs = context_beliefs(candidates, learned.context, positions[rows], spacing=spacing, evidence=evidence)
-            claim = context_estimates(form, candidates, beliefs, learned.context)
-        claim = improved(claim, beliefs.argmax(axis=1), form, [(view.form, item) for view, item in done])
+        positions = None if keypoints is None else keypoints.astype(np.float64)
+        spacing = None if positions is None else mean_spacing(positions)
+        claim = candidate_estimates(
+            candidates, form, done, learned, None if positions is None else positions[rows], spacing=spacing
+        )
     return Attempt(
         label="matched candidates",
         rows=attacked,
@@ -121,25 +115,16 @@ def _matched_candidates(target: Target) -> Attempt:
     )
 
 
-def _partners_of(view: OtherView, partners: Partners, rows: np.ndarray) -> ViewOfFeatures:
-    """The part of a view's partners that belongs to some features."""
-    assert isinstance(view.form, Subspaces)
-    return ViewOfFeatures(
-        form=view.form,
-        partner=partners.nearest[rows],
-        away=partners.away[rows],
-        is_verified=partners.is_verified[rows],
-        is_repeat=partners.is_repeat,
-    )
-
-
 MATCHED_CANDIDATES = Attack(
     name="matched candidates",
     surface="subspaces",
     family="views",
     assumes=f"{LEARNED}, and {VIEWS}",
     units="descriptor",
-    modules=("matches.matched_candidates", "matches.matched_views", "distribution.modes", "distribution.context"),
+    modules=(
+        *("matches.matched_candidates", "matches.view_weights", "matches.matched_views"),
+        *("distribution.modes", "distribution.context"),
+    ),
     _run=_matched_candidates,
     time_share=2.0,
 )

@@ -11,10 +11,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, Commands, notes, tell
+from veil.cli.common import EXIT_ERROR, EXIT_OK, EXIT_USAGE, Commands, naming, notes, tell
 from veil.cli.remedies import advised
 from veil.errors import VeilError
 from veil.threads import settle
@@ -163,20 +164,30 @@ def main(argv: list[str] | None = None) -> int:
     if not hasattr(arguments, "run"):
         parser.print_help()
         return EXIT_USAGE
-    try:
-        with notes():
-            return int(arguments.run(arguments))
-    except VeilError as error:
-        tell(f"veil: {advised(error)}")
-        return EXIT_ERROR
-    except BrokenPipeError:
-        return EXIT_OK
-    except OSError as error:  # a full disk, a missing permission
-        tell(f"veil: {error}; make room or choose another place")
-        return EXIT_ERROR
-    except KeyboardInterrupt:
-        tell("veil: interrupted; nothing was left half-written")
-        return 130
+    return _exit_code(arguments)
+
+
+def _exit_code(arguments: argparse.Namespace) -> int:
+    """The exit code of a command, whose errors are printed as sentences; --names says of what photographs they speak."""
+    with ExitStack() as stack:
+        try:
+            if getattr(arguments, "names", None) is not None:
+                from veil.files.photographs.names import read_names  # loads NumPy
+
+                stack.enter_context(naming(read_names(arguments.names)))
+            with notes():
+                return int(arguments.run(arguments))
+        except VeilError as error:
+            tell(f"veil: {advised(error)}")
+            return EXIT_ERROR
+        except BrokenPipeError:
+            return EXIT_OK
+        except OSError as error:  # a full disk, a missing permission
+            tell(f"veil: {error}; make room or choose another place")
+            return EXIT_ERROR
+        except KeyboardInterrupt:
+            tell("veil: interrupted; nothing was left half-written")
+            return 130
 
 
 def _joined(words: Sequence[str]) -> list[str]:

@@ -6,13 +6,15 @@ import argparse
 import json
 import logging
 import math
+import re
 import shutil
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from veil.cli.progress import tracker
 from veil.cli.remedies import advised
@@ -25,6 +27,7 @@ EXIT_NO_GRAVITY = EXIT_NO_POSE  # both: nothing went wrong, and for some photogr
 # More images than this that a map leaves out for one reason are told in one line, with the names of a few.
 MOST_NAMED, FEW_NAMED = 8, 3
 Item = TypeVar("Item")
+Value = TypeVar("Value")
 Commands = Any  # argparse keeps the type of its subparsers private
 Arguments = Any  # parsed arguments: argparse's Namespace, or the record of a command's options
 
@@ -160,9 +163,61 @@ def notes() -> Iterator[None]:
         yield
 
 
+# Photographs by the names of their messages, which stand for these in what the command prints.
+_PHOTOGRAPHS: ContextVar[Mapping[str, str] | None] = ContextVar("photographs", default=None)
+# A word that may be the name of a message, and no part of a path, of an address or of a longer word.
+_MESSAGE = re.compile(r"(?<![\w/\\.-])([\w-]+)(?:\.veil)?(?![\w-]|\.\w)")
+
+
+@contextmanager
+def naming(photographs: Mapping[str, str]) -> Iterator[None]:
+    """A block in which what is printed names photographs in place of their messages, as far as `photographs` has them."""
+    token = _PHOTOGRAPHS.set(photographs)
+    try:
+        yield
+    finally:
+        _PHOTOGRAPHS.reset(token)
+
+
+def with_photographs(text: str, photographs: Mapping[str, str] | None) -> str:
+    """The text with names of photographs in place of those of their messages, which may end in ".veil"."""
+    if not photographs:
+        return text
+    known = photographs
+    return _MESSAGE.sub(lambda match: known.get(match[1], match[0]), text)
+
+
+def photograph_of(name: str) -> str:
+    """The photograph that a message is of, inside of `naming`; else the name itself."""
+    return (_PHOTOGRAPHS.get() or {}).get(name, name)
+
+
+class NamedJson(TypedDict, total=False):
+    """Photographs by the names of their messages, as far as --names has them."""
+
+    photographs: Mapping[str, str]
+
+
+def named_facts(names: Iterable[str]) -> NamedJson:
+    """Photographs of those messages `names` that are known inside of `naming`, for a JSON record; outside of it no key."""
+    known = _PHOTOGRAPHS.get()
+    return {"photographs": {name: known[name] for name in names if name in known}} if known else {}
+
+
+def by_message(table: Mapping[str, Value]) -> dict[str, Value]:
+    """A table by photograph as one by message, inside of `naming`; names that are not known stay as they are."""
+    messages: dict[str, list[str]] = {}
+    for message, photograph in (_PHOTOGRAPHS.get() or {}).items():
+        messages.setdefault(photograph, []).append(message)
+    return {message: value for name, value in table.items() for message in messages.get(name, [name])}
+
+
 def printable(text: str) -> str:
-    """The text with control characters and unprintable ones escaped, as names in it come from others."""
-    return escaped(text, kept="\n\t")
+    """The text with control characters and unprintable ones escaped, as names in it come from others.
+
+    Inside of `naming` it names photographs.
+    """
+    return escaped(with_photographs(text, _PHOTOGRAPHS.get()), kept="\n\t")
 
 
 def tell(text: str) -> None:

@@ -52,7 +52,7 @@ MAP: Table = {
     "locate": (POSITIONS,),
     "known_poses": (POSITIONS,),
     **dict.fromkeys(("ratio", "workers", "strict", "seed", "add_to", "pairs", "pair_count", "matches"), _TO_MAP),
-    **dict.fromkeys(("cluster_size", "memory", "engine"), _TO_MAP),
+    **dict.fromkeys(("cluster_size", "memory", "engine", "names"), _TO_MAP),
 }
 # Of the features that `veil map import` is given, or finds beside the model.
 MAP_IMPORT: Table = {
@@ -74,6 +74,8 @@ LOCALIZE: Table = {
     "near": (WORDS, ALONE, *_IN_TILES),
     "near_images": (WORDS, ALONE),
     "nearest": (WORDS, ALONE),
+    "names": (BY_DISTANCE, WORDS, ALONE),
+    "write_poses": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),
     "workers": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),
     "strict": (BY_DISTANCE, WORDS, ALONE, *_IN_TILES),
 }

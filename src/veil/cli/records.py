@@ -49,7 +49,7 @@ class Record:
         for base in reversed(cls.__mro__[1:]):
             fields |= vars(base).get("__dataclass_fields__", {})
         fields |= {name: value for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)}
-        lines = [f"- `{name}`: {value.metadata['facts'].help}." for name, value in fields.items()]
+        lines = [f"- `{name}`: {value.metadata['facts'].help.replace('%%', '%')}." for name, value in fields.items()]
         cls.__doc__ = "\n\n".join([cls.description, "\n".join(lines)])
 
     @classmethod
@@ -93,6 +93,19 @@ def positional(
     """A field that is a positional argument, which must be given unless it is `optional`."""
     argument = ArgumentFacts(help=help, names=(), metavar=metavar, parse=parse, choices=None)
     return dataclasses.field(default=None if optional else dataclasses.MISSING, metadata={"facts": argument})
+
+
+def names_file() -> Any:
+    """The field of the option --names, by which `main` names photographs in what the command prints."""
+    return option("name photographs in place of their messages, by the table of `veil privatize --write-names`", metavar="CSV")
+
+
+def poses_file() -> Any:
+    """The field of the option --write-poses."""
+    return option(
+        "also write the poses as hloc and COLMAP do: name qw qx qy qz tx ty tz, world to camera, one query a line",
+        metavar="FILE",
+    )
 
 
 def json_file() -> Any:

@@ -32,7 +32,7 @@ from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.held_map import Map
 from veil.places.maps import NoMap
 from veil.places.maps.known_poses import LEAST_POINTS
-from veil.places.maps.scenes import restricted
+from veil.places.maps.scenes import firm
 from veil.progress import Progress, Steps, silent
 from veil.scene import MapCheck, MappedImage, Scene
 from veil.space import Space
@@ -216,7 +216,7 @@ def _adopted(posed: PosedModel, stored: _Stored, left_out: dict[str, str]) -> Sc
         )
     if len(images) < 2 or not len(posed.points):
         return None
-    scene = _firm(Scene(images=images, points=posed.points, mean_reprojection_error_px=0.0))
+    scene = firm(Scene(images=images, points=posed.points, mean_reprojection_error_px=0.0), LEAST_POINTS)
     if scene is None:
         return None
     for name in set(images) - set(scene.images):
@@ -228,17 +228,6 @@ def _adopted(posed: PosedModel, stored: _Stored, left_out: dict[str, str]) -> Sc
             "points, at the median; write the model again"
         )
     return replace(scene, mean_reprojection_error_px=float(errors[np.isfinite(errors)].mean()))
-
-
-def _firm(scene: Scene) -> Scene | None:
-    """The scene of the images with enough points, with the points that two of them see; None if none is left."""
-    names = frozenset(name for name, image in scene.images.items() if len(image.point_rows))
-    while len(names) > 1 and (kept := restricted(scene, names)) is not None:
-        enough = frozenset(name for name in names if len(kept.images[name].point_rows) >= LEAST_POINTS)
-        if enough == names:
-            return kept
-        names = enough
-    return None
 
 
 def _foreign(image: ModelImage, features: Features, rows: Int64[np.ndarray, "_"], size: int) -> str | None:

@@ -29,8 +29,3 @@ def with_camera(picture: Picture, camera: str | None, path: Path) -> Picture:
     else:
         return picture
     return replace(picture, camera=given if whole == size else resized(given, *size))
-
-
-def is_calibrated(camera: str | None, path: Path) -> bool:
-    """Whether `with_camera` uses measured intrinsics for the photograph at `path`."""
-    return camera is not None or matrix_of(path) is not None

@@ -255,11 +255,7 @@ def shown_query(name: str, query: LoadedImage, answer: Localization) -> ShownIma
     facts = [
         f"{answer.inliers} inliers of {answer.correspondences:,} matches",
         f"turn known to {answer.turn_deviation_deg:.2g} degrees",
-        *(
-            []
-            if spread is None
-            else [f"center known to {math.sqrt(np.trace(spread)):.2g} units of the map, for a noise of 1 px"]
-        ),
+        *([] if spread is None else [f"center known to {math.sqrt(np.trace(spread)):.2g} units of the map"]),
     ]
     return ShownImage(
         name=name,

@@ -16,8 +16,9 @@ from veil.geometry.vanishing_point import Vertical, VerticalOptions, vertical_fr
 MAX_SIDE_PX = 1600
 # OpenCV puts pixel centers at integers, veil at halves.
 _OPENCV_ORIGIN = 0.5
-# Relative standard deviation of a focal length: calibrated, rounded to a 35-mm equivalent, 1.2 times the longer side.
-_MEASURED, _FROM_EXIF, _GUESSED = 0.01, 0.05, 0.3
+# Relative standard deviation of a guess (1.2 times the longer side) for photographs that show vertical edges; maps, which find
+# the focal length anew, take a guess for worse (docs/theory/gravity.md, Eq. 8).
+_GUESSED = 0.3
 
 
 def detect_segments(picture: Picture) -> Float64[np.ndarray, "segments 2 2"]:
@@ -46,20 +47,19 @@ def undistorted(segments: Float64[np.ndarray, "segments 2 2"], camera: Camera) -
     return ends.reshape(-1, 2, 2)
 
 
-def vertical_of(picture: Picture, *, calibrated: bool, options: VerticalOptions | None = None) -> Vertical | NoGravity:
+def vertical_of(picture: Picture, *, options: VerticalOptions | None = None) -> Vertical | NoGravity:
     """Gravity from the vertical segments of a picture; `Vertical.rows` index the segments of `detect_segments`.
 
-    `calibrated` says that the picture's camera was measured; otherwise its focal length is from EXIF or a guess, and the
-    standard deviation is larger (docs/theory/gravity.md, Eq. 8).
+    Its standard deviation grows with that of the camera's focal length (docs/theory/gravity.md, Eq. 8).
     """
     segments, pixel = normalized_segments(picture)
-    spread = focal_spread(picture.camera, calibrated=calibrated)
+    spread = focal_spread(picture.camera)
     return vertical_from_segments(segments, pixel, replace(options or VerticalOptions(), focal_spread=spread))
 
 
-def focal_spread(camera: Camera, *, calibrated: bool) -> float:
-    """Relative standard deviation of a camera's focal length: measured, from EXIF, or a guess."""
-    return _MEASURED if calibrated else _FROM_EXIF if camera.focal_is_known else _GUESSED
+def focal_spread(camera: Camera) -> float:
+    """Relative standard deviation of a camera's focal length, as vertical segments count it."""
+    return min(camera.focal.deviation, _GUESSED)
 
 
 def normalized_segments(picture: Picture) -> tuple[Float64[np.ndarray, "segments 2 2"], float]:

@@ -22,6 +22,7 @@ import numpy as np
 from veil.attacks.distribution.context import ContextNetwork, NeighborLayers, Perceptron
 from veil.attacks.distribution.density_network import DensityNetwork
 from veil.attacks.distribution.learned_model import AttackTraining, LearnedModel
+from veil.attacks.matches.view_weights import ViewWeights
 from veil.attacks.positions.pair_network import Layers, PairNetwork
 from veil.errors import FileFormatError, Remedy, VeilError
 from veil.files.atomic import replacing
@@ -96,6 +97,7 @@ def write_learned_model(path: Path, model: LearnedModel) -> None:
         "layers": len(model.density.weights),
         "source": model.density.source,
         "training": asdict(model.training),
+        "views": model.views.as_json(),
     }
     arrays: dict[str, Any] = {"header": np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)}
     for number, (weight, bias) in enumerate(zip(model.density.weights, model.density.biases, strict=True)):
@@ -123,7 +125,9 @@ def read_learned_model(path: Path | str) -> LearnedModel:
                 source=str(header["source"]),
             )
             context = _context(stored, space, str(header["source"]))
-            return LearnedModel(density=density, context=context, training=_training(header["training"]))
+            # Files of networks alone hold no weights of views, and stand for those that ship with veil.
+            views = ViewWeights.from_json(header["views"]) if "views" in header else ViewWeights()
+            return LearnedModel(density=density, context=context, training=_training(header["training"]), views=views)
     except FileNotFoundError:
         raise FileFormatError(f"there is no file {path}", remedy=Remedy("make", "networks of attacks")) from None
     except (VeilError, OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, LookupError, TypeError) as error:

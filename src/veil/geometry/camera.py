@@ -51,8 +51,8 @@ class FocalPrior:
     """Source of a camera's focal length, and how far the focal length may be off.
 
     - `origin`: "guess", "EXIF", "given" (by the user), "calibration" (from a file of one), "database" (COLMAP's), "refined" (by
-      a map), or "undisclosed". A message says no more than known or guessed: other origins stay on the device.
-    - `deviation`: relative standard deviation of the focal length.
+      a map), or "undisclosed". No message says the origin: it stays on the device.
+    - `deviation`: relative standard deviation of the focal length. A message rounds it up to one of `SENT_DEVIATIONS`.
 
     Raises RangeError for a deviation that is not positive and finite.
     """
@@ -66,6 +66,12 @@ class FocalPrior:
         if not 0 < self.deviation < math.inf:
             raise RangeError(f"the deviation of a focal length must be positive and finite, got {self.deviation!r}")
 
+    @property
+    def as_sent(self) -> FocalPrior:
+        """The prior as a message says it: of an undisclosed origin, with the next larger of `SENT_DEVIATIONS`, or a guess."""
+        least = next((deviation for deviation in SENT_DEVIATIONS if self.deviation <= deviation), None)
+        return GUESS if self.origin == "guess" or least is None else replace(UNDISCLOSED, deviation=least)
+
 
 # What is usual for each origin. A guess is off by a factor of two. EXIF gives whole millimeters, and COLMAP's databases hold
 # what EXIF said; of an undisclosed source no better may be assumed.
@@ -73,6 +79,8 @@ GUESS, FROM_EXIF = FocalPrior(origin="guess", deviation=0.7), FocalPrior(origin=
 GIVEN, CALIBRATED = FocalPrior(origin="given", deviation=0.01), FocalPrior(origin="calibration", deviation=0.01)
 FROM_DATABASE, REFINED = FocalPrior(origin="database", deviation=0.05), FocalPrior(origin="refined", deviation=0.01)
 UNDISCLOSED = FocalPrior(origin="undisclosed", deviation=0.05)
+# Deviations that a message can say: few, so that they tell little of the camera's owner (docs/reference/wire.md).
+SENT_DEVIATIONS = (0.01, 0.02, 0.05, 0.1)
 
 
 def described_focals(cameras: Iterable[Camera]) -> str:
@@ -124,7 +132,8 @@ class Camera:
     def parse(text: str, width_px: int, height_px: int) -> Camera:
         """The camera that `MODEL,p1,p2,...` names, as the command line writes it, for images of this size in pixels.
 
-        Raises InputError for another text, RangeError for intrinsics that no photograph can have.
+        `+-3%` behind it is the relative standard deviation of its focal length, 1 % without it. Raises InputError for another
+        text, RangeError for intrinsics that no photograph can have.
         """
         return parse(text, width_px, height_px)
 
@@ -140,8 +149,8 @@ class Camera:
 
     @property
     def as_sent(self) -> Camera:
-        """The camera as a message says it: the focal length is a guess, or known from an undisclosed origin."""
-        return replace(self, focal=UNDISCLOSED if self.focal_is_known else GUESS)
+        """The camera as a message says it: nothing of the focal length's origin, and its deviation in classes."""
+        return replace(self, focal=self.focal.as_sent)
 
     @property
     def focal_px(self) -> float:
@@ -170,6 +179,12 @@ def resized(camera: Camera, width_px: int, height_px: int) -> Camera:
     factors = [*((x, y) if camera.focal_count == 2 else (math.sqrt(x * y),)), x, y]
     params = [value * factor for value, factor in zip(camera.params, factors, strict=False)]
     return replace(camera, width_px=width_px, height_px=height_px, params=(*params, *camera.params[len(params) :]))
+
+
+def zoomed(camera: Camera, factor: float) -> Camera:
+    """The camera with focal lengths longer by a factor; all else stays, and so does what is known of the focal length."""
+    count = camera.focal_count
+    return replace(camera, params=(*(factor * value for value in camera.params[:count]), *camera.params[count:]))
 
 
 # Projections in the picture enlarged by this factor still count as in it (lines.md#points-and-cameras).
@@ -220,6 +235,7 @@ MARGIN_PX = 2.0  # margin around the image where keypoints may lie: detectors fi
 MIN_SEEN = 0.1  # share of a fisheye's image that must lie on the normalized plane
 
 _FISHEYE = "FISHEYE"
+_PLUS_MINUS = "+-"  # between the text of a camera and the deviation of its focal length
 _GRID = 17  # samples along each side of the image, its corners and borders among them
 _STEPS, _NEWTON = 24, 4  # steps along each ray, and Newton iterations at each step
 _DIRECT = 100  # Newton iterations without steps, as in COLMAP
@@ -266,7 +282,7 @@ def checked_camera(camera: Camera) -> Camera:
 
 
 def parse(text: str, width_px: int, height_px: int) -> Camera:
-    """Read a camera from `MODEL,p1,p2,...`, as the command line writes it, for images of the given size.
+    """Read a camera from `MODEL,p1,p2,...` or `MODEL,p1,p2,...+-3%`, as `Camera.parse` does, for images of the given size.
 
     Raises InputError, with the expected form, for other texts, and RangeError for intrinsics that no photograph can have.
     """
@@ -279,13 +295,21 @@ def require_readable(text: str) -> None:
 
 
 def _read(text: str, width_px: int, height_px: int) -> Camera:
-    """The camera that `MODEL,p1,p2,...` names, its intrinsics unchecked."""
-    model, *numbers = text.split(",")
+    """The camera that `MODEL,p1,p2,...` or `MODEL,p1,p2,...+-3%` names, its intrinsics unchecked."""
+    intrinsics, *deviations = text.split(_PLUS_MINUS)
+    model, *numbers = intrinsics.split(",")
     try:
         params = tuple(float(number) for number in numbers)
+        percents = [float(deviation.strip().removesuffix("%")) for deviation in deviations]
+        if len(percents) > 1 or not all(deviation.strip().endswith("%") for deviation in deviations):
+            raise ValueError(text)
     except ValueError:
-        raise InputError(f"camera {text!r} is not of the form MODEL,p1,p2,... with COLMAP's model names") from None
-    return Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params)
+        raise InputError(
+            f"camera {text!r} is not of the form MODEL,p1,p2,... with COLMAP's model names, or with a deviation of its focal "
+            f"length as MODEL,p1,p2,...{_PLUS_MINUS}3%"
+        ) from None
+    focal = FocalPrior(origin="given", deviation=percents[0] / 100) if percents else GIVEN
+    return Camera(model=model.strip().upper(), width_px=width_px, height_px=height_px, params=params, focal=focal)
 
 
 def require_inside(camera: Camera, keypoints: Float[np.ndarray, "features 2"]) -> None:

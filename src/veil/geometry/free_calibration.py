@@ -101,27 +101,6 @@ class Sights:
                     break
         return camera
 
-    def turn_deviation(self, camera: FreeCamera, *, least_noise: float, free_focal: bool = False) -> float:
-        """Standard deviation (radians) of the pose's turn about its least certain axis, from least squares over all sights.
-
-        The noise is that of the residuals, but at least `least_noise` (normalized plane) along each axis. The deviation is
-        infinite where the sights leave a turn free. `free_focal` says that the focal length was fitted as well.
-        """
-        parameters = POSE + free_focal
-        normal, _ = self._equations(camera, self.points.mean(axis=0), math.inf)
-        freedoms = (1 if self.as_lines else 2) * len(self.points) - parameters
-        if freedoms <= 0:
-            return math.inf
-        noise = max(float((self.residuals(camera) ** 2).sum()) / freedoms, least_noise**2)
-        scale = np.sqrt(np.diag(normal)[:parameters])
-        if not (np.isfinite(scale).all() and scale.all()):
-            return math.inf
-        values, vectors = np.linalg.eigh(normal[:parameters, :parameters] / np.outer(scale, scale))
-        if not values[0] > 1e-12:
-            return math.inf
-        spread = (vectors / np.sqrt(values))[:3] / scale[:3, None]
-        return float(np.linalg.norm(spread, 2) * math.sqrt(noise))
-
     def _cost(self, camera: FreeCamera, scale: float) -> float:
         """Sum of the pseudo-Huber loss of the residuals in units of `scale`."""
         residuals = self.residuals(camera)
@@ -146,7 +125,7 @@ class Sights:
         ):
             rows.append(np.hstack([np.cross(arm, by_place), by_place, np.stack(by_offsets, axis=1)]))
         gap = self._gap(in_camera, camera.offsets)
-        weight = 1 / np.sqrt(1 + (gap**2).sum(axis=1) / scale**2)  # 1 for an infinite scale: plain least squares
+        weight = 1 / np.sqrt(1 + (gap**2).sum(axis=1) / scale**2)
         if self.as_lines:
             rows = [self.seen[:, :1] * rows[0] + self.seen[:, 1:2] * rows[1]]
         normal = sum((row.T * weight) @ row for row in rows)

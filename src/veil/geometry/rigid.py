@@ -73,19 +73,21 @@ def center_covariance(cam_from_world: Rigid, covariance: Float64[np.ndarray, "6 
     return moved @ covariance @ moved.T
 
 
+def pose_difference(first: Rigid, second: Rigid) -> Float64[np.ndarray, "6"]:
+    """The turn w (radians) and the shift u in the camera frame that take one cam_from_world to another.
+
+    The rotation is exp([w]) R, and the center moves by -R^T ([t] w + u), as `center_covariance` has it, also for large turns.
+    """
+    turn = second.rotation @ first.rotation.T
+    axis = np.array([turn[2, 1] - turn[1, 2], turn[0, 2] - turn[2, 0], turn[1, 0] - turn[0, 1]])
+    sine = float(np.linalg.norm(axis)) / 2
+    angle = math.atan2(sine, (float(np.trace(turn)) - 1) / 2)
+    turned = axis * (angle / (2 * sine) if sine > 1e-12 else 0.5)
+    shift = -first.rotation @ (second.center - first.center) - np.cross(first.translation, turned)
+    return np.concatenate([turned, shift])
+
+
 def rigid_from_colmap(cam_from_world: Any) -> Rigid:
     """The motion of pycolmap's `Rigid3d` as a `Rigid`."""
     matrix = np.asarray(cam_from_world.matrix(), dtype=np.float64)
     return Rigid(rotation=matrix[:, :3].copy(), translation=matrix[:, 3].copy())
-
-
-def covariance_from_colmap(refinement: Any) -> Float64[np.ndarray, "6 6"] | None:
-    """The covariance of (rotation in radians, translation) in a dictionary that pycolmap's refinement returned, or None.
-
-    Ceres turns quaternions by half angles, so that its rotations count half. None stands where pycolmap gave no covariance.
-    """
-    covariance = refinement.get("covariance")
-    if covariance is None:
-        return None
-    unit = np.array([2.0, 2.0, 2.0, 1.0, 1.0, 1.0])
-    return np.asarray(covariance, dtype=np.float64) * np.outer(unit, unit)

@@ -17,7 +17,7 @@ from veil.errors import InputError, RangeError
 from veil.features import Features
 from veil.forms import Lines
 from veil.geometry.anchors import DIRECTIONS, anchors, half_of
-from veil.geometry.camera import Camera, as_colmap
+from veil.geometry.camera import GUESS, UNDISCLOSED, Camera, FocalPrior, as_colmap
 from veil.geometry.gravity import checked_gravity
 from veil.mechanisms.parameters import CONVERGENT_RULE, LINE_RULE, PARALLEL_RULE, line_draws
 from veil.one_line import one_line
@@ -136,8 +136,8 @@ def line_key(
     Two different lines through one keypoint meet in it, and so do the lines of two cameras, as lines are drawn in the
     normalized plane (release.md#memoized-draws). So the text holds the share of aligned lines, gravity, the camera, the
     keypoints and the random words that were drawn (whatever keyed them). Each is written out, not as code happens to print it.
-    The rule's number stands for the way in which they make a line; lines of two halves have no draws. The image's size and
-    whether its focal length is known move no random line but go into the message. The arguments are those of `lift_to_lines`.
+    The rule's number stands for the way in which they make a line; lines of two halves have no draws. The image's size and how
+    well its focal length is known move no random line but go into the message. The arguments are those of `lift_to_lines`.
     Raises InputError if gravity is unusable.
     """
     options = options or LineOptions()
@@ -158,11 +158,18 @@ def line_key(
         "gravity": down,
         "camera": f"{camera.model},{_numbers(camera.params)}",
         "size": f"{camera.width_px}x{camera.height_px}",
-        "focal": "known" if camera.focal_is_known else "guessed",
+        "focal": _focal_key(camera.focal.as_sent),
         "keypoints": _digest([point.tobytes() for point in points]),
         **drawn,
     }
     return "lines " + " ".join(f"{name}={value}" for name, value in facts.items())
+
+
+def _focal_key(sent: FocalPrior) -> str:
+    """Text for the ledger of how well a focal length is known, as it is sent; "known" alone is what earlier releases sent."""
+    if sent == GUESS:
+        return "guessed"
+    return "known" if sent == UNDISCLOSED else f"known:{sent.deviation:g}"
 
 
 def gravity_key(gravity: Float64[np.ndarray, "3"]) -> str:

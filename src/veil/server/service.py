@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float64
-
 from veil.errors import FileFormatError, InputError
 from veil.files.atomic import remove, writing
 from veil.files.maps.folders import model_folders
@@ -18,7 +15,7 @@ from veil.server.access.tokens import Token, Tokens
 from veil.server.deletion import CACHE, delete_map, leave
 from veil.server.jobs.processes import Busy, WorkerPool
 from veil.server.jobs.queue import Job, Jobs, Kind, queue_job
-from veil.server.jobs.tasks import examine, localize_query, ready
+from veil.server.jobs.tasks import NOTHING_BESIDE, Beside, examine, localize_query, ready
 from veil.server.maps.answerable import facts_of, require_form
 from veil.server.maps.contributions import Contribution, add_contribution, contributions_in
 from veil.server.maps.earth import PLACE, on_earth, put_place
@@ -147,12 +144,8 @@ class Service:
             job = queue_job(statements, map_id, "update", token.id)
         return contribution, job
 
-    def localize(
-        self, token: Token, map_id: str, message: bytes, gravity: Float64[np.ndarray, "3"] | None = None
-    ) -> dict[str, Any]:
-        """The answer to a query, as JSON values; the query is kept nowhere.
-
-        `gravity`, float64 (3,): unit vector of down in the camera frame, for a message that does not bring it.
+    def localize(self, token: Token, map_id: str, message: bytes, beside: Beside = NOTHING_BESIDE) -> dict[str, Any]:
+        """The answer to a query, as JSON values; the query is kept nowhere. `beside`: what else a request says of the image.
 
         Raises NotFound for the map, Refused, WireError or InputError for a query that cannot be answered, Busy if nobody can
         look at it now. A search that takes too long is no pose.
@@ -165,7 +158,7 @@ class Service:
             return {"status": "no pose", "reason": "the map holds no image yet", **facts}
         require_form(head, record.policy, record.facts)
         try:
-            answer = self._on_map(token.id, record, message, gravity)
+            answer = self._on_map(token.id, record, message, beside)
         except DeadlineExceeded as error:
             answer = {"status": "no pose", "reason": f"the search was ended: {error}"}
         except WorkerDied as error:
@@ -263,14 +256,13 @@ class Service:
         """
         return self.open_pool().call(examine, message, policy.as_json(), whose=by, deadline_s=self.settings.deadline_s)
 
-    def _on_map(self, by: str, record: MapRecord, message: bytes, gravity: Float64[np.ndarray, "3"] | None) -> dict[str, Any]:
+    def _on_map(self, by: str, record: MapRecord, message: bytes, beside: Beside) -> dict[str, Any]:
         """The answer to a query on a version of a map, or on the next one if that takes its place meanwhile."""
         pool, deadline_s = self.open_pool(), self.settings.deadline_s
         for _ in range(SWAPS):
             folder = self.version_folder(record)
             if folder is not None:
-                down = None if gravity is None else gravity.tolist()
-                asked = (message, record.policy.as_json(), str(folder), down)
+                asked = (message, record.policy.as_json(), str(folder), beside)
                 answer = pool.call(localize_query, *asked, whose=by, deadline_s=deadline_s)
                 if answer is not None:
                     return {**answer, "map_version": record.version, "coverage": _coverage(record)}

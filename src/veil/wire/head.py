@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from typing import NamedTuple
 
 from veil.errors import InputError, Remedy, WireError
-from veil.geometry.camera import GUESS, MODELS, UNDISCLOSED, Camera, checked_camera
+from veil.geometry.camera import GUESS, MODELS, UNDISCLOSED, Camera, FocalPrior, checked_camera
 from veil.space import NORMALIZATIONS, Space
 
 MAGIC = b"VEIL"
@@ -22,6 +23,9 @@ GRAVITY_BYTES = 24
 MAX_M = (1 << 16) - 1
 _LAST_KIND = 4
 _FOCAL_KNOWN, _GRAVITY_KNOWN = 1, 2
+# Relative deviations of known focal lengths by the two bits that stand for them; the first is that of messages without any.
+_DEVIATIONS = (0.05, 0.01, 0.02, 0.1)
+_DEVIATION_SHIFT, _DEVIATION_MASK = 2, 3
 _MODEL_NAMES = tuple(MODELS)
 
 
@@ -59,6 +63,12 @@ class Head(NamedTuple):
     def gravity_is_known(self) -> bool:
         """Whether lines or positions come with gravity."""
         return bool(self.flags & _GRAVITY_KNOWN)
+
+    @property
+    def focal(self) -> FocalPrior:
+        """How well the focal length is known; of an undisclosed origin, or a guess."""
+        deviation = _DEVIATIONS[self.flags >> _DEVIATION_SHIFT & _DEVIATION_MASK]
+        return replace(UNDISCLOSED, deviation=deviation) if self.flags & _FOCAL_KNOWN else GUESS
 
     @property
     def observations_offset(self) -> int:
@@ -100,7 +110,7 @@ def head_of(
         kind=1 + has_lines + 2 * has_words,
         item_bytes=item_bytes,
         model=_MODEL_NAMES.index(camera.model),
-        flags=_FOCAL_KNOWN * camera.focal_is_known | _GRAVITY_KNOWN * gravity_is_known,
+        flags=_focal_flags(camera.focal.as_sent) | _GRAVITY_KNOWN * gravity_is_known,
         normalization=NORMALIZATIONS.index(space.normalization),
         width_px=camera.width_px,
         height_px=camera.height_px,
@@ -114,6 +124,11 @@ def head_of(
     )
 
 
+def _focal_flags(sent: FocalPrior) -> int:
+    """Bits of a header for a focal length as it is sent (`FocalPrior.as_sent`)."""
+    return 0 if sent == GUESS else _FOCAL_KNOWN | _DEVIATIONS.index(sent.deviation) << _DEVIATION_SHIFT
+
+
 def read_head(message: bytes) -> Head:
     """Header of `message`, which must be at least as long as one. Raises WireError for fields that no message may have."""
     head = Head(*_HEAD.unpack_from(message))
@@ -125,8 +140,10 @@ def read_head(message: bytes) -> Head:
         raise WireError("the header names a kind or precision that does not exist; a newer veil may read it")
     if head.model >= len(_MODEL_NAMES) or head.normalization >= len(NORMALIZATIONS):
         raise WireError("the header names a camera model or normalization that does not exist")
-    if head.flags & ~(_FOCAL_KNOWN | _GRAVITY_KNOWN):
+    if head.flags & ~(_FOCAL_KNOWN | _GRAVITY_KNOWN | _DEVIATION_MASK << _DEVIATION_SHIFT):
         raise WireError("the header holds an unknown flag")
+    if not head.flags & _FOCAL_KNOWN and head.flags >> _DEVIATION_SHIFT:
+        raise WireError("the header gives a deviation of a focal length that is a guess")
     if not 1 <= head.features <= MAX_FEATURES:
         raise WireError(f"the header asks for {head.features} features; a message holds 1 to {MAX_FEATURES}")
     return head
@@ -148,7 +165,7 @@ def camera_and_space(message: bytes, head: Head) -> tuple[Camera, Space]:
             width_px=head.width_px,
             height_px=head.height_px,
             params=struct.unpack_from(f"<{MODELS[model]}d", message, HEAD_BYTES),
-            focal=UNDISCLOSED if head.flags & _FOCAL_KNOWN else GUESS,
+            focal=head.focal,
         )
         checked_camera(camera)
     except InputError as error:

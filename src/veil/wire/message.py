@@ -17,8 +17,8 @@ from veil.one_line import one_line
 class Upload:
     """One image as the server sees it, with keypoint positions.
 
-    - `camera`: intrinsics and size of the image. Its focal length is a guess, or of an undisclosed origin: whatever camera is
-      given, the message holds and sends no other origin.
+    - `camera`: intrinsics and size of the image. Whatever camera is given, the message holds and sends no origin of the focal
+      length, and its deviation rounded up: 1, 2, 5 or 10 %, or a guess (`FocalPrior.as_sent`).
     - `keypoints`, float32 (N, 2): x and y in pixels from the top-left corner, in an order that tells nothing.
     - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
     - `gravity`, float64 (3,): unit vector that points down in the camera frame (x right, y down, z forward); None if it is not
@@ -52,8 +52,8 @@ class Upload:
 class LineUpload:
     """One image as the server sees it, with a line through each keypoint in place of its position.
 
-    - `camera`: intrinsics and size of the image. Its focal length is a guess, or of an undisclosed origin: whatever camera is
-      given, the message holds and sends no other origin.
+    - `camera`: intrinsics and size of the image. Whatever camera is given, the message holds and sends no origin of the focal
+      length, and its deviation rounded up: 1, 2, 5 or 10 %, or a guess (`FocalPrior.as_sent`).
     - `lines`: N lines in the undistorted normalized image plane, in an order that tells nothing, and gravity if it is sent.
     - `form`: `Subspaces` or `Subsets` in place of the N descriptors, in the same order.
 

@@ -14,18 +14,18 @@ from veil.attacks.distribution.modes import Modes
 from veil.attacks.matches.inliers import inlier_subspaces
 from veil.attacks.matches.matched_candidates import (
     APART,
-    EVEN,
-    LARGEST,
-    RIGHT,
-    SEEN,
-    SLOPE,
+    CandidateDistances,
     ViewOfFeatures,
     improved,
+    view_distances,
     view_evidence,
     with_suggestions,
 )
+from veil.attacks.matches.matched_views import OtherView, Partners
+from veil.attacks.matches.view_weights import DistanceRatio, ViewWeights
 from veil.attacks.registry import named
 from veil.attacks.target import Knowledge, ReleasedImage, Target
+from veil.errors import RangeError
 from veil.features import Features
 from veil.files.attack_networks import bundled_learned_model
 from veil.files.codebooks import bundled_codebook, bundled_decoys
@@ -42,6 +42,7 @@ from worlds import generator
 
 DIM, FEATURES, CANDIDATES, M = 24, 40, 5, 3
 SPACE = Space(descriptor="sift", normalization="L2", dim=DIM)
+WEIGHTS = ViewWeights()
 
 
 def unit(values: np.ndarray) -> np.ndarray:
@@ -80,90 +81,126 @@ def world(name: str, *, noise: float, share: float) -> tuple[Subspaces, Subspace
     return form, view, modes, order.argmin(axis=1)
 
 
-def view_of(form: Subspaces, *, is_verified: bool = False, is_repeat: bool = False) -> ViewOfFeatures:
-    return ViewOfFeatures(
-        form=form,
-        partner=np.arange(FEATURES),
-        away=np.zeros(FEATURES),
+def view_of(form: Subspaces, view: Subspaces, *, is_verified: bool = False, is_repeat: bool = False) -> ViewOfFeatures:
+    """The view as `form` sees it; each feature has the partner in its row, at its distance."""
+    points, others = (item.points for item in inlier_subspaces(form, view))
+    partners = Partners(
+        nearest=np.arange(FEATURES),
+        away=np.linalg.norm(points - others, axis=1),
         is_verified=np.full(FEATURES, is_verified),
         is_repeat=is_repeat,
     )
+    return ViewOfFeatures.of(form, OtherView(form=view, keypoints=None), partners)
+
+
+def asked_of(modes: Modes, form: Subspaces, seen: ViewOfFeatures) -> tuple[CandidateDistances, np.ndarray]:
+    """Distances of the candidates to one view, and their log ratios by it alone."""
+    near = view_distances(modes, form, seen)
+    return near, view_evidence(modes, [(seen, near)], WEIGHTS)
 
 
 def slow_evidence(modes: Modes, form: Subspaces, view: Subspaces) -> np.ndarray:
-    """The log ratio of Eq. 15, feature by feature, candidate by candidate and subspace by subspace."""
+    """The log ratio of Eq. 15, feature by feature, candidate by candidate and subspace by subspace.
+
+    The partner of each feature is the subspace in its row.
+    """
     logs = np.zeros(modes.log_ratios.shape)
     for feature in range(len(form)):
+        one, partner = form.take(np.array([feature])), view.take(np.array([feature]))
+        suggestion, there = (item.points[0] for item in inlier_subspaces(one, partner))
         for candidate in np.flatnonzero(np.isfinite(modes.log_ratios[feature])):
             distances = []
             for row in range(len(view)):
-                one, other = form.take(np.array([feature])), view.take(np.array([row]))
+                other = view.take(np.array([row]))
                 gap = np.column_stack([one.basis[0].T, -other.basis[0].T])
                 apart = (other.origin - one.origin)[0]
                 between = np.linalg.norm(gap @ np.linalg.lstsq(gap, apart, rcond=None)[0] - apart)
                 if between > decoy_distance(form, view):
                     offset = modes.points[feature, candidate] - other.origin[0]
                     distances.append(np.linalg.norm(offset - other.basis[0].T @ (other.basis[0] @ offset)))
-            logs[feature, candidate] = np.log((1 - SEEN) + SEEN * np.exp(min(SLOPE * (EVEN - float(min(distances))), LARGEST)))
+            if np.linalg.norm(modes.points[feature, candidate] - suggestion) < APART:
+                distances.append(np.linalg.norm(suggestion - there))
+            law = WEIGHTS.nearest
+            ratio = np.exp(min(law.slope * (law.even - float(min(distances))), law.largest))
+            logs[feature, candidate] = np.log((1 - law.share) + law.share * ratio)
     return logs
 
 
 def test_evidence_is_that_of_the_slow_reference() -> None:
     form, view, modes, _ = world("slow", noise=0.15, share=0.4)
-    evidence = view_evidence(modes, form, view_of(view))
-    assert evidence.log_ratios == pytest.approx(slow_evidence(modes, form, view), abs=2e-3)
+    _, evidence = asked_of(modes, form, view_of(form, view))
+    assert evidence == pytest.approx(slow_evidence(modes, form, view), abs=2e-3)
 
 
 @pytest.mark.parametrize(("is_verified", "is_repeat"), [(False, False), (True, False), (False, True)])
 def test_the_candidate_that_a_view_shows_is_chosen(is_verified: bool, is_repeat: bool) -> None:
     """Planted: the view has the descriptors. Null: it has others. Decoys of both would win if meetings were not left out."""
     form, view, modes, right = world("shown", noise=0.15, share=0.0 if is_repeat else 0.6)
-    seen = view_of(view, is_verified=is_verified, is_repeat=is_repeat)
-    evidence = view_evidence(modes, form, seen)
-    beliefs = modes.beliefs(1.0, evidence.log_ratios)
+    seen = view_of(form, view, is_verified=is_verified, is_repeat=is_repeat)
+    _, evidence = asked_of(modes, form, seen)
+    beliefs = modes.beliefs(1.0, evidence)
     assert (beliefs.argmax(axis=1) == right).mean() > 0.9 and beliefs.sum(axis=1) == pytest.approx(np.ones(FEATURES))
     _, strange, _, _ = world("strange", noise=0.15, share=0.0)
-    none = view_evidence(modes, form, view_of(strange))
-    assert np.log(1 - SEEN) <= none.log_ratios.min() and none.log_ratios.max() < 1
-    naive = view_evidence(modes, form, replace(seen, is_repeat=True))
+    _, none = asked_of(modes, form, view_of(form, strange))
+    assert np.log(1 - WEIGHTS.nearest.share) <= none.min() and none.max() < 1
+    _, naive = asked_of(modes, form, view_of(form, view, is_verified=is_verified, is_repeat=True))
     if not is_repeat and not is_verified:
-        assert (modes.beliefs(1.0, naive.log_ratios).argmax(axis=1) == right).mean() < 0.9
+        assert (modes.beliefs(1.0, naive).argmax(axis=1) == right).mean() < 0.9
 
 
 def test_a_verified_partner_speaks_alone() -> None:
     """Another subspace of the view passes through each candidate, and the partner through none."""
     form, view, modes, _ = world("verified", noise=0.15, share=0.0)
-    elsewhere = replace(view_of(view, is_verified=True), partner=np.roll(np.arange(FEATURES), 1))
-    evidence = view_evidence(modes, form, elsewhere)
+    other = view_of(form, view, is_verified=True)
+    elsewhere = other.partners.take(np.roll(np.arange(FEATURES), 1))
+    near, evidence = asked_of(modes, form, ViewOfFeatures.of(form, other.view, elsewhere))
     known = np.isfinite(modes.log_ratios)
-    assert np.median(evidence.log_ratios[known]) == pytest.approx(np.log(1 - RIGHT), abs=0.1)
-    assert (evidence.row == elsewhere.partner[:, None]).all()
+    assert np.median(evidence[known]) == pytest.approx(np.log(1 - WEIGHTS.verified.share), abs=0.1)
+    assert (near.row == elsewhere.nearest[:, None]).all()
 
 
-def test_points_that_a_view_suggests_become_candidates() -> None:
-    """Planted: the modes lack the descriptor. A suggestion beside a mode is none."""
-    form, view, modes, right = world("suggested", noise=0.1, share=0.0)
+def test_the_density_ascends_from_what_a_view_suggests() -> None:
+    """Planted: the modes lack the descriptor, where the density is highest. A suggestion that leads to a mode is none."""
+    form, view, modes, right = world("suggested", noise=0.25, share=0.0)
     rows = np.arange(FEATURES)
     points, ratios = modes.points.copy(), modes.log_ratios.copy()
     truth = points[rows, right].copy()
     points[rows, right], ratios[rows, right] = np.nan, -np.inf
-    density = FlatDensity()
-    more = with_suggestions(Modes(points=points, log_ratios=ratios), form, [view_of(view)], density)
-    assert more.points.shape == (FEATURES, CANDIDATES + 1, DIM) and (more.log_ratios[:, -1] == 7).mean() > 0.9
-    assert np.median(np.linalg.norm(more.points[:, -1] - truth, axis=1)) < 0.1
-    same = with_suggestions(modes, form, [view_of(view)], density)
-    near = np.linalg.norm(inlier_subspaces(form, view)[0].points - truth, axis=1) < APART
-    assert (same.log_ratios[near, -1] == -np.inf).all() and near.mean() > 0.9
+    density, seen = PeakedDensity(truth), view_of(form, view)
+    more = with_suggestions(Modes(points=points, log_ratios=ratios), form, [seen], density)
+    assert more.points.shape == (FEATURES, CANDIDATES + 1, DIM) and (more.log_ratios[:, -1] > 6.99).mean() > 0.9
+    before, after = (np.linalg.norm(item - truth, axis=1) for item in (seen.suggestions, more.points[:, -1]))
+    assert np.nanmedian(after) < 0.01 < 0.03 < np.median(before)
+    same = with_suggestions(modes, form, [seen], density)
+    assert (same.log_ratios[before < APART, -1] == -np.inf).all() and (before < APART).mean() > 0.9
 
 
-class FlatDensity(DensityNetwork):
-    """A density that is the same everywhere."""
+class PeakedDensity(DensityNetwork):
+    """A density whose logarithm is 7 at each of the given points, and falls with the square of the distance to the nearest."""
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, points: np.ndarray) -> None:
+        object.__setattr__(self, "tops", points)
 
-    def log_ratio(self, points: np.ndarray) -> np.ndarray:
-        return np.full(len(points), 7.0, dtype=np.float32)
+    def gradient(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        tops: np.ndarray = object.__getattribute__(self, "tops")
+        apart = points[:, None] - tops
+        apart = apart[np.arange(len(points)), np.square(apart).sum(axis=2).argmin(axis=1)]
+        return (7 - 50 * np.square(apart).sum(axis=1)).astype(np.float32), (-100 * apart).astype(np.float32)
+
+
+def test_a_view_is_as_near_to_a_mode_as_the_point_beside_it() -> None:
+    """Planted: modes miss the descriptors by 0.15 within the subspaces, and the view meets these beside the descriptors."""
+    form, view, modes, right = world("beside", noise=0.05, share=0.0)
+    rows = np.arange(FEATURES)
+    away = np.einsum("fmn,fm->fn", form.basis, unit(generator("beside").normal(size=(FEATURES, M)))) * 0.15
+    points = modes.points.copy()
+    points[rows, right] += away
+    moved, seen = Modes(points=points, log_ratios=modes.log_ratios), view_of(form, view)
+    near = view_distances(moved, form, seen)
+    assert near.distance[rows, right] == pytest.approx(seen.partners.away)
+    assert (near.row[rows, right] == rows).all()
+    nowhere = replace(seen, suggestions=np.full_like(seen.suggestions, np.nan))
+    assert np.median(view_distances(moved, form, nowhere).distance[rows, right]) > 2 * np.median(seen.partners.away)
 
 
 def test_a_view_improves_the_estimate_beside_it() -> None:
@@ -176,12 +213,22 @@ def test_a_view_improves_the_estimate_beside_it() -> None:
     points[rows, right] += away
     moved = Modes(points=points, log_ratios=modes.log_ratios)
     chosen = moved.estimates(np.eye(CANDIDATES)[right])
-    evidence = view_evidence(moved, form, view_of(view))
-    better = improved(chosen, right, form, [(view, evidence)])
+    near = view_distances(moved, form, view_of(form, view))
+    better = improved(chosen, right, form, [(view_of(form, view), near)])
     before, after = (np.linalg.norm(item.points - truth, axis=1) for item in (chosen, better))
     assert np.median(after) < 0.75 * np.median(before) and (better.confidence == chosen.confidence).all()
-    far = improved(chosen, right, form, [(view, replace(evidence, distance=evidence.distance + 1))])
+    far = improved(chosen, right, form, [(view_of(form, view), replace(near, distance=near.distance + 1))])
     assert (far.points == chosen.points).all()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"share": 0.0}, {"share": 1.0}, {"even": float("nan")}, {"slope": -1.0}, {"largest": float("inf")}]
+)
+def test_weights_out_of_range_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(RangeError, match="ratio of distances"):
+        DistanceRatio(**{"share": 0.5, "even": 0.2, "slope": 9.0, "largest": 4.0} | wrong)
+    with pytest.raises(RangeError, match="sharpness"):
+        ViewWeights(sharpness=float("nan"))
 
 
 @pytest.mark.slow

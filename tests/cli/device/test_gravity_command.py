@@ -192,7 +192,7 @@ def door_down() -> np.ndarray:
     from veil.geometry.vanishing_point import Vertical
 
     with lund_door() as example:
-        vertical = vertical_of(read_picture(example.folder / "DSC_0010.jpg", camera=example.camera), calibrated=True)
+        vertical = vertical_of(read_picture(example.folder / "DSC_0010.jpg", camera=example.camera))
     assert isinstance(vertical, Vertical)
     return vertical.gravity.direction
 

@@ -19,7 +19,7 @@ from veil.errors import ReleaseRefused
 from veil.features import Features
 from veil.files.device.home import home
 from veil.files.features import write_features
-from veil.geometry.camera import GUESS, Camera, as_colmap
+from veil.geometry.camera import FROM_EXIF, GUESS, Camera, as_colmap
 from veil.mechanisms.release import HideInConvergentLines, HideInLines, HideInParallelLines, LineHiding
 from veil.wire import decode
 from veil.wire.message import LineUpload
@@ -51,6 +51,7 @@ CHANGES: dict[str, Callable[[Features], Features]] = {
     "aspect": with_camera(model="PINHOLE", params=(500.0, 510.0, 320.0, 240.0)),
     "size": with_camera(width_px=641),
     "focal is known": with_camera(focal=GUESS),
+    "class of the focal": with_camera(focal=FROM_EXIF),
     "keypoints": moved,
 }
 
@@ -122,7 +123,7 @@ def test_whatever_changes_a_line_is_refused(released, tmp_path: Path, monkeypatc
     assert privatize(tmp_path, other, down, "second") == (1, b"")
     error = capsys.readouterr().err
     assert "photo.jpg was already released" in error and "--allow-second-release" in error
-    named = {"size": "size", "focal is known": "focal", "keypoints": "keypoints"}
+    named = {"size": "size", "focal is known": "focal", "class of the focal": "focal", "keypoints": "keypoints"}
     assert f"now {named.get(change, 'gravity' if 'gravity' in change else 'camera')} " in error
 
 

@@ -13,8 +13,9 @@ from veil.cli import main
 from veil.cli.privacy.inspect import upload_facts
 from veil.files.maps.format import write_map
 from veil.forms import Subsets
+from veil.geometry.camera import GIVEN, GUESS, FocalPrior
 from veil.ldp.mechanism import SubsetMechanism
-from veil.wire import encode
+from veil.wire import decode, encode
 from worlds.documents import REFERENCE
 from worlds.edges import scene
 from worlds.schemas import validate
@@ -41,6 +42,19 @@ def test_the_account_of_an_image() -> None:
     assert thing.startswith("an object of 50 features: epsilon 209.8 at delta 1e-06") and "; 500 (the plain sum" in thing
     assert image.startswith("the image, 2000 features: epsilon 3710 at delta 1e-06") and "; 20000 (the plain sum" in image
     assert "with probability 0.0735," in account["posterior"]
+
+
+def test_how_well_the_focal_length_is_known_is_said() -> None:
+    """Golden: the class of the message, or a guess."""
+    upload = word_upload(subsets())
+    told = {}
+    for focal in (GIVEN, FocalPrior(origin="EXIF", deviation=0.03), FocalPrior(origin="EXIF", deviation=0.2), GUESS):
+        sent = replace(upload, camera=replace(upload.camera, focal=focal))
+        told[focal] = upload_facts(decode(encode(sent)), 1000)["focal length"]
+    focal_px = f"{upload.camera.focal_px:.6g} px"
+    rounded, guess = "(one standard deviation, rounded up)", "a guess, or known no better than to 10 %"
+    expected = [f"{focal_px}, known to 1 % {rounded}", f"{focal_px}, known to 5 % {rounded}", *2 * [f"{focal_px}, {guess}"]]
+    assert list(told.values()) == expected
 
 
 def test_few_features_are_no_object_of_fifty() -> None:

@@ -16,7 +16,7 @@ from veil.geometry.rigid import Rigid
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_distance import localize, localize_matches
 from veil.places.poses.evidence import PRINT_LEAST, PRINT_MOST, _gathered
-from veil.places.poses.matches import Estimate, matched_features
+from veil.places.poses.matches import matched_features
 from veil.places.poses.options import LocalizeOptions
 from veil.scene import MappedImage, Scene, views_of
 from worlds import World, generator, project, unit, world
@@ -174,7 +174,7 @@ def test_two_photographs_side_by_side_are_no_place() -> None:
     assert np.linalg.norm(pose.cam_from_world.center - WORLD.poses["01"].center) < 0.05
 
 
-@pytest.mark.parametrize(("factor", "accepted"), [(0.65, False), (0.95, True), (1.0, True), (1.5, False)])
+@pytest.mark.parametrize(("factor", "accepted"), [(0.65, False), (0.97, True), (1.0, True), (1.5, False)])
 def test_a_wrong_focal_length_is_told_from_a_known_one(factor: float, accepted: bool) -> None:
     """Keypoints by the true camera, declared with another focal length: a pose beside the right one would explain most."""
     focal = factor * 500.0
@@ -294,7 +294,7 @@ def test_a_print_is_fitted_to_what_agrees_with_it(as_lines: bool) -> None:
     shown[80:] += random.uniform(-25, 25, (10, 2))
     observations = at(WIDE, shown, as_lines=as_lines)
     matched = matched_features(WIDE.camera, observations, np.arange(90), visible[rows], WIDE.points, max_error_px=6.0, seed=0)
-    observed = matched.normalized(Estimate(pose=WIDE.poses["02"], camera=WIDE.camera))
+    observed = matched.normalized(WIDE.camera)
     inliers = np.arange(60, 90)
     start = FreeCamera(pose=WIDE.poses["02"], offsets=np.array([math.log(0.75), 0, 0, 0, 0]))
     alone = observed.take(inliers).fitted(start, PRINT_MOST, PRINT_LEAST)

@@ -148,14 +148,15 @@ def along_gravity(right: float) -> Lines:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unchecked")
 def test_words_whose_lines_leave_the_height_open_get_no_pose(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: no line beside gravity's is right. Broken twin: without the test the pose has some height, told as sure."""
+    """Planted: no line beside gravity's is right. Broken twin: without the test nothing says that the height is open."""
     right = words(PLACE.form("02"), along_gravity(1.0))
     assert isinstance(right, Localization)
     assert np.linalg.norm(right.cam_from_world.center - PLACE.poses["02"].center) < 0.1
     refused = words(PLACE.form("02"), along_gravity(0.0))
     assert isinstance(refused, NoPose) and "lines through one point" in refused.reason
     monkeypatch.setattr(LineWords, "open_way", lambda *_: -math.inf)
-    assert isinstance(words(PLACE.form("02"), along_gravity(0.0)), Localization)
+    undoubted = words(PLACE.form("02"), along_gravity(0.0))
+    assert isinstance(undoubted, Localization) or "lines through one point" not in undoubted.reason
 
 
 def test_another_pose_in_words_is_weighed_as_the_best_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from veil.matching.inverted_index import index_map, unshared_log_odds, vocabular
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.by_words import localize_words
 from veil.places.poses.judge import AMBIGUOUS
+from veil.places.poses.matches import Estimate
 from veil.places.poses.options import UprightOptions, WordOptions
 from veil.places.poses.upright import UprightWeighing
 from veil.places.poses.upright_problem import UprightProblem
@@ -94,7 +95,7 @@ def test_words_speak_for_right_pairs_and_against_exchanged_ones() -> None:
     """Slow reference: the mixture of Eq. 12 with the share of pairs beyond chance, term by term."""
     for form, sign in ((query(6.0), 1), (subsets(query(6.0).ids[::-1].copy(), query(6.0).mechanism, DICTIONARY.digest), -1)):
         problem, weighing = problem_of(form)
-        evidence = weighing.weighed(TRUTH)
+        evidence = weighing.weighed(Estimate(pose=TRUTH, camera=PLACE.camera))
         share = 1 - evidence.expected / len(evidence)
         rows = dict(
             zip(
@@ -227,15 +228,14 @@ def problem_of(form: Subsets) -> tuple[UprightProblem, UprightWeighing]:
 def test_evidence_of_the_truth_and_of_chance() -> None:
     """Planted truth has most keypoints beside points and few by chance; poses nowhere near it have about what chance gives."""
     _, weighing = problem_of(query(3.0))
-    best = weighing.weighed(TRUTH)
+    best = weighing.weighed(Estimate(pose=TRUTH, camera=PLACE.camera))
     assert len(best) > 0.8 * len(KEYPOINTS) and best.expected < 0.3 * len(best) and best.log10_nfa < -200
     random = generator("poses of chance")
     scores = []
     for _ in range(40):
         turn = Rotation.from_rotvec(random.normal(size=3) * 0.3).as_matrix()
-        scores.append(
-            weighing.weighed(Rigid(rotation=turn @ TRUTH.rotation, translation=TRUTH.translation + random.normal(size=3)))
-        )
+        pose = Rigid(rotation=turn @ TRUTH.rotation, translation=TRUTH.translation + random.normal(size=3))
+        scores.append(weighing.weighed(Estimate(pose=pose, camera=PLACE.camera)))
     assert min(one.log10_nfa for one in scores) > 10
     crowded = [one for one in scores if len(one) > 10]
     assert len(crowded) > 5 and 0.7 < np.mean([len(one) / one.expected for one in crowded]) < 1.3

@@ -7,6 +7,7 @@ import json
 import time
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from urllib.error import HTTPError
 
@@ -15,17 +16,23 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from veil.device.device import Device
+from veil.device.protection import HideInSubspaces, HideInWords, Protection
 from veil.errors import InputError
 from veil.features import Features
+from veil.geometry.camera import GUESS, UNDISCLOSED
 from veil.geometry.earth import ecef_of_geodetic
 from veil.geometry.rigid import Rigid, center_covariance
+from veil.mechanisms.release import HideInLines
+from veil.server.jobs.tasks import Beside
 from veil.server.maps.policy import NotAMessage, Refused
 from veil.server.routes.geopose import MOST_BESIDE, UNKNOWN, query_of, require_begun, response_of
 from veil.server.schema_check import SCHEMAS, components
 from veil.server.service import Service
 from veil.server.settings import ServerSettings
+from veil.wire import decode
 from worlds.documents import REFERENCE
 from worlds.places import PLACE
+from worlds.releases import taken
 from worlds.servers import Running, geopose_request, messages_of, running, words_of
 
 
@@ -226,6 +233,33 @@ def test_gravity_of_an_accelerometer_at_rest(messages: list[bytes]) -> None:
         gravity({"x": 0.0, "y": "9.81", "z": 0.0})
 
 
+def test_a_request_states_the_deviation_of_the_focal_length(door: dict[str, Features], device: Device) -> None:
+    """It takes the place of the message's class, and is rounded up to one: of subspaces, of words, of lines."""
+    features = next(iter(door.values()))
+    few = taken(features, np.arange(50))
+    subspaces = HideInSubspaces()
+    forms = [
+        Protection(descriptors=subspaces),
+        Protection(descriptors=HideInWords(epsilon=8.0)),
+        Protection(descriptors=subspaces, lines=HideInLines()),
+    ]
+    sent = [device.release(few, form, name="few", allow_second=True).message for form in forms]
+    request = geopose_request(sent[0])
+    for stated, counted in ((0.004, 0.01), (0.05, 0.05), (0.051, 0.1)):
+        request["sensorReadings"]["cameraReadings"][0]["focalDeviation"] = stated
+        schema("GeoPoseRequest").validate(request)
+        beside = query_of(json.dumps(request).encode()).beside
+        assert beside == Beside(focal_deviation=stated)
+        for upload in map(decode, sent):
+            assert beside.added_to(upload).camera == replace(upload.camera, focal=replace(UNDISCLOSED, deviation=counted))
+    assert Beside(focal_deviation=0.11).added_to(decode(sent[0])).camera.focal == GUESS
+    assert query_of(begun_with(sent[0])).beside == Beside() and Beside().added_to(upload) is upload
+    for wrong in (0, -0.1, 1.5, "1 %", None):
+        request["sensorReadings"]["cameraReadings"][0]["focalDeviation"] = wrong
+        with pytest.raises(InputError, match="focalDeviation"):
+            query_of(json.dumps(request).encode())
+
+
 def test_accuracy_of_a_response(messages: list[bytes]) -> None:
     """By hand: 0.1 map units along each axis of the camera are a meter, and the place adds its median. Lines: not known."""
     answer = {
@@ -271,13 +305,17 @@ def test_the_covariance_of_a_center_is_that_of_drawn_poses() -> None:
 
 
 def test_what_is_read_of_a_request_is_part_of_the_protocol(messages: list[bytes]) -> None:
-    """Names that the contract reads are those of the protocol's interfaces, and it refuses another type as they do."""
+    """Names that the contract reads are those of the protocol's interfaces, but one of veil's own; it refuses another type as
+    they do.
+    """
     theirs = json.loads((REFERENCE / "geopose" / "request.json").read_text())
     Draft202012Validator.check_schema(theirs)
     own = components()
     kinds = ("CameraReading", "AccelerometerReading", "GeolocationReading", "Privacy", "Sensor", "SensorReadings", "Quaternion")
     for name in kinds:
-        assert set(own[name]["properties"]) - {"wifiReadings"} <= set(theirs["$defs"][name]["properties"]), name
+        assert set(own[name]["properties"]) - {"wifiReadings", "focalDeviation"} <= set(theirs["$defs"][name]["properties"]), (
+            name
+        )
     assert set(own["GeoPoseRequest"]["properties"]) <= set(theirs["properties"])
     assert set(own["GeoPoseRequest"]["required"]) <= set(theirs["required"])
     request = geopose_request(messages[0])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from veil.attacks.distribution.context import ContextNetwork
 from veil.attacks.distribution.density_network import DensityNetwork
+from veil.attacks.matches.view_weights import ViewWeights
 from veil.errors import InputError
 from veil.one_line import one_line
 from veil.space import Space
@@ -36,12 +37,15 @@ class AttackTraining:
 class LearnedModel:
     """The networks of the attacks `modes` and `context`, for releases in one space, and what they were trained with.
 
+    `views` are the weights of other views in `matched candidates`, those that ship with veil unless an attacker fitted its own.
+
     Raises InputError if the networks are of different spaces.
     """
 
     density: DensityNetwork
     context: ContextNetwork
     training: AttackTraining = field(default_factory=AttackTraining)
+    views: ViewWeights = field(default_factory=ViewWeights)
 
     __repr__ = one_line
 

@@ -126,6 +126,23 @@ def density_modes(
     return Modes(points=points, log_ratios=log_ratios)
 
 
+def ascended(
+    form: Subspaces, points: Float64[np.ndarray, "features dim"], network: DensityNetwork, *, options: ModeOptions | None = None
+) -> tuple[Float64[np.ndarray, "features dim"], Float64[np.ndarray, "features"]]:
+    """Modes that ascents of the density in each subspace of `form` reach from `points`, and the log ratios there.
+
+    Rows of NaN stay, with the log ratio -inf.
+    """
+    reached, log_ratios = np.full(points.shape, np.nan), np.full(len(points), -np.inf)
+    rows = np.flatnonzero(np.isfinite(points).all(axis=1))
+    if len(rows):
+        origin, basis = (item[rows].astype(np.float32) for item in (form.origin, form.basis))
+        begun = np.einsum("fmn,fn->fm", basis, points[rows].astype(np.float32) - origin)[:, None]
+        inside, values = _ascended(origin, basis, begun, network, options or ModeOptions())
+        reached[rows], log_ratios[rows] = _points(origin, basis, inside)[:, 0], values[:, 0]
+    return reached, log_ratios
+
+
 def _starts(
     form: Subspaces, network: DensityNetwork, database: Points, options: ModeOptions, threads: int
 ) -> Float32[np.ndarray, "features starts m"]:

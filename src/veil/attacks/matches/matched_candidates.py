@@ -4,6 +4,9 @@ A descriptor that another photograph of the place shows lies near a subspace of 
 distance of a candidate to the nearest subspace of a view gives a likelihood ratio. It counts beside the density, and beside the
 neighbors where positions are known. No geometry needs to verify a view, which may show few of the features.
 
+A mode lies beside its descriptor, and so does the point that is nearest to the view. So the distance counts from this point
+where it lies near the mode, and modes that the search missed are reached from it.
+
 The chosen candidate and the point of the subspace that is nearest to the view are two estimates of one descriptor. Where they
 are near each other their mean is taken.
 
@@ -16,126 +19,172 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
 from veil import distances
 from veil.attacks.claims import Estimates
+from veil.attacks.distribution.context import context_beliefs, context_estimates
 from veil.attacks.distribution.density_network import DensityNetwork
-from veil.attacks.distribution.modes import Modes
-from veil.attacks.matches.inliers import inlier_subspaces
-from veil.forms import Subspaces
+from veil.attacks.distribution.learned_model import LearnedModel
+from veil.attacks.distribution.modes import Modes, ascended
+from veil.attacks.matches.matched_views import OtherView, Partners, partner_estimates
+from veil.attacks.matches.view_weights import ViewWeights
+from veil.forms import Points, Subspaces
 from veil.matching.neighbors import NEIGHBORS, as_set, decoy_distance
 
-# Views, the nearest of each feature, whose point becomes a candidate, if no candidate lies within `APART` of it.
+# Views, the nearest of each feature, from whose point the density ascends to a candidate, if none lies within `APART` of it.
+# A view is also as near to a candidate as its point within `APART` is.
 SUGGESTING, APART = 4, 0.25
-# Share of the features of a photograph that another one of the place shows, and share of verified partners that are right.
-SEEN, RIGHT = 0.3, 0.97
-# Distances of a candidate to the nearest subspace of a view, and to its verified partner, at which the descriptor and another
-# point are as likely; slopes and largest values of the logarithm. They were read off three places (release.md, Eq. 15).
-EVEN, SLOPE, LARGEST = 0.3125, 24.0, 7.0
-EVEN_VERIFIED, SLOPE_VERIFIED, LARGEST_VERIFIED = 0.385, 52.0, 7.5
 # Largest distance to a subspace of a view that improves an estimate.
 IMPROVING = 0.3
 # Subspaces of a view that are looked through for each candidate, past those that share a decoy with the feature.
 LOOKED_AT = 4
-# Weight of the log ratio of modes beside views, where no network of context weighs it.
-SHARPNESS = 0.5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ViewOfFeatures:
-    """Another view with the partner of each feature in it: `partner` is its row, `away` its distance, infinite without one.
+    """Another view as some features see it: their partners in it, and the points of their subspaces next to these.
 
-    `is_verified`: positions verify the partner. `is_repeat`: the view is a near repeat, whose descriptors meet.
+    A feature without a partner has NaN for a suggestion.
     """
 
-    form: Subspaces
-    partner: Int64[np.ndarray, "features"]
-    away: Float64[np.ndarray, "features"]
-    is_verified: Bool[np.ndarray, "features"]
-    is_repeat: bool
+    view: OtherView
+    partners: Partners
+    suggestions: Float64[np.ndarray, "features dim"]
+
+    @staticmethod
+    def of(form: Subspaces, view: OtherView, partners: Partners) -> ViewOfFeatures:
+        """The view as the features of `form` see it, which have these `partners`."""
+        suggestions = np.full(form.origin.shape, np.nan)
+        rows = np.flatnonzero(np.isfinite(partners.away))
+        if len(rows):
+            suggestions[rows] = partner_estimates(form.take(rows), view.form, partners.nearest[rows]).points
+        return ViewOfFeatures(view=view, partners=partners, suggestions=suggestions)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evidence:
-    """Log ratio of each candidate by one view, with the distance and row of the view's nearest subspace."""
+class CandidateDistances:
+    """Distance of each candidate to one view, and the row of the subspace there that has it; infinite where there is none."""
 
-    log_ratios: Float64[np.ndarray, "features candidates"]
     distance: Float64[np.ndarray, "features candidates"]
     row: Int64[np.ndarray, "features candidates"]
 
 
 def with_suggestions(modes: Modes, form: Subspaces, views: Sequence[ViewOfFeatures], density: DensityNetwork) -> Modes:
-    """The modes of each subspace of `form`, and the points next to its nearest partners in `views` that no mode is near."""
-    away = np.stack([view.away for view in views])
-    first = np.argsort(away, axis=0, kind="stable")[:SUGGESTING]
+    """The modes of each subspace of `form`, and those near the suggestions of its nearest partners that no mode is near.
+
+    The density ascends from a suggestion as it does in the search for modes. What is beside a descriptor is else far less
+    likely than any mode.
+    """
+    first = np.argsort(np.stack([view.partners.away for view in views]), axis=0, kind="stable")[:SUGGESTING]
+    suggestions = np.stack([view.suggestions for view in views])
     for places in first:
-        points = np.full(form.origin.shape, np.nan)
-        for number, view in enumerate(views):
-            rows = np.flatnonzero((places == number) & np.isfinite(view.away))
-            if len(rows):
-                points[rows] = inlier_subspaces(form.take(rows), view.form.take(view.partner[rows]))[0].points
+        points, ratios = ascended(form, suggestions[places, np.arange(len(form))], density)
         gaps = np.linalg.norm(modes.points - points[:, None], axis=2)
         is_new = np.isfinite(points).all(axis=1) & ~(gaps < APART).any(axis=1)
-        ratios = np.full(len(points), -np.inf)
-        if is_new.any():
-            ratios[is_new] = density.log_ratio(points[is_new].astype(np.float32))
         modes = Modes(
             points=np.concatenate([modes.points, np.where(is_new[:, None], points, np.nan)[:, None]], axis=1),
-            log_ratios=np.concatenate([modes.log_ratios, ratios[:, None]], axis=1),
+            log_ratios=np.concatenate([modes.log_ratios, np.where(is_new, ratios, -np.inf)[:, None]], axis=1),
         )
     return modes
 
 
-def view_evidence(candidates: Modes, form: Subspaces, view: ViewOfFeatures, *, threads: int = 1) -> Evidence:
-    """Evidence of one view on the candidates of each subspace of `form` (release.md, Eq. 15)."""
-    known = np.isfinite(candidates.log_ratios)
-    count, width = known.shape
-    near = distances.nearest(as_set(form), as_set(view.form), min(NEIGHBORS, len(view.form)), threads=threads)
-    decoys = np.where(near.distance <= (-1 if view.is_repeat else decoy_distance(form, view.form)), near.index, -1)
-    points = np.where(known[..., None], candidates.points, 0.0).astype(np.float32).reshape(count * width, -1)
-    beside = distances.nearest((points, None), as_set(view.form), min(LOOKED_AT, len(view.form)), threads=threads)
-    index, distance = (item.reshape(count, width, -1) for item in (beside.index, beside.distance))
-    is_decoy = (index[..., None] == decoys[:, None, None, :]).any(axis=3)
-    distance = np.where(is_decoy | ~known[..., None], np.inf, distance)
-    first = distance.argmin(axis=2)[..., None]
-    distance, row = np.take_along_axis(distance, first, axis=2)[..., 0], np.take_along_axis(index, first, axis=2)[..., 0]
-    log_ratios = _mixed(SEEN, np.minimum(SLOPE * (EVEN - distance), LARGEST))
-    verified = np.flatnonzero(view.is_verified)
+def view_distances(candidates: Modes, form: Subspaces, seen: ViewOfFeatures, *, threads: int = 1) -> CandidateDistances:
+    """Distances of the candidates of each subspace of `form` to one view, as Eq. 15 of release.md reads them."""
+    view, partners = seen.view, seen.partners
+    distance, row = _nearest(candidates, form, seen, threads)
+    verified = np.flatnonzero(partners.is_verified)
     if len(verified):
-        partners = view.partner[verified]
-        to_partner = _distance(candidates.points[verified], view.form.take(partners))
-        distance[verified], row[verified] = np.where(known[verified], to_partner, np.inf), partners[:, None]
-        logs = np.minimum(SLOPE_VERIFIED * (EVEN_VERIFIED - distance[verified]), LARGEST_VERIFIED)
-        log_ratios[verified] = _mixed(RIGHT, logs)
-    return Evidence(log_ratios=np.where(known, log_ratios, 0.0), distance=distance, row=row)
+        nearest, known = partners.nearest[verified], np.isfinite(candidates.log_ratios[verified])
+        to_partner = _distance(candidates.points[verified], view.form.take(nearest))
+        distance[verified], row[verified] = np.where(known, to_partner, np.inf), nearest[:, None]
+    is_nearer = np.linalg.norm(candidates.points - seen.suggestions[:, None], axis=2) < APART
+    is_nearer &= partners.away[:, None] < distance
+    return CandidateDistances(
+        distance=np.where(is_nearer, partners.away[:, None], distance),
+        row=np.where(is_nearer, partners.nearest[:, None], row),
+    )
+
+
+def view_evidence(
+    candidates: Modes, asked: Sequence[tuple[ViewOfFeatures, CandidateDistances]], weights: ViewWeights
+) -> Float64[np.ndarray, "features candidates"]:
+    """Log ratio of each candidate by all views together (release.md, Eq. 15); 0 where there is no candidate."""
+    logs = np.zeros(candidates.log_ratios.shape)
+    for seen, near in asked:
+        is_verified = seen.partners.is_verified[:, None]
+        logs += np.where(is_verified, weights.verified.log_ratios(near.distance), weights.nearest.log_ratios(near.distance))
+    return np.where(np.isfinite(candidates.log_ratios), logs, 0.0)
+
+
+def candidate_estimates(
+    candidates: Modes,
+    form: Subspaces,
+    asked: Sequence[tuple[ViewOfFeatures, CandidateDistances]],
+    learned: LearnedModel,
+    keypoints: Float64[np.ndarray, "features 2"] | None,
+    *,
+    spacing: float | None = None,
+) -> Estimates:
+    """The likeliest candidate of each subspace of `form`, given the density, views, and neighbors where positions are known.
+
+    `keypoints` are positions in pixels, `spacing` the mean one of all keypoints of the release. Near views improve estimates.
+    """
+    evidence = view_evidence(candidates, asked, learned.views)
+    if keypoints is None:
+        beliefs = candidates.beliefs(learned.views.sharpness, evidence)
+        estimates = candidates.estimates(beliefs)
+    else:
+        beliefs = context_beliefs(candidates, learned.context, keypoints, spacing=spacing, evidence=evidence)
+        estimates = context_estimates(form, candidates, beliefs, learned.context)
+    return improved(estimates, beliefs.argmax(axis=1), form, asked)
 
 
 def improved(
-    estimates: Estimates, chosen: Int64[np.ndarray, "features"], form: Subspaces, seen: Sequence[tuple[Subspaces, Evidence]]
+    estimates: Estimates,
+    chosen: Int64[np.ndarray, "features"],
+    form: Subspaces,
+    asked: Sequence[tuple[ViewOfFeatures, CandidateDistances]],
 ) -> Estimates:
     """Estimates moved half the way to the view that is nearest to the `chosen` candidate of each feature, if one is near."""
     rows = np.arange(len(form))
-    away = np.stack([evidence.distance[rows, chosen] for _, evidence in seen])
+    away = np.stack([near.distance[rows, chosen] for _, near in asked])
     nearest, points = away.argmin(axis=0), estimates.points.copy()
-    for number, (view, evidence) in enumerate(seen):
+    for number, (seen, near) in enumerate(asked):
         own = np.flatnonzero((nearest == number) & (away[number] < IMPROVING))
         if len(own):
-            other = inlier_subspaces(form.take(own), view.take(evidence.row[own, chosen[own]]))[0].points
+            other = partner_estimates(form.take(own), seen.view.form, near.row[own, chosen[own]]).points
             agrees = np.linalg.norm(other - points[own], axis=1) < APART
             points[own[agrees]] = (points[own[agrees]] + other[agrees]) / 2
     return Estimates(points=points, confidence=estimates.confidence, certified=estimates.certified)
 
 
-def _mixed(share: float, logs: np.ndarray) -> np.ndarray:
-    """Log ratio of a candidate if a `share` of the features is in the view and the others have any distance."""
-    return np.log((1 - share) + share * np.exp(logs))
+def _nearest(
+    candidates: Modes, form: Subspaces, seen: ViewOfFeatures, threads: int
+) -> tuple[Float64[np.ndarray, "features candidates"], Int64[np.ndarray, "features candidates"]]:
+    """Distance and row of the subspace of a view that is nearest to each candidate and shares no decoy with its feature.
+
+    The distance is infinite where there is none.
+    """
+    view, known = seen.view.form, np.isfinite(candidates.log_ratios)
+    count, width = known.shape
+    near = distances.nearest(as_set(form), as_set(view), min(NEIGHBORS, len(view)), threads=threads)
+    decoys = np.where(near.distance <= (-1 if seen.partners.is_repeat else decoy_distance(form, view)), near.index, -1)
+    points = np.where(known[..., None], candidates.points, 0.0).astype(np.float32).reshape(count * width, -1)
+    beside = distances.nearest((points, None), as_set(view), min(LOOKED_AT, len(view)), threads=threads)
+    index, distance = (item.reshape(count, width, -1) for item in (beside.index, beside.distance))
+    is_decoy = (index[..., None] == decoys[:, None, None, :]).any(axis=3)
+    distance = np.where(is_decoy | ~known[..., None], np.inf, distance)
+    first = distance.argmin(axis=2)[..., None]
+    return np.take_along_axis(distance, first, axis=2)[..., 0], np.take_along_axis(index, first, axis=2)[..., 0]
 
 
 def _distance(
-    points: Float64[np.ndarray, "features candidates dim"], form: Subspaces
+    points: Float64[np.ndarray, "features candidates dim"], form: Subspaces | Points
 ) -> Float64[np.ndarray, "features candidates"]:
-    """Distance of the candidates of each feature to the subspace in its row."""
+    """Distance of the candidates of each feature to the subspace or descriptor in its row."""
+    if isinstance(form, Points):
+        return np.linalg.norm(points - form.vectors[:, None], axis=2)
     apart = points - form.origin[:, None]
     inside = np.einsum("fmn,fcn->fcm", form.basis.astype(np.float64), apart)
     return np.sqrt(np.maximum(np.square(apart).sum(axis=2) - np.square(inside).sum(axis=2), 0.0))

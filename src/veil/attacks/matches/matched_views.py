@@ -117,6 +117,12 @@ class Partners:
     is_repeat: bool
     is_verified: Bool[np.ndarray, "features"]
 
+    def take(self, rows: Int64[np.ndarray, "_"]) -> Partners:
+        """The partners of the features `rows`."""
+        return Partners(
+            nearest=self.nearest[rows], away=self.away[rows], is_repeat=self.is_repeat, is_verified=self.is_verified[rows]
+        )
+
 
 def _attempt(name: str, target: Target, views: Sequence[OtherView], options: MatchedViewOptions) -> Attempt:
     """Estimates from as many of `views` as there is time for: from verified partners, and for the others from the nearest."""
@@ -160,7 +166,7 @@ def _best(form: Subspaces, done: Sequence[tuple[OtherView, Partners]]) -> tuple[
     for number, (view, partners) in enumerate(done):
         places, rows = np.nonzero((first == number) & np.isfinite(away))
         if len(rows):
-            estimates = _estimates(form.take(rows), view.form, partners.nearest[rows])
+            estimates = partner_estimates(form.take(rows), view.form, partners.nearest[rows])
             points[places, rows], confidence[places, rows] = estimates.points, estimates.confidence
     shared = [repeats & (np.linalg.norm(points - own, axis=2) <= AGREEING) for own in points]
     agree = np.stack([of.sum(axis=0) for of in shared]) * repeats
@@ -170,8 +176,8 @@ def _best(form: Subspaces, done: Sequence[tuple[OtherView, Partners]]) -> tuple[
     return best, np.asarray(verified[0])
 
 
-def _estimates(attacked: Subspaces, other: Subspaces | Points, partners: Int64[np.ndarray, "features"]) -> Estimates:
-    """Estimates of the attacked features by their partners, rows of another view."""
+def partner_estimates(attacked: Subspaces, other: Subspaces | Points, partners: Int64[np.ndarray, "features"]) -> Estimates:
+    """Estimates of the attacked features by their partners, rows of another view (docs/theory/release.md, Eq. 5 and 6)."""
     if isinstance(other, Points):
         return inlier_points(attacked, other.vectors[partners].astype(np.float64))
     return inlier_subspaces(attacked, other.take(partners))[0]

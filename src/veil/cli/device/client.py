@@ -19,15 +19,17 @@ from veil.cli.common import (
     say,
     share_options,
     tell,
+    with_photographs,
     write_json,
 )
 from veil.cli.device.asked_protection import AskedProtection, asked_descriptors, protection_of, require_consistent
 from veil.cli.device.client_connection import AskedServer, add_action, connected
 from veil.cli.device.client_maps import add_map_actions
-from veil.cli.device.extract import Extractor, with_camera
+from veil.cli.device.extract import CAMERA, Extractor, with_camera
 from veil.cli.input_options import CLIENT, FEATURES, kind_of_input, require_applicable
-from veil.cli.records import Asked, Record, add_record, option, positional
+from veil.cli.records import Asked, Record, add_record, option, poses_file, positional
 from veil.cli.remedies import advised
+from veil.cli.server.pose_rows import located_line, report_poses
 from veil.client import Client, JobStatus, RemotePose, ServerError, Unreachable
 from veil.device.device import Device
 from veil.device.protection import HideInWords, Protection
@@ -41,6 +43,7 @@ from veil.files.features import count_images, read_features
 from veil.files.photographs.gravity import read_gravity
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
+from veil.geometry.rigid import Rigid
 from veil.wire.names import MAP_ID
 from veil.wire.receipts import receipt_of
 
@@ -52,6 +55,7 @@ EXAMPLES = """\
 EXAMPLES_OF = {
     "contribute": "  veil client contribute photos/ --map lobby --decoys pool.npz --wait\n",
     "localize": "  veil client localize photo.jpg --map lobby\n"
+    "  veil client localize photos/ --map lobby --write-poses poses.txt\n"
     "  veil client localize photo.jpg --map lobby --words bundled --epsilon 5 --features 1000 --gravity g.csv\n"
     "  veil client localize photo.jpg --map lobby --descriptor aliked --codebook aliked.npz --decoys aliked-pool.npz\n",
     "send": "  veil client send\n",
@@ -67,7 +71,7 @@ class Given(Record):
 
     input: tuple[Path, ...] = positional("photographs, folders of them, or a features file (.h5)")
     map: str = option("id of a map, or its name", required=True, metavar="MAP")
-    camera: str | None = option("intrinsics of all photographs (default: K.txt beside them)", metavar="MODEL,P1,...")
+    camera: str | None = option(CAMERA, metavar="MODEL,P1,...")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +84,8 @@ class Contribute(Given, Extractor, AskedProtection, AskedServer):
 @dataclass(frozen=True, kw_only=True)
 class LocalizeThere(Given, Extractor, AskedProtection, AskedServer):
     """Have photographs localized; exit code 3 if one has no pose."""
+
+    write_poses: Path | None = poses_file()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,12 +156,15 @@ def _contribute(arguments: Contribute) -> int:
         if arguments.wait and job is not None:
             status = _waited(client, job)
             states = {item.contribution: item for item in client.contributions()}
+            own = _own_names(client)
             for row in rows:
                 if (item := states.get(str(row["contribution"]))) is not None:
                     row |= {"state": item.state, "reason": item.reason}
-                    say(arguments, f"{row['name']}: {item.state}" + (f": {item.reason}" if item.reason else ""))
+                    reason = with_photographs(item.reason, own)
+                    say(arguments, f"{row['name']}: {item.state}" + (f": {reason}" if reason else ""))
             if status.result.get("reason"):
-                say(arguments, advised(str(status.result["reason"]), remedies_of(status.result.get("remedy"))))
+                reason = advised(str(status.result["reason"]), remedies_of(status.result.get("remedy")))
+                say(arguments, with_photographs(reason, own))
     write_json(arguments.json, {"contributions": rows}, private=True)
     return EXIT_OK
 
@@ -164,6 +173,7 @@ def _localize(arguments: LocalizeThere) -> int:
     quiet_colmap()
     require_consistent(arguments)
     rows: list[dict[str, object]] = []
+    poses: dict[str, Rigid] = {}
     with connected(arguments) as client:
         where = _map_id(client, arguments.map)
         for name, features, protection in _protected(arguments, client.device):
@@ -181,12 +191,13 @@ def _localize(arguments: LocalizeThere) -> int:
                         "map_version": answer.map_version,
                     }
                 )
-                center = " ".join(f"{value:.4f}" for value in pose.center)
-                say(arguments, f"{name}: camera center {center}, {answer.inliers} inliers of {answer.correspondences} matches")
+                poses[name] = pose
+                say(arguments, located_line(name, pose, answer.inliers, answer.correspondences))
             else:
                 rows.append({"name": name, "status": "no pose", "reason": advised(answer.reason, answer.remedy)})
                 say(arguments, f"{name}: no pose: {advised(answer.reason, answer.remedy)}")
     write_json(arguments.json, {"queries": rows}, private=True)
+    report_poses(arguments, arguments.write_poses, poses)
     return EXIT_OK if all(row["status"] == "localized" for row in rows) else EXIT_NO_POSE
 
 
@@ -212,7 +223,7 @@ def _status(arguments: Status) -> int:
             say(arguments, f"{job.id}: {job.state} {job.step} {job.done} of {job.total}")
             return EXIT_OK
         contributions = client.contributions()
-        names = {item.contribution: item.name for item in client.outbox.sent()}
+        names = _own_names(client)
         waiting = sum(1 for _ in client.outbox.waiting())
     rows = [
         {"contribution": item.contribution, "name": names.get(item.contribution), "state": item.state, "reason": item.reason}
@@ -221,19 +232,26 @@ def _status(arguments: Status) -> int:
     write_json(arguments.json, {"contributions": rows, "waiting": waiting}, private=True)
     for row in rows:
         name = row["name"] or "(of another device)"
-        say(arguments, f"{row['contribution']}  {name}: {row['state']} {row['reason']}".rstrip())
+        reason = with_photographs(str(row["reason"]), names)
+        say(arguments, f"{row['contribution']}  {name}: {row['state']} {reason}".rstrip())
     if waiting:
         say(arguments, f"{waiting} messages wait here; `veil client send` sends them")
     return EXIT_OK
 
 
+def _own_names(client: Client) -> dict[str, str]:
+    """The names of this device's photographs by their contributions, of which the server's reasons speak."""
+    return {item.contribution: item.name for item in client.outbox.sent() if item.contribution and item.name}
+
+
 def _delete(arguments: DeleteContributions) -> int:
     receipts = []
     with connected(arguments) as client:
+        own = {name: f"  {photograph}" for name, photograph in _own_names(client).items()}
         for name in progress(arguments.contributions, "deleting"):
             receipt = client.delete(name)
             receipts.append(receipt.as_json())
-            say(arguments, f"{name}: deleted; receipt {receipt.number} is in the server's chain")
+            say(arguments, f"{name}{own.get(name, '')}: deleted; receipt {receipt.number} is in the server's chain")
     write_json(arguments.receipt, {"receipts": receipts}, private=True)
     write_json(arguments.json, {"receipts": receipts}, private=True)
     return EXIT_OK

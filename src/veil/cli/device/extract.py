@@ -41,6 +41,12 @@ EXAMPLES = """\
 """
 
 
+CAMERA = (
+    "intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them); +-3%% behind them is the standard "
+    "deviation of the focal length (default 1 %%)"
+)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Extractor(Record):
     """Options of the extraction from photographs."""
@@ -72,9 +78,7 @@ class Extract(Extractor):
     )
     max_features: int = option("features per image at most (default %(default)s)", default=MAX_FEATURES)
     first_octave: int | None = option(OCTAVE, parse=octave, metavar="N")
-    camera: str | None = option(
-        "intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)", metavar="MODEL,P1,..."
-    )
+    camera: str | None = option(CAMERA, metavar="MODEL,P1,...")
     masks: Path | None = option(
         "masks of the photographs, PHOTO.jpg.png or PHOTO.png: no features where one is black; a photograph without one is "
         "skipped",

@@ -19,7 +19,7 @@ from veil.cli.common import (
     say_facts,
     write_json,
 )
-from veil.cli.device.extract import with_camera
+from veil.cli.device.extract import CAMERA, with_camera
 from veil.cli.input_options import DATABASE, GRAVITY, require_applicable
 from veil.cli.records import Record, add_record_command, json_file, option, positional
 from veil.cli.remedies import advised
@@ -35,7 +35,7 @@ from veil.json_records.values import Vector
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges
-  veil gravity photos/ -o gravity.csv --from exif                 the accelerometer of an iPhone alone
+  veil gravity photos/ -o gravity.csv --from exif                 an iPhone's accelerometer or a drone's gimbal alone
   veil gravity photos/ -o gravity.csv --from vanishing-point --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
   veil gravity photos/ -o gravity.csv --readings sensors.csv      a table image,acc_x,acc_y,acc_z; its axes by vertical edges
   veil gravity database.db -o gravity.csv --from colmap           measured pose priors of a COLMAP database
@@ -61,9 +61,7 @@ class AskedGravity(Record):
     axes: str | None = option(
         "axes of --readings: ios, android, or as +x-y-z (default: told by vertical edges)", metavar="AXES"
     )
-    camera: str | None = option(
-        "intrinsics of all photographs, by one of COLMAP's models (default: K.txt beside them)", metavar="MODEL,P1,..."
-    )
+    camera: str | None = option(CAMERA, metavar="MODEL,P1,...")
     figure: Path | None = option("draw the vertical edges of one photograph (.png or .svg)", parse=picture, metavar="FILE")
     json: Path | None = json_file()
 

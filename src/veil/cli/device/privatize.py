@@ -21,7 +21,8 @@ from veil.errors import InputError, VeilError
 from veil.features import Features
 from veil.files.atomic import replacing_folder, write_bytes, writing
 from veil.files.features import count_images, read_features
-from veil.files.photographs.gravity import read_gravity
+from veil.files.photographs.gravity import read_gravity, require_names
+from veil.files.photographs.names import read_names, write_names
 from veil.ldp.budget import outward, total
 from veil.ldp.composition import composed_epsilon
 from veil.mechanisms.selection import ChosenFeatures
@@ -32,6 +33,7 @@ EXAMPLES = """\
   veil privatize features.h5 -o upload/                           the hardened profile
   veil privatize features.h5 -o upload/ --decoys pool.npz         with a decoy pool of your own (recommended)
   veil privatize features.h5 -o upload/ --for-map                 what a map of these photographs uses, and nothing else
+  veil privatize features.h5 -o upload/ --write-names names.csv   which message is of which photograph
   veil privatize features.h5 -o upload/ --lines --gravity g.csv   positions become random lines, half of them vertical
   veil privatize features.h5 -o upload/ --words bundled --epsilon 6 --m 2 --features 200   words, under an epsilon
   veil privatize features.h5 -o upload/ --words bundled --epsilon 4 --features 1000 --gravity g.csv   localized upright
@@ -55,6 +57,11 @@ class Privatize(AskedProtection):
     fresh: bool = option("draw afresh instead of repeating the memoized release", default=False)
     new_secret: bool = option("go on with another secret though the ledger's is lost for good", default=False)
     allow_private_dictionary: bool = option("use a dictionary that was made from your own photographs", default=False)
+    write_names: Path | None = option(
+        "also write which message is of which photograph, for --names of other commands, or add it to the table that is there; "
+        "keep it on the device",
+        metavar="CSV",
+    )
     json: Path | None = json_file()
 
 
@@ -73,6 +80,7 @@ def _privatize(arguments: Privatize) -> int:
         raise InputError("--for-map chooses the features of subspaces; it does not go with words, --features or --min-distance")
     if arguments.output.exists() and not arguments.output.is_dir():
         raise InputError(f"cannot write to {arguments.output}: it is not a folder; choose another place or free it")
+    names = _known_names(arguments)
     device = Device(replace_lost=arguments.new_secret)
     for note in device.notes:
         tell(note)
@@ -87,6 +95,7 @@ def _privatize(arguments: Privatize) -> int:
             with releasing(device, fresh=arguments.fresh, allow_second=arguments.allow_second_release) as make_release:
                 total_images = count_images(arguments.features)
                 for name, features in progress(read_features(arguments.features), "privatizing", total_images):
+                    require_names([name] if arguments.write_names else [])
                     asked = protection_of(arguments, descriptors, features, gravity, name)
                     made = _made(make_release, features, _with_chosen(asked, chosen.get(name)), name)
                     write_bytes(staged / f"{made.released_as}.veil", made.message)
@@ -101,8 +110,27 @@ def _privatize(arguments: Privatize) -> int:
         _publish(staged, arguments.output)
     if isinstance(descriptors, HideInWords) and (seen := _point_note(device, descriptors.delta)):
         notes[seen] = None
+    if arguments.write_names is not None:
+        write_names(
+            arguments.write_names, names | {row["file"].removesuffix(".veil"): row["name"] for row in record["releases"]}
+        )
     _report(arguments, record, notes, device)
     return 0
+
+
+def _known_names(arguments: Privatize) -> dict[str, str]:
+    """The table of --write-names, which is added to; empty where there is none.
+
+    Raises InputError for a table that would leave with the messages, FileFormatError for a file of something else.
+    """
+    path = arguments.write_names
+    if path is None:
+        return {}
+    if path.resolve().is_relative_to(arguments.output.resolve()):
+        raise InputError(
+            f"{path} would leave with the messages, whose photographs it names; write it outside {arguments.output}"
+        )
+    return read_names(path) if path.exists() else {}
 
 
 @contextmanager
@@ -266,7 +294,13 @@ def _report(arguments: Privatize, record: PrivatizeJson, notes: dict[str, None],
     if record["profile"] == "words":
         explain(arguments, f"epsilon at delta {record['delta']:g}; distance of words: the median from descriptors")
     messages = f"{len(record['releases'])} messages"
-    report(arguments, arguments.output, f"{messages}; which is which stands only in {device.ledger.path}")
+    report(
+        arguments,
+        arguments.output,
+        f"{messages}; which is which stands {'' if arguments.write_names else 'only '}in {device.ledger.path}",
+    )
+    if arguments.write_names is not None:
+        report(arguments, arguments.write_names, "their photographs' names")
     for note in notes:
         say(arguments, note)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from veil.cli.common import EXIT_NO_POSE, EXIT_OK, Arguments, quiet_colmap, say, tell, tell_skipped, write_json
-from veil.cli.device.extract import with_camera
+from veil.cli.device.extract import CAMERA, with_camera
 from veil.cli.input_options import LOCALIZE, TILES_FEATURES, TILES_PHOTOGRAPHS, require_applicable
 from veil.cli.records import Record, option
 from veil.cli.remedies import advised
 from veil.cli.server.map_options import asked_ratio
-from veil.cli.server.pose_rows import LocalizeJson, QueryJson, pose_line, pose_row
+from veil.cli.server.pose_rows import LocalizeJson, QueryJson, pose_line, pose_row, report_poses
 from veil.client.tile_access import TileExit, open_tiles
 from veil.device.tiles import PREFIX, TileAnswer, localize_with_tiles
 from veil.errors import InputError, VeilError
@@ -25,7 +25,9 @@ from veil.features import Features
 from veil.files.features import holds_features, read_features
 from veil.files.photographs.pictures import named_pictures, read_picture
 from veil.files.weights import load_network
+from veil.geometry.rigid import Rigid
 from veil.ldp.guarantee import FetchGuarantee, NoProof
+from veil.places.poses.answer import Localization
 from veil.places.poses.options import LocalizeOptions
 from veil.space import Space
 from veil.tiles.fetching import Fetcher, TileFetcher, fetcher_of
@@ -40,7 +42,7 @@ def map_or_tiles(text: str) -> Path | str:
 class InTiles(Record):
     """Options of localization in tiles."""
 
-    camera: str | None = option("tiles: intrinsics of all photographs (default: K.txt beside them)", metavar="MODEL,P1,...")
+    camera: str | None = option(f"tiles: {CAMERA}", metavar="MODEL,P1,...")
     fix: tuple[float, float] | None = option("tiles: where the device is about on Earth (degrees)", metavar=("LAT", "LON"))
     within: float = option("tiles: how far from --near or --fix, in the map's units", default=0.0, metavar="D")
     exit: TileExit | None = option(
@@ -65,6 +67,7 @@ def localize_in_fetched(arguments: Arguments) -> int:
         raise InputError("--offline uses what is kept on this device; say where with --cache")
     fetcher = _fetcher(arguments)
     rows: list[QueryJson] = []
+    poses: dict[str, Rigid] = {}
     refused: dict[str, dict[str, str]] = {}
     skipped: dict[str, str] = {}
     for name, features in _features(arguments, fetcher.manifest.coding.raw_space, skipped):
@@ -72,6 +75,8 @@ def localize_in_fetched(arguments: Arguments) -> int:
         answer = _answer(arguments, features, fetcher)
         rows.append(pose_row(name, answer.pose, time.perf_counter() - start))
         say(arguments, pose_line(name, answer.pose))
+        if isinstance(answer.pose, Localization):
+            poses[name] = answer.pose.cam_from_world
         for index, why in answer.refused.items():
             tell(f"veil: {name}: tile {index} was not used: {why}")
             refused.setdefault(name, {})[str(index)] = why
@@ -91,6 +96,7 @@ def localize_in_fetched(arguments: Arguments) -> int:
         },
     }
     write_json(arguments.json, record, private=True)
+    report_poses(arguments, arguments.write_poses, poses)
     say(arguments, f"localized on this device, in tiles of a public map. {sentence}")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
 

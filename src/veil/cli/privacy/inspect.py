@@ -22,6 +22,7 @@ from veil.files.features import holds_features, read_features
 from veil.files.maps.format import read_map
 from veil.files.measured_forms import bundled_measured_forms
 from veil.forms import Released, Subsets, Subspaces
+from veil.geometry.camera import SENT_DEVIATIONS, Camera
 from veil.json_records.values import Reasons
 from veil.ldp.budget import outward
 from veil.ldp.composition import account
@@ -54,7 +55,7 @@ POSITIONS_SHOW = (
 NOT_SENT = "photograph, raw descriptors, scale, orientation, response, order of detection, EXIF, time, place, file name"
 NOT_PROTECTED = (
     "features that match another upload of the place, of anybody, or a map: the closest points estimate them",
-    "a share of the features of this file alone: learned attacks estimate them (lab/results.md#attacks-that-learn)",
+    "a share of the features of this file alone: learned attacks estimate them (lab/results/attacks.md#attacks-that-learn)",
     "the outline of the scene: keypoint positions alone show where texture is",
     "anything, if the same view is released twice with different choices: the subspaces intersect in the descriptors",
     "near repeats such as a static video: the repeats' descriptors differ slightly, and so do their subspaces",
@@ -94,6 +95,7 @@ _AnyMessageJson = TypedDict(
         "space": str,
         "bytes": str,
         "image": str,
+        "focal length": str,
         "guarantee": str,
         "sent in clear": str,
         "not in this file": str,
@@ -234,6 +236,7 @@ def upload_facts(upload: Message, size_bytes: int) -> MessageFactsJson:
         **dictionary,
         "bytes": f"{size_bytes} ({size_bytes / max(len(upload), 1):.0f} a feature)",
         "image": f"{upload.camera.width_px}x{upload.camera.height_px} px, {upload.camera.model}",
+        "focal length": _focal_fact(upload.camera),
         "guarantee": _promise(form.guarantee),
         **account_facts,
         **of_lines,
@@ -245,6 +248,13 @@ def upload_facts(upload: Message, size_bytes: int) -> MessageFactsJson:
             *(OUTSIDE_THE_GUARANTEE if isinstance(form, Subsets) else NOT_PROTECTED),
         ],
     }
+
+
+def _focal_fact(camera: Camera) -> str:
+    """The focal length of a message, and what the message says of its deviation."""
+    if not camera.focal_is_known:
+        return f"{camera.focal_px:.6g} px, a guess, or known no better than to {100 * SENT_DEVIATIONS[-1]:g} %"
+    return f"{camera.focal_px:.6g} px, known to {100 * camera.focal.deviation:g} % (one standard deviation, rounded up)"
 
 
 def _measured_facts(upload: Message) -> _SomeMessagesJson:

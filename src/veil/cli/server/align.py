@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import report, say, say_left_out, write_json
-from veil.cli.records import Record, add_record_command, json_file, option, positional
+from veil.cli.common import by_message, report, say, say_left_out, write_json
+from veil.cli.records import Record, add_record_command, json_file, names_file, option, positional
 from veil.errors import InputError
 from veil.files.maps.places import place_facts, read_positions, write_place
 from veil.places.held_map import Map, align_map, placed_names
 
 EXAMPLES = """\
   veil map align map/ positions.csv -o place.json
+  veil map align map/ positions.csv -o place.json --names names.csv   a private map, positions by photograph
   veil serve place store/ place.json --map lobby     from then on, the server's answers name the place on Earth
 """
 
@@ -27,6 +28,7 @@ class Align(Record):
     map: Path = positional("a folder that `veil map` wrote")
     positions: Path = positional("CSV with columns image, latitude, longitude, height (above the ellipsoid)")
     output: Path = option("where to write the place (JSON)", required=True, short="-o", metavar="FILE")
+    names: Path | None = names_file()
     json: Path | None = json_file()
 
 
@@ -36,7 +38,7 @@ def register(commands) -> None:  # type: ignore[no-untyped-def]
 
 
 def _align(arguments: Align) -> int:
-    where, given = Map.read(arguments.map), read_positions(arguments.positions)
+    where, given = Map.read(arguments.map), by_message(read_positions(arguments.positions))
     names = placed_names(where, given)
     if not names:
         known = ", ".join(sorted(where.scene.images)[:3])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from veil.cli.common import Bar, report, say, write_json
+from veil.cli.common import Bar, named_facts, report, say, write_json
 from veil.cli.server.map_options import MakeMap, asked_pairs, asked_ratio, matching_work
 from veil.cli.server.map_writing import (
     GravityReadingsJson,
@@ -107,6 +107,7 @@ def _tell(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping[str
         "check": check.as_json(),
         "gravity": gravity_facts(built.readings),
         "reasons": list(built.reasons),
+        **named_facts([*(name for item in (built.map, *built.further) for name in item.scene.images), *built.left_out]),
     }
     write_json(arguments.json, facts)
     say_gravity(arguments, built.readings)

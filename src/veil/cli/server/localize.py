@@ -14,6 +14,8 @@ from veil.cli.common import (
     EXIT_OK,
     Bar,
     at_least,
+    by_message,
+    named_facts,
     quiet_colmap,
     say,
     tell_skipped,
@@ -21,15 +23,16 @@ from veil.cli.common import (
 )
 from veil.cli.device.tile_queries import InTiles, localize_in_fetched, map_or_tiles
 from veil.cli.input_options import ALONE, BY_DISTANCE, LOCALIZE, WORDS, require_applicable
-from veil.cli.records import add_record_command, json_file, option, positional, strict_flag
+from veil.cli.records import add_record_command, json_file, names_file, option, poses_file, positional, strict_flag
 from veil.cli.remedies import advised
 from veil.cli.server.index import read_dictionary
 from veil.cli.server.map_options import AskedMatcher, asks_for_network, load_matcher, matching_options
-from veil.cli.server.pose_rows import LocalizeJson, QueryJson, pose_line, pose_row
+from veil.cli.server.pose_rows import LocalizeJson, QueryJson, pose_line, pose_row, report_poses
 from veil.device.doors import queries
 from veil.errors import InputError
 from veil.files.codebooks import read_codebook
 from veil.forms import Subsets
+from veil.geometry.rigid import Rigid
 from veil.matching.lightglue import LightGlue
 from veil.matching.placed_points import require_raw
 from veil.places.held_map import Map, index_for
@@ -41,6 +44,7 @@ from veil.places.poses.options import LocalizeOptions, PositionOptions, WordOpti
 EXAMPLES = """\
   veil localize map/ upload/3f2a....veil
   veil localize map/ queries/*.veil --json poses.json
+  veil localize map/ queries/*.veil --names names.csv --write-poses poses.txt   by photograph, as hloc and COLMAP write poses
   veil localize map/ words.veil --dictionary dictionary.npz   a query in words; once for all: `veil index`
   veil localize map/ words.veil --near 1.5 0 -2               among the three images of the map nearest to this place
   veil localize map/ positions.veil --near-images a.jpg b.jpg   of `privatize --no-descriptors`
@@ -80,6 +84,8 @@ class Localize(InTiles, AskedMatcher):
         default="index",
     )
     strict: bool = strict_flag()
+    names: Path | None = names_file()
+    write_poses: Path | None = poses_file()
     json: Path | None = json_file()
 
 
@@ -97,6 +103,7 @@ def _localize(arguments: Localize) -> int:
     where = Map.read(arguments.map)
     network: LightGlue | None = None
     rows: list[QueryJson] = []
+    poses: dict[str, Rigid] = {}
     skipped: dict[str, str] = {}
     try:
         for name, query in queries(list(arguments.queries), strict=arguments.strict, skipped=skipped):
@@ -113,10 +120,13 @@ def _localize(arguments: Localize) -> int:
                 continue
             rows.append(pose_row(name, answer, time.perf_counter() - start))
             say(arguments, pose_line(name, answer))
+            if isinstance(answer, Localization):
+                poses[name] = answer.cam_from_world
     finally:  # a query that cannot be read takes nothing from the others
         tell_skipped(skipped)
-        record: LocalizeJson = {"queries": rows, "skipped": skipped}
+        record: LocalizeJson = {"queries": rows, "skipped": skipped, **named_facts(row["name"] for row in rows)}
         write_json(arguments.json, record)
+        report_poses(arguments, arguments.write_poses, poses)
     if not rows:
         raise InputError(f"none of the {len(skipped)} queries could be used; the reasons stand above")
     return EXIT_NO_POSE if skipped or any(row["status"] != "localized" for row in rows) else EXIT_OK
@@ -173,4 +183,4 @@ def _seconds(arguments: Localize, usual: float) -> float | None:
 def _near(arguments: Localize, where: Map) -> list[str] | None:
     """Images of the map that the query is known to be near; None where nothing is known."""
     place = [] if arguments.near is None else where.scene.nearest(np.array(arguments.near), arguments.nearest)
-    return [*place, *(arguments.near_images or [])] or None
+    return [*place, *by_message(dict.fromkeys(arguments.near_images or []))] or None

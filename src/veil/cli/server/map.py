@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 
 from veil.cli.common import (
+    NamedJson,
+    by_message,
+    named_facts,
     quiet_colmap,
     report,
     say,
@@ -161,6 +164,7 @@ def _tell_map(arguments: MakeMap, built: BuiltMap, images: int, skipped: Mapping
         "check": None if scene.check is None else scene.check.as_json(),
         "gravity": None if readings is None else gravity_facts(readings),
         "reasons": list(built.reasons),
+        **named_facts([*scene.images, *(scene.check.left_out if scene.check is not None else ())]),
         **more,
     }
     write_json(arguments.json, facts)
@@ -193,7 +197,7 @@ def _gravity_of(arguments: MakeMap, names: list[str]) -> dict[str, np.ndarray] |
     """The readings of --gravity; None without it. Raises InputError, before any long work, if they are of other images."""
     if not arguments.gravity:
         return None
-    readings = read_gravity(arguments.gravity)
+    readings = by_message(read_gravity(arguments.gravity))
     if not set(readings) & set(names):
         raise InputError(f"{arguments.gravity} names none of the images, which are {', '.join(names[:3])}; check its names")
     return readings
@@ -207,7 +211,7 @@ def _map_ratio(arguments: MakeMap) -> float | None:
     return None if ratio == "auto" else ratio
 
 
-class NoMapJson(TypedDict):
+class NoMapJson(NamedJson):
     """No map of positions, and why."""
 
     images: int
@@ -227,4 +231,5 @@ def no_map_facts(images: int, no_map: NoMap, skipped: Mapping[str, str]) -> NoMa
         "left_out": dict(no_map.left_out),
         "check": None if no_map.check is None else no_map.check.as_json(),
         "skipped": dict(skipped),
+        **named_facts(no_map.left_out),
     }

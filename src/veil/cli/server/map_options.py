@@ -13,7 +13,7 @@ from typing import Literal, TypedDict
 
 from veil.cli.common import Bar, at_least, say
 from veil.cli.engine_arguments import AskedEngine, opened_engine
-from veil.cli.records import Record, json_file, option, positional, strict_flag
+from veil.cli.records import Record, json_file, names_file, option, positional, strict_flag
 from veil.device.doors import forms_in
 from veil.errors import InputError
 from veil.files.maps.checkpoints import remove_unfinished, unfinished_folder
@@ -131,6 +131,7 @@ class MakeMap(AskedMatcher, AskedEngine):
         parse=_gibibytes,
         metavar="GIB",
     )
+    names: Path | None = names_file()
     json: Path | None = json_file()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
-from veil.cli.common import say
+from veil.cli.common import NamedJson, say
 from veil.cli.server.index import index_large
 from veil.cli.server.map_options import MakeMap
 from veil.files.maps.checkpoints import clear_removed, is_own_output, note_written, run_key
@@ -22,7 +22,7 @@ from veil.places.maps.check import ReadingsCheck
 from veil.scene import Scene
 
 # Options that do not change the map.
-_WITHOUT_EFFECT = ("json", "run", "output", "workers", "engine", "quiet")
+_WITHOUT_EFFECT = ("json", "run", "output", "workers", "engine", "quiet", "names")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def map_output(arguments: MakeMap) -> MapOutput:
     return MapOutput(folder=arguments.output, key=key, is_own=is_own_output(arguments.output, key))
 
 
-class MadeMapJson(TypedDict):
+class MadeMapJson(NamedJson):
     """A map that was made, and what it was made of."""
 
     images: int

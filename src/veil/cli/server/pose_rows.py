@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, TypedDict
 
+from veil.cli.common import Arguments, NamedJson, photograph_of, report, tell
 from veil.cli.remedies import advised
+from veil.files.maps.query_poses import write_poses
+from veil.geometry.georeference import quaternion_of
+from veil.geometry.rigid import Rigid
 from veil.json_records.values import Digest, PoseCovariance, PoseJson, Reasons, Vector
 from veil.places.poses.answer import Localization, NoPose
 
@@ -47,7 +53,7 @@ class FetchedTilesJson(TypedDict):
     refused: Mapping[str, Reasons]
 
 
-class _InTilesJson(TypedDict, total=False):
+class _InTilesJson(NamedJson, total=False):
     tiles: FetchedTilesJson
 
 
@@ -83,6 +89,28 @@ def pose_line(name: str, answer: Localization | NoPose) -> str:
     """The answer to one query as a line for people."""
     if isinstance(answer, NoPose):
         return f"{name}: no pose: {advised(answer.reason, answer.remedy)}"
-    center = " ".join(f"{value:.4f}" for value in answer.cam_from_world.center)
-    line = f"{name}: camera center {center}, {answer.inliers} inliers of {answer.correspondences} matches"
+    line = located_line(name, answer.cam_from_world, answer.inliers, answer.correspondences)
     return f"{line}, turn known to {answer.turn_deviation_deg:.2f} deg"
+
+
+def located_line(name: str, cam_from_world: Rigid, inliers: int, correspondences: int) -> str:
+    """A pose as a line for people: the center, and the rotation as the quaternion that COLMAP writes."""
+    center = " ".join(f"{value:.4f}" for value in cam_from_world.center)
+    x, y, z, w = quaternion_of(cam_from_world.rotation)
+    rotation = " ".join(f"{value:.4f}" for value in (w, x, y, z))
+    return (
+        f"{name}: camera center {center}, rotation {rotation} (qw qx qy qz, world to camera), "
+        f"{inliers} inliers of {correspondences} matches"
+    )
+
+
+def report_poses(arguments: Arguments, path: Path | None, poses: Mapping[str, Rigid]) -> None:
+    """Write the poses (cam_from_world) of queries to the file of --write-poses, under the names of their photographs."""
+    if path is None:
+        return
+    count = Counter(map(photograph_of, poses))  # two messages may be of one photograph, and keep their own names
+    named = {name if count[photograph_of(name)] > 1 else photograph_of(name): pose for name, pose in poses.items()}
+    unreadable = write_poses(path, named)
+    for name in unreadable:
+        tell(f"veil: the pose of {name!r} is not in {path}: a name with blanks cannot stand there")
+    report(arguments, path, f"{len(poses) - len(unreadable)} poses")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from veil.cli.common import quiet_colmap, report, say, say_left_out, write_json
-from veil.cli.records import Record, add_record_command, option, positional
+from veil.cli.common import by_message, quiet_colmap, report, say, say_left_out, write_json
+from veil.cli.records import Record, add_record_command, names_file, option, positional
 from veil.errors import InputError
 from veil.files.maps.folders import require_outside
 from veil.places.maps import NoMap
@@ -33,6 +33,7 @@ class RemoveImages(Record):
     name: tuple[str, ...] = positional("image of the map: its message's file name without .veil, or its photograph's")
     output: Path | None = option("write the new map here (default: in place of the old one)", short="-o", metavar="FOLDER")
     matches: Path | None = option("matches that `veil map --matches` keeps: those of the images go too", metavar="FOLDER")
+    names: Path | None = names_file()
     json: Path | None = option("write the receipt ('-': standard output)", short="--receipt", metavar="FILE")
 
 
@@ -45,7 +46,9 @@ def _remove(arguments: RemoveImages) -> int:
     quiet_colmap()
     for folder in filter(None, (arguments.map, arguments.output)):
         require_outside(arguments.json, folder, "the receipt")
-    receipt = remove_from_map(arguments.map, arguments.name, output=arguments.output, matches=arguments.matches)
+    receipt = remove_from_map(
+        arguments.map, tuple(by_message(dict.fromkeys(arguments.name))), output=arguments.output, matches=arguments.matches
+    )
     if isinstance(receipt, NoMap):
         raise InputError(f"nothing was removed: {receipt.reason}", remedy=receipt.remedy)
     write_json(arguments.json, receipt.as_json())

@@ -15,6 +15,9 @@ from veil.files.tables import once, read_text
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
 from veil.geometry.rigid import Rigid
 
+# Ids of points count up from 1: no model has more, and greater ones are not exact as floating-point numbers.
+LARGEST_ID = 2**53
+
 
 def read_cameras(path: Path) -> dict[int, Camera]:
     """Cameras by their id, from cameras.txt. Raises FileFormatError with the line at fault, also for an id that is there
@@ -100,17 +103,20 @@ def read_observations(path: Path) -> dict[str, tuple[Float64[np.ndarray, "_ 2"],
             values = np.array(line.split(), dtype=np.float64).reshape(-1, 3)
             if not np.isfinite(values).all():
                 raise ValueError("some are not finite")
+            if (np.abs(values[:, 2]) > LARGEST_ID).any() or (values[:, 2] % 1 != 0).any():
+                raise ValueError("an id is no whole number")
             points[image.split(maxsplit=9)[9].strip()] = values[:, :2].copy(), values[:, 2].astype(np.int64)
         except (ValueError, IndexError) as error:
             raise FileFormatError(f"{path}, line {number}: no 2D points of COLMAP's text format ({error})") from None
     return points
 
 
-def read_points(path: Path) -> tuple[list[int], list[tuple[float, float, float]]]:
-    """Ids and positions of all points, from points3D.txt. Raises FileFormatError with the line at fault, also for an id that is
-    there twice."""
-    points = once(path, _points(path))
-    return list(points), list(points.values())
+def read_points(path: Path) -> dict[int, tuple[float, float, float]]:
+    """Positions of all points by id, from points3D.txt.
+
+    Raises FileFormatError with the line at fault, also for an id that is there twice.
+    """
+    return once(path, _points(path))
 
 
 def _points(path: Path) -> Iterator[tuple[str, int, tuple[float, float, float]]]:

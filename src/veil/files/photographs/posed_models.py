@@ -17,7 +17,14 @@ from jaxtyping import Float64, Int64
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import read_bytes
-from veil.files.photographs.colmap_text import read_cameras, read_images, read_observations, read_points, rotation_of
+from veil.files.photographs.colmap_text import (
+    LARGEST_ID,
+    read_cameras,
+    read_images,
+    read_observations,
+    read_points,
+    rotation_of,
+)
 from veil.files.photographs.transforms import read_frames
 from veil.files.tables import once
 from veil.geometry.camera import CALIBRATED, Camera, checked_camera
@@ -115,31 +122,30 @@ def _from_frames(path: Path) -> PosedModel:
 def _read_text(folder: Path) -> PosedModel:
     cameras = read_cameras(folder / "cameras.txt")
     observed = read_observations(folder / "images.txt")
-    ids, points = read_points(folder / "points3D.txt") if (folder / "points3D.txt").is_file() else ([], [])
+    points = read_points(folder / "points3D.txt") if (folder / "points3D.txt").is_file() else {}
     images = ((name, camera, pose, *observed[name]) for name, (camera, pose) in read_images(folder / "images.txt").items())
-    return _assembled(folder, cameras, images, np.array(ids, dtype=np.int64), np.array(points, dtype=np.float64).reshape(-1, 3))
+    return _assembled(folder, cameras, images, points)
 
 
 def _read_binary(folder: Path) -> PosedModel:
     cameras = _by_id(folder / "cameras.bin", _binary_camera)
     points = _by_id(folder / "points3D.bin", _binary_point) if (folder / "points3D.bin").is_file() else {}
-    ids = np.array(sorted(points), dtype=np.int64)
-    xyz = np.array([points[each] for each in ids.tolist()], dtype=np.float64).reshape(-1, 3)
-    return _assembled(folder, cameras, _each(folder / "images.bin", _binary_image), ids, xyz)
+    return _assembled(folder, cameras, _each(folder / "images.bin", _binary_image), points)
 
 
 def _assembled(
     folder: Path,
     cameras: Mapping[int, Camera],
     images: Iterator[tuple[str, int, Rigid, np.ndarray, np.ndarray]],
-    ids: Int64[np.ndarray, "points"],
-    points: Float64[np.ndarray, "points 3"],
+    points_by_id: Mapping[int, tuple[float, float, float]],
 ) -> PosedModel:
     """The model of cameras by id, of images (name, camera, pose, 2D points, ids of points), and of points by ids."""
+    if impossible := [each for each in points_by_id if not 0 <= each <= LARGEST_ID]:
+        raise FileFormatError(f"{folder} has a point of id {impossible[0]}, which COLMAP never gives; write the model again")
+    ids = np.array(sorted(points_by_id), dtype=np.int64)
+    points = np.array([points_by_id[each] for each in ids.tolist()], dtype=np.float64).reshape(-1, 3)
     if not np.isfinite(points).all():
         raise FileFormatError(f"{folder}: some of its points are not finite; write the model again")
-    order = np.argsort(ids)
-    ids, points = ids[order], points[order]
     made: dict[str, ModelImage] = {}
     for name, camera_id, pose, keypoints, observed in images:
         if not name:

@@ -2,5 +2,7 @@
 
 - `ransac` is the general loop. `grouped` is its like for candidates of words, compiled in `grouped_search`.
 - `line_search` and `upright_search` search with gravity. `resection_lines` finds a camera from lines.
-- `significance` counts false alarms of a pose, `two_view` those of a pair of images. `acceptance` has the thresholds.
+- `pose_and_focal` fits a pose and its focal length together, and says how far both are known.
+- `significance` counts false alarms of a pose, `two_view` those of a pair of images; `turns` finds pairs of one standpoint.
+- `acceptance` has the thresholds.
 """

@@ -20,7 +20,7 @@ from veil.places.maps.colmap.database import camera_ids
 from veil.places.maps.images import MapImage, Pair, impossible
 from veil.places.maps.options import LEAST_INLIERS, MapOptions
 from veil.places.maps.points import IMAGES_AT_ONCE, NoMap
-from veil.places.maps.scenes import add_image, restricted, scene_of
+from veil.places.maps.scenes import add_image, firm, scene_of
 from veil.places.maps.verification import Verification
 from veil.scene import Scene
 
@@ -104,14 +104,4 @@ def _triangulated(
     made = pycolmap.Reconstruction(output)
     if not made.num_points3D():
         return "no match of the images agrees with the poses"
-    return _firm(scene_of(made, images)) or "too few matches of the images agree with the poses"
-
-
-def _firm(scene: Scene) -> Scene | None:
-    """The scene of the images with enough points, with the points that two of them see; None if none is left."""
-    while True:
-        names = frozenset(name for name, image in scene.images.items() if len(image.point_rows) >= LEAST_POINTS)
-        kept = restricted(scene, names) if len(names) > 1 else None
-        if kept is None or len(names) == len(scene.images):
-            return kept
-        scene = kept
+    return firm(scene_of(made, images), LEAST_POINTS) or "too few matches of the images agree with the poses"

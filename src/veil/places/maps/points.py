@@ -34,7 +34,7 @@ from veil.places.maps.options import (
     pipeline_settings,
 )
 from veil.places.maps.scenes import restricted, scene_of
-from veil.places.maps.verification import Verification, VerifiedPair
+from veil.places.maps.verification import Verification, VerifiedPair, one_standpoint
 from veil.progress import Progress
 from veil.scene import MIN_NECK, MapCheck, Scene
 
@@ -100,7 +100,7 @@ def build_map(
             if stopped is not None:
                 return NoMap(f"COLMAP's verification was stopped: {stopped.reason}", left_out)
             if not verification.pairs:
-                return _too_weak(len(matches), left_out)
+                return _strangers(left_out) if len(images) == 2 else _too_weak(len(matches), left_out)
             mapper = Mapper(images, options, folder, colmap, verification, FromPairs(images, options, verification), progress)
             return mapped(_NewMap(mapper, gravity or {}, dict(left_out)))
 
@@ -180,10 +180,10 @@ class FromPairs:
         models = {folder: pycolmap.Reconstruction(folder) for folder in sorted(output.iterdir()) if folder.is_dir()}
         models = {folder: model for folder, model in models.items() if model.num_reg_images() and model.num_points3D()}
         if not models:
-            return _too_weak(len(self.verification.pairs))
+            return no_start(self.images, self.verification.pairs)
         folder, best = max(models.items(), key=lambda item: (item[1].num_reg_images(), item[1].num_points3D()))
         if best.num_reg_images() < min(self.options.min_model_images, len(self.images)):
-            return _too_weak(len(self.verification.pairs))
+            return no_start(self.images, self.verification.pairs)
         return folder, scene_of(best, self.images)
 
 
@@ -418,6 +418,9 @@ class _NewMap:
         if kept is not model.scene:
             model = self.mapper.compared(kept)
         check = self._check(model)
+        still = one_standpoint(self.mapper.images, self.mapper.pairs)
+        if still is not None:  # a guessed focal length lets a mapper make depths of nothing
+            return replace(_from_one_standpoint(still), left_out=self.left_out, check=check)
         if check.doubts:
             return NoMap(f"the map that came out cannot be trusted: {'; '.join(check.doubts)}", self.left_out, check)
         return replace(self.mapper.completed(model.scene), check=check)
@@ -438,6 +441,35 @@ class _NewMap:
                 self.left_out[name] = f"only {cut.points} points hold it to the rest of the map"
             scene = smaller
         return scene
+
+
+def no_start(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair]) -> NoMap:
+    """The answer where no verified pair gave the mapper a start, with the cause that the pairs show.
+
+    `images` are those of the `pairs`, by name. Of two images alone nothing can be checked (mapping.md#no-start).
+    """
+    reason = one_standpoint(images, pairs)
+    if reason is not None:
+        return _from_one_standpoint(reason)
+    if len(images) == 2:
+        matches = sum(len(entry.inliers) for entry in pairs.values())
+        reason = f"the two images share {matches} matches, but a map needs three images or more: no third one checks a point"
+        return NoMap(reason, remedy=(Remedy("give", "more photographs of the place"),))
+    return _too_weak(len(pairs))
+
+
+def _from_one_standpoint(reason: str) -> NoMap:
+    """The answer where the camera did not move."""
+    return NoMap(reason, remedy=(Remedy("give", "photographs from several standpoints"),))
+
+
+def _strangers(left_out: Mapping[str, str]) -> NoMap:
+    """The answer where two images have nothing in common."""
+    return NoMap(
+        "the two images share no more matches than chance gives",
+        left_out,
+        remedy=(Remedy("give", "more photographs of the place"), Remedy("give", "photographs with more overlap")),
+    )
 
 
 def _too_weak(pairs: int, left_out: Mapping[str, str] | None = None) -> NoMap:

@@ -127,3 +127,17 @@ def restricted(scene: Scene, names: frozenset[str], *, least: int = 2) -> Scene 
             lines=None if image.lines is None else image.lines.take(rows),
         )
     return replace(scene, images=images, points=scene.points[kept])
+
+
+def firm(scene: Scene, least_points: int) -> Scene | None:
+    """Largest part of a scene in which each image sees `least_points` points, and each point stands in two images.
+
+    None if no two such images are left.
+    """
+    names = frozenset(name for name, image in scene.images.items() if len(image.point_rows) >= least_points)
+    while len(names) > 1 and (kept := restricted(scene, names)) is not None:
+        enough = frozenset(name for name in names if len(kept.images[name].point_rows) >= least_points)
+        if enough == names:
+            return kept
+        names = enough
+    return None

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from veil.forms import Subsets, Subspaces
+from veil.geometry.robust.turns import FACTORS, LIMIT_PX, Turn, best_turn
 from veil.geometry.robust.two_view import TwoView, agreeing, log10_chance
 from veil.matching.neighbors import Matches
 from veil.matching.rescoring import matches_by_odds, scoring_for
@@ -35,6 +36,8 @@ LEAST_LOG_ODDS, MOST_RESCORED = -1.0, 2000
 # Matches that the ratio dropped are restored within `RESTORED_PX` of the pair's geometry, if no more than the share
 # `MOST_ACCIDENTS` of them can be accidents.
 RESTORED_PX, MOST_ACCIDENTS = 2.0, 0.1
+# Share of the matches of a pair that one turn explains if its camera only turned, and of the pairs that are like this.
+ONE_STANDPOINT = 0.9
 
 
 class Verification:
@@ -253,6 +256,37 @@ def unsupported(pairs: Mapping[tuple[str, str], VerifiedPair], candidates: Itera
     return [
         pair for pair in candidates if frozenset(pair) not in known and min(support[name] for name in pair) < LITTLE_SUPPORT
     ]
+
+
+def one_standpoint(images: Mapping[str, MapImage], pairs: Mapping[Pair, VerifiedPair]) -> str | None:
+    """Reason why verified pairs measure no depths, if one turn of the camera explains nearly all matches of nearly all of them.
+
+    A camera that stood still, or only turned, leaves all depths open (mapping.md#no-start). `images` are those of the pairs.
+    """
+    alike: list[Turn] = []
+    for number, (pair, entry) in enumerate(pairs.items()):
+        turn = _turn_of(images, pair, entry)
+        alike += [turn] if turn.share >= ONE_STANDPOINT else []
+        if number + 1 - len(alike) > (1 - ONE_STANDPOINT) * len(pairs):
+            return None  # usually one of the first pairs shows it
+    if not alike:
+        return None
+    shift, angle = float(np.median([turn.shift_px for turn in alike])), max(turn.angle_deg for turn in alike)
+    counted = f"{len(alike)} of {len(pairs)} verified pairs of images"
+    if shift <= LIMIT_PX:
+        return f"{counted} are one picture, whose matches lie {shift:.1f} px apart: the camera stood still"
+    return f"the camera only turned, by up to {angle:.0f} degrees, in {counted}: it moved too little to measure depths"
+
+
+def _turn_of(images: Mapping[str, MapImage], pair: Pair, entry: VerifiedPair) -> Turn:
+    """The turn that explains most matches of a verified pair; guessed focal lengths are tried at other values, too."""
+    cameras = [images[name].camera for name in pair]
+    left, right = (
+        undistorted_pixels(images[name].camera, images[name].keypoints[rows])
+        for name, rows in zip(pair, entry.inliers.T, strict=True)
+    )
+    factors = (1.0,) if all(camera.focal_is_known for camera in cameras) else FACTORS
+    return best_turn(left, right, calibration(cameras[0]), calibration(cameras[1]), factors=factors)
 
 
 def _positions(images: Mapping[str, MapImage], pairs: Iterable[tuple[str, str]]) -> dict[str, Float64[np.ndarray, "_ 2"]]:

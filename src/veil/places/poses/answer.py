@@ -39,7 +39,7 @@ class InMap:
 
     @property
     def center_deviation(self) -> float | None:
-        """Standard deviation of the center in units of the map, for a noise of one pixel; None without a covariance."""
+        """Standard deviation of the center in units of the map; None without a covariance."""
         if self.covariance is None:
             return None
         return float(np.sqrt(np.trace(center_covariance(self.cam_from_world, self.covariance))))
@@ -50,10 +50,10 @@ class Localization(InMap):
     """A pose of a query with its evidence; `center`, `rotation`, `heading` and `center_deviation` say where the camera is.
 
     - `cam_from_world`: takes world coordinates of the map to the camera frame (x right, y down, z forward).
-    - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, for a noise
-      of one pixel along each axis of the inliers; None where the pose came from lines.
-    - `turn_deviation_deg`: standard deviation of the rotation about its least certain axis in degrees, with the noise that the
-      inliers show.
+    - `covariance`, float64 (6, 6): of (rotation in radians, translation in units of the map) in the camera frame, with the
+      noise that the inliers show and what is known of the focal length (docs/theory/localization.md, Eq. 8). The uncertainty
+      of the map is not in it. None where it is infinite.
+    - `turn_deviation_deg`: standard deviation of the rotation about its least certain axis in degrees, by that covariance.
     - `keypoint_rows`, `point_rows`, int64 (inliers,): rows of the query's features and of the map's points that correspond.
       Whoever runs this sees them, and can estimate the descriptors of exactly these features
       (release.md#matched-features-are-known-to-whoever-matches-them).

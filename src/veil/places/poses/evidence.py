@@ -8,32 +8,34 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from veil.geometry.camera import as_colmap
+from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.acceptance import Acceptance
+from veil.geometry.robust.pose_and_focal import is_searched
 from veil.geometry.robust.significance import pose_log10_nfa
 from veil.geometry.views import MapViews
+from veil.places.poses.joint import FOCAL_SIGMAS
 from veil.places.poses.matches import Estimate, Matched, MatchedPoints
 
 # The evidence is counted within these parts of the inlier threshold.
 THRESHOLDS = (1.0, 0.5, 0.25)
 # The evidence is counted among these shares of the pairs, the most trusted ones.
 NESTED = (0.25, 0.5, 1.0)
-# A smaller noise of the inliers is luck. Some right matches of a query that shows the place also support wrong poses near the
-# right one, so that these orders of magnitude of the evidence of keypoints are not counted (docs/theory/localization.md).
-NOISE_FLOOR_PX, PLACE_MARGIN = 0.5, 6.0
+# Some right matches of a query that shows the place also support wrong poses near the right one, so that these orders of
+# magnitude of the evidence of keypoints are not counted (docs/theory/localization.md).
+PLACE_MARGIN = 6.0
 # Limits of the size of points in the picture, relative to the map image in which their size is most alike.
 LEAST_SIZE, SMALLER = 0.5, 0.8
 # A photograph in the picture fills a part of it given by its size, up to this factor: photographs differ in distance.
 ROOM = 1.1
 # Of the most trusted features (this share, and at least these) a majority must agree with a pose whose size no image supports.
 TRUSTED, LEAST_TRUSTED, MAJORITY = 0.1, 20, 0.5
-# Log focal ratio, principal point (x, y) in focal lengths, half log aspect, skew: how wrong a declared calibration may be (with
-# a known and with an unknown focal length), and how far the free fit may go.
+# Log focal ratio, principal point (x, y) in focal lengths, half log aspect, skew: how wrong a declared calibration may be, and
+# how far the free fit may go. The focal length may be off by so many of its deviations, too.
 FOCAL_RANGE = 1.2
 TOLERANCE = np.array([math.log(FOCAL_RANGE), 0.05, 0.05, 0.025, 0.02])
-TOLERANCE_UNKNOWN = np.array([math.log(20.0), 0.05, 0.05, 0.025, 0.02])
+UNKNOWN_REACH = math.log(20.0)
 ANY_REACH = np.array([math.log(20.0), 3.0, 3.0, 0.7, 1.0])
 # Beyond this quantile of chi-square (five degrees of freedom, 1e-6) the calibration is rejected; least number of inliers.
 CALIBRATION_DOUBT, LEAST_FOR_CALIBRATION = 36.0, 12
@@ -87,7 +89,7 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseE
         ahead = np.flatnonzero(np.isfinite(projected[:, 0]))
         possible = views.possible(estimate.camera, estimate.pose, matched.points, matched.point_rows[ahead])
         projected[ahead[~possible]] = np.nan
-    rows = one_to_one(np.flatnonzero(matched.agrees(projected)), matched)
+    rows = matched.one_to_one(np.flatnonzero(matched.agrees(projected)))
     sets = sorted({max(1, round(share * len(matched.feature_of))) for share in NESTED})
     places = [matched.places_of_first(first) for first in sets]
     agreeing = [rows[matched.agrees(projected, part, rows=rows)] for part in THRESHOLDS]
@@ -98,7 +100,7 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseE
             inliers = int(np.count_nonzero(near < first))
             tried.append(_chance(matched, shares[:first], distinct, inliers, matched.floor(part)))
         projected[shares == 0] = np.nan  # where no other feature is near, none is within the next threshold, which is less
-    return PoseEvidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)))
+    return PoseEvidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)) + matched.log10_cameras)
 
 
 def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, floor: float) -> float:
@@ -145,15 +147,15 @@ def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray,
     burden of proof is reversed: the best camera within the tolerance must fit better than the best one with a print's focal
     length.
     """
-    if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
+    if matched.is_searched or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
         return False
     if views is None or _beyond(matched, estimate, rows, views) < GOES_ON:
         return False
-    declared, observed = FreeCamera(pose=estimate.pose), matched.normalized(estimate)
+    declared, observed, reach = _free(matched, estimate), matched.normalized(matched.camera), tolerance(matched.camera)
     for share in PRINTS:
-        shrunk = _shrunk(estimate.pose, observed.take(rows), share)
+        shrunk = _shrunk(declared, observed.take(rows), share)
         printed = _gathered(matched, observed, shrunk, rows, PRINT_MOST, PRINT_LEAST)
-        if printed is not None and _doubt(matched, observed, declared, printed, TOLERANCE, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
+        if printed is not None and _doubt(matched, observed, declared, printed, reach, PRINT_MOST, PRINT_LEAST) > -CLEARLY:
             return True
     return False
 
@@ -172,13 +174,20 @@ def _beyond(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"], 
     return float(outside.sum() / max(visible.sum(), 1))
 
 
-def _shrunk(pose: Rigid, observed: Sights, share: float) -> FreeCamera:
+def _free(matched: Matched, estimate: Estimate) -> FreeCamera:
+    """The camera of an estimate, its focal length as an offset from the declared one."""
+    return FreeCamera(pose=estimate.pose, offsets=np.array([matched.log_focal(estimate), 0.0, 0.0, 0.0, 0.0]))
+
+
+def _shrunk(camera: FreeCamera, observed: Sights, share: float) -> FreeCamera:
     """Camera with `share` of the focal length that shows the middle of the points at the same place and of the same size."""
+    pose = camera.pose
     middle = np.median(observed.points, axis=0)
     in_camera = pose.rotation @ middle + pose.translation
     right, down = (1 - share) * in_camera[:2] / max(float(in_camera[2]), 1e-9)
     nearer = Rigid(rotation=pose.rotation, translation=share * in_camera - pose.rotation @ middle)
-    return FreeCamera(pose=nearer, offsets=np.array([math.log(share), right, down, 0.0, 0.0]))
+    offsets = np.array([math.log(share), right, down, 0.0, 0.0])
+    return FreeCamera(pose=nearer, offsets=camera.offsets + offsets)
 
 
 def _contradicted(matched: Matched, estimate: Estimate) -> bool:
@@ -187,6 +196,12 @@ def _contradicted(matched: Matched, estimate: Estimate) -> bool:
     trusted = matched.keypoint_rows[np.sort(first)][: max(LEAST_TRUSTED, round(TRUSTED * len(first)))]
     agreeing = matched.keypoint_rows[matched.agrees(matched.projected(estimate))]
     return float(np.isin(trusted, agreeing).mean()) < MAJORITY
+
+
+def tolerance(camera: Camera) -> Float64[np.ndarray, "5"]:
+    """Largest offsets of a calibration from a declared one, as `FreeCamera` has them."""
+    focal = UNKNOWN_REACH if is_searched(camera.focal) else FOCAL_SIGMAS * camera.focal.deviation
+    return np.array([max(TOLERANCE[0], focal), *TOLERANCE[1:]])
 
 
 def contradicts_calibration(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> bool:
@@ -199,8 +214,7 @@ def contradicts_calibration(matched: Matched, estimate: Estimate, rows: Int64[np
     """
     if len(rows) < LEAST_FOR_CALIBRATION:
         return False
-    observed, start = matched.normalized(estimate), FreeCamera(pose=estimate.pose)
-    reach = TOLERANCE if matched.camera.focal_is_known else TOLERANCE_UNKNOWN
+    observed, start, reach = matched.normalized(matched.camera), _free(matched, estimate), tolerance(matched.camera)
     other = _gathered(matched, observed, start, rows, ANY_REACH, -ANY_REACH)
     if other is None or (np.abs(other.offsets) <= reach).all():
         return False
@@ -218,7 +232,7 @@ def _gathered(
         last, camera = camera, observed.take(_few(rows)).fitted(camera, most, least)
         if np.abs(camera.offsets - last.offsets).max() <= SETTLED:
             break
-        rows = _agreeing(matched, observed.residuals(camera), WIDE * _limit(matched))
+        rows = matched.nearest(observed.residuals(camera), WIDE * matched.limit(matched.camera))
         if len(rows) < LEAST_FOR_CALIBRATION:
             return None
     return camera
@@ -237,9 +251,9 @@ def _doubt(
 
     The former has offsets between `least` and `most`. Pairs count that agree with `start` or with `other`.
     """
-    limit = _limit(matched)
+    limit = matched.limit(matched.camera)
     gaps = np.minimum(observed.residuals(start), observed.residuals(other))
-    part = observed.take(_few(_agreeing(matched, gaps, limit)))
+    part = observed.take(_few(matched.nearest(gaps, limit)))
 
     def misfit(camera: FreeCamera) -> float:
         return max(float(np.minimum(part.residuals(camera), limit).mean()), 1e-12)
@@ -248,28 +262,9 @@ def _doubt(
     return 2 * len(part.points) * math.log(declared / misfit(part.fitted(other, most, least)))
 
 
-def _limit(matched: Matched) -> float:
-    """The inlier threshold in the normalized plane."""
-    return matched.max_error_px / matched.camera.focal_px
-
-
 def _few(rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
     """At most `MOST_FITTED` of the rows, taken at even steps."""
     return rows[:: -(-len(rows) // MOST_FITTED) or 1]
-
-
-def _agreeing(matched: Matched, gaps: Float64[np.ndarray, "pairs"], limit: float) -> Int64[np.ndarray, "_"]:
-    """Rows of the pairs with `gaps` within `limit`, one to one; of rivals the pair with the smallest gap is kept."""
-    near = np.flatnonzero(gaps <= limit)
-    return one_to_one(near[np.argsort(gaps[near], kind="stable")], matched)
-
-
-def turn_deviation_deg(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "_"]) -> float:
-    """Standard deviation of the rotation in degrees, as the residuals of the pairs `rows` give it (localization.md, Eq. 6)."""
-    least = NOISE_FLOOR_PX / matched.camera.focal_px
-    fitted = isinstance(matched, MatchedPoints) and not matched.camera.focal_is_known
-    observed = matched.normalized(estimate).take(rows)
-    return math.degrees(observed.turn_deviation(FreeCamera(pose=estimate.pose), least_noise=least, free_focal=fitted))
 
 
 def too_few(matched: Matched, evidence: PoseEvidence, max_log10_nfa: float) -> bool:
@@ -279,11 +274,3 @@ def too_few(matched: Matched, evidence: PoseEvidence, max_log10_nfa: float) -> b
     """
     margin = PLACE_MARGIN if isinstance(matched, MatchedPoints) else 0.0
     return evidence.log10_nfa > max_log10_nfa - margin
-
-
-def one_to_one(rows: Int64[np.ndarray, "_"], matched: Matched) -> Int64[np.ndarray, "_"]:
-    """The first of the pairs `rows` that share a keypoint, a point of the map or a place: repeats are no further evidence."""
-    for column in (matched.keypoint_rows, matched.point_rows):
-        _, first = np.unique(column[rows], return_index=True)
-        rows = rows[np.sort(first)]
-    return rows[matched.distinct(rows)]

@@ -18,12 +18,14 @@ from jaxtyping import Float64, Int64
 from scipy.spatial import cKDTree
 from scipy.special import bdtrc
 
+from veil.errors import Remedy
 from veil.geometry.camera import as_colmap
 from veil.geometry.gravity_consensus import ConsensusOptions, apart_deg, contradiction_limit
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.views import MapViews
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.evidence import NESTED, PoseEvidence, beyond_chance, pictured, too_few, turn_deviation_deg, weigh
+from veil.places.poses.evidence import NESTED, PoseEvidence, beyond_chance, pictured, too_few, weigh
+from veil.places.poses.joint import contradicted_focal, settled
 from veil.places.poses.matches import Estimate, Matched
 
 BY_CHANCE = (
@@ -49,6 +51,10 @@ ONE_POINT = (
 VAGUE = (
     "the best pose is better than chance, but its {} inliers of {} matches leave it uncertain by degrees; show more of the "
     "place, extract more features, or map more images of it"
+)
+TWO_OPTIMA = (
+    "two poses that differ by degrees ({:.2g} about the better one) fit the {} inliers of {} matches about as well; show more "
+    "of the place, extract more features, or map more images of it"
 )
 TILTED = (
     "the best pose tilts the camera by {:.1f} degrees from the query's gravity, and both are wrong by {:.1f} together at most; "
@@ -364,25 +370,36 @@ def judge(claim: Claim, rival: Callable[[], Rival | None], limits: Acceptance) -
     unchecked = evidence if beyond_chance(evidence, limits) else claim.unchecked()
     inliers, log10_nfa = len(unchecked.rows), unchecked.log10_nfa
 
-    def refused(reason: str) -> NoPose:
-        return NoPose(reason=reason, correspondences=claim.correspondences, inliers=inliers, log10_nfa=log10_nfa)
+    def refused(reason: str, *remedy: Remedy) -> NoPose:
+        return NoPose(
+            reason=reason, correspondences=claim.correspondences, inliers=inliers, log10_nfa=log10_nfa, remedy=tuple(remedy)
+        )
 
     if not beyond_chance(unchecked, limits):
         return refused(claim.by_chance.format(inliers=inliers, count=claim.count, log10_nfa=log10_nfa))
     against = claim.against(unchecked)
     if against is not None:
         return refused(against)
-    if unchecked is not evidence or pictured(matched, estimate, evidence, claim.views):
+    known = estimate if estimate.fit is not None else settled(matched, estimate)
+    contradiction = contradicted_focal(matched, known)
+    if contradiction is not None:
+        return refused(contradiction, Remedy("give", "Picture.camera"))
+    if unchecked is not evidence or pictured(matched, known, evidence, claim.views):
         return refused(IMPOSSIBLE)
     other = rival()
     if other is not None:
         return refused(AMBIGUOUS.format(inliers, len(other.evidence.rows), claim.count))
-    deviation_deg = turn_deviation_deg(matched, estimate, evidence.rows)
+    if known.fit is None or known.alone is None:
+        return refused(VAGUE.format(inliers, claim.count))
+    alone_deg = math.degrees(known.alone.turn_deviation)
+    deviation_deg = math.degrees(known.fit.turn_deviation)
+    if alone_deg <= limits.max_turn_deg < deviation_deg:
+        return refused(TWO_OPTIMA.format(deviation_deg, inliers, claim.count))
     if too_few(matched, evidence, limits.max_log10_nfa) or deviation_deg > limits.max_turn_deg:
         return refused(VAGUE.format(inliers, claim.count))
     return Localization(
-        cam_from_world=estimate.pose,
-        covariance=estimate.covariance,
+        cam_from_world=known.pose,
+        covariance=known.fit.pose_covariance if np.isfinite(known.fit.covariance).all() else None,
         turn_deviation_deg=deviation_deg,
         keypoint_rows=matched.keypoint_rows[evidence.rows],
         point_rows=matched.point_rows[evidence.rows],
@@ -460,12 +477,19 @@ def _best(matched: Matched, views: MapViews | None, limits: Acceptance) -> Weigh
     Where chance explains the pose of all pairs, the search is repeated among the most trusted ones, and the first pose beyond
     chance is taken.
     """
-    estimate = matched.estimate()
-    best = None if estimate is None else WeighedPose(estimate=estimate, evidence=weigh(matched, estimate, views))
+    best = _weighed(matched, matched.estimate(), views)
     if best is not None and beyond_chance(best.evidence, limits):
         return best
     for part in NESTED[:-1]:
-        estimate = matched.among_trusted(part)
-        if estimate is not None and beyond_chance(evidence := weigh(matched, estimate, views), limits):
-            return WeighedPose(estimate=estimate, evidence=evidence)
+        other = _weighed(matched, matched.among_trusted(part), views)
+        if other is not None and beyond_chance(other.evidence, limits):
+            return other
     return best
+
+
+def _weighed(matched: Matched, estimate: Estimate | None, views: MapViews | None) -> WeighedPose | None:
+    """A pose of the search after the fit of pose and focal length together, and its evidence."""
+    if estimate is None:
+        return None
+    estimate = settled(matched, estimate)
+    return WeighedPose(estimate=estimate, evidence=weigh(matched, estimate, views))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -14,10 +14,11 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from veil.colmap import pycolmap
 from veil.forms import Lines
 from veil.geometry.anchors import pencil_of
-from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, from_colmap, half_extent
+from veil.geometry.camera import FRAME_SLACK, REFINED, Camera, as_colmap, half_extent, zoomed
 from veil.geometry.free_calibration import Sights
-from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
-from veil.geometry.robust.ransac import RansacOptions
+from veil.geometry.rigid import Rigid, rigid_from_colmap
+from veil.geometry.robust.pose_and_focal import JointFit, is_searched
+from veil.geometry.robust.ransac import RansacOptions, samples_needed
 from veil.geometry.robust.resection_lines import MIN_OTHER_LINES, LineResection, resect_from_lines
 from veil.geometry.robust.significance import (
     ALONG_ONE_WAY,
@@ -36,7 +37,8 @@ from veil.geometry.robust.significance import (
     point_agreement,
     pose_log10_nfa,
 )
-from veil.places.poses.options import LocalizeOptions
+from veil.geometry.solvers.p3p import three_point_poses
+from veil.geometry.solvers.p6lp import pose_from_six_lines
 
 # A search for a rival pose misses one of the least weight that counts with this probability.
 RIVAL_MISSED = 1e-3
@@ -44,15 +46,16 @@ RIVAL_MISSED = 1e-3
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Estimate:
-    """An estimated pose, the camera that it was estimated with (its focal length may be refined), and its covariance, if known.
+    """An estimated pose, and the camera that it was estimated with, whose focal length may be refined.
 
-    `covariance` is of (rotation in radians, translation in units of the map) in the camera frame; None where the solver gives
-    none.
+    - `fit`: the fit of pose and focal length together that gave both, and how far they are known; None before it.
+    - `alone`: the same without what other optima within the noise add to the covariance; None where none were sought.
     """
 
     pose: Rigid
     camera: Camera
-    covariance: Float64[np.ndarray, "6 6"] | None = None
+    fit: JointFit | None = None
+    alone: JointFit | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,6 +82,47 @@ class MatchedPairs(ABC):
         """Row of each pair's feature in `background`, which holds every matched feature once."""
         return self._features[1]
 
+    sample_size: ClassVar[int]  # number of pairs that give poses, where the focal length is known
+
+    @staticmethod
+    @abstractmethod
+    def minimal_poses(sights: Sights) -> list[Rigid]:
+        """All poses (cam_from_world) that a minimal sample of what was seen allows."""
+
+    @abstractmethod
+    def normalized(self, camera: Camera) -> Sights:
+        """Points of all pairs and what was seen of them, in the normalized plane of a camera: the declared one, or zoomed."""
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether the focal length is searched for, as little is known of it."""
+        return is_searched(self.camera.focal)
+
+    @property
+    def log10_cameras(self) -> float:
+        """log10 of the number of focal lengths that were tried one after the other."""
+        return 0.0
+
+    def log_focal(self, estimate: Estimate) -> float:
+        """Log of the ratio of an estimate's focal length to the declared one."""
+        return math.log(estimate.camera.focal_px / self.camera.focal_px)
+
+    def limit(self, camera: Camera) -> float:
+        """The inlier threshold in the normalized plane of a camera."""
+        return self.max_error_px / camera.focal_px
+
+    def one_to_one(self, rows: Int64[np.ndarray, "_"]) -> Int64[np.ndarray, "_"]:
+        """The first of the pairs `rows` that share a keypoint, a point of the map or a place: repeats are no more evidence."""
+        for column in (self.keypoint_rows, self.point_rows):
+            _, first = np.unique(column[rows], return_index=True)
+            rows = rows[np.sort(first)]
+        return rows[self.distinct(rows)]
+
+    def nearest(self, gaps: Float64[np.ndarray, "pairs"], limit: float) -> Int64[np.ndarray, "_"]:
+        """Rows of the pairs with `gaps` within `limit`, one to one; of rivals the pair with the smallest gap is kept."""
+        near = np.flatnonzero(gaps <= limit)
+        return self.one_to_one(near[np.argsort(gaps[near], kind="stable")])
+
     @abstractmethod
     def distinct(self, rows: Int64[np.ndarray, "_"]) -> Bool[np.ndarray, "_"]:
         """Whether each of the pairs `rows` is kept if those at one place of the picture count once."""
@@ -100,10 +144,7 @@ def samples_for(share: float, size: int, most: int) -> int:
 
     If `share` of the pairs are inliers, one is drawn with probability 1 - `RIVAL_MISSED`, unless `most` is too few.
     """
-    clean = min(share, 1.0) ** size
-    if clean >= 1:
-        return 1
-    return most if clean < 1e-12 else min(most, math.ceil(math.log(RIVAL_MISSED) / math.log1p(-clean)))
+    return min(most, samples_needed(min(share, 1.0) ** size, 1 - RIVAL_MISSED))
 
 
 # Largest number of samples for a rival pose among the pairs that the best pose leaves.
@@ -118,17 +159,18 @@ POINTS_BEYOND = 0.02
 class MatchedPoints(MatchedPairs):
     """Matched keypoints (`observations`, in pixels), for poses by P3P and least squares (COLMAP).
 
-    An unknown focal length is estimated as well, by P4Pf.
+    A focal length of which little is known is estimated as well, by P4Pf.
     """
 
     observations: Float32[np.ndarray, "features 2"]
 
+    sample_size = P3P.size
     rival_part = 0.25  # share of the pairs that a pose leaves, the most trusted ones, in which a rival is sought
 
     @property
     def sampling(self) -> Sampling:
         """Size of a sample, and how many poses it may give, of the minimal solver."""
-        return P3P if self.camera.focal_is_known else P4PF
+        return P4PF if self.is_searched else P3P
 
     def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
         """-infinity: keypoints leave no way open."""
@@ -155,20 +197,19 @@ class MatchedPoints(MatchedPairs):
     def estimate(self, rows: Int64[np.ndarray, "_"] | None = None, *, share: float | None = None) -> Estimate | None:
         """Pose by LO-RANSAC among the pairs `rows` (default: all) and refinement over its inliers; None if there is none.
 
-        With `share` only as many samples are drawn as find a pose that this share of the pairs agrees with (`samples_for`), and
-        the covariance is left out.
+        With `share` only as many samples are drawn as find a pose that this share of the pairs agrees with (`samples_for`).
         """
 
         rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
         estimation = pycolmap.AbsolutePoseEstimationOptions()
         estimation.ransac.max_error = self.max_error_px
         estimation.ransac.random_seed = self.seed
-        estimation.estimate_focal_length = not self.camera.focal_is_known
+        estimation.estimate_focal_length = self.is_searched
         if share is not None:
             estimation.ransac.max_num_trials = samples_for(share, self.sampling.size, POINT_RIVAL_SAMPLES)
             estimation.ransac.min_num_trials = min(100, estimation.ransac.max_num_trials)
         refinement = pycolmap.AbsolutePoseRefinementOptions()
-        refinement.refine_focal_length = not self.camera.focal_is_known
+        refinement.refine_focal_length = self.is_searched
         camera = as_colmap(self.camera)  # its focal length is refined in place
         result = pycolmap.estimate_and_refine_absolute_pose(
             self._xy[rows],
@@ -176,9 +217,8 @@ class MatchedPoints(MatchedPairs):
             camera,
             estimation,
             refinement,
-            return_covariance=share is None,
         )
-        if result is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+        if result is None or (self.is_searched and not self._plausible(float(camera.params[0]))):
             return None
         return self._estimate(result, camera)
 
@@ -199,22 +239,20 @@ class MatchedPoints(MatchedPairs):
                 return best
             start = pycolmap.Rigid3d(np.hstack([best.pose.rotation, best.pose.translation[:, None]]))
             free = pycolmap.AbsolutePoseRefinementOptions()
-            free.refine_focal_length = not self.camera.focal_is_known
+            free.refine_focal_length = self.is_searched
             camera, inlier = as_colmap(best.camera), np.ones(len(rows), dtype=bool)  # the camera is refined in place
             xyz = self.points[self.point_rows[rows]]
-            refined = pycolmap.refine_absolute_pose(start, self._xy[rows], xyz, inlier, camera, free, return_covariance=True)
-            if refined is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+            refined = pycolmap.refine_absolute_pose(start, self._xy[rows], xyz, inlier, camera, free)
+            if refined is None or (self.is_searched and not self._plausible(float(camera.params[0]))):
                 return best
             best = self._estimate(refined, camera)
         return best
 
     def _estimate(self, result: dict[str, Any], camera: Any) -> Estimate:
-        """COLMAP's result as an `Estimate`, with COLMAP's camera where the focal length was refined."""
-        return Estimate(
-            pose=rigid_from_colmap(result["cam_from_world"]),
-            camera=self.camera if self.camera.focal_is_known else from_colmap(camera),
-            covariance=covariance_from_colmap(result),
-        )
+        """COLMAP's result as an `Estimate`, with its focal length where that was refined."""
+        focal_px = float(camera.params[0])
+        refined = zoomed(self.camera, focal_px / self.camera.focal_px) if self.is_searched else self.camera
+        return Estimate(pose=rigid_from_colmap(result["cam_from_world"]), camera=refined)
 
     def _plausible(self, focal_px: float) -> bool:
         """Whether a refined focal length lies in COLMAP's range: a tenth of the longer side to ten times it."""
@@ -237,9 +275,17 @@ class MatchedPoints(MatchedPairs):
         gap = np.linalg.norm(projected[some] - self._xy[some], axis=1)
         return np.nan_to_num(gap, nan=np.inf) <= factor * self.max_error_px
 
-    def normalized(self, estimate: Estimate) -> Sights:
-        """Points and keypoints of all pairs, the keypoints in the normalized plane of the estimate's camera."""
-        xy = np.asarray(as_colmap(estimate.camera).cam_from_img(self._xy), dtype=np.float64).reshape(-1, 2)
+    @staticmethod
+    def minimal_poses(sights: Sights) -> list[Rigid]:
+        """Poses (cam_from_world) of three keypoints, up to four."""
+        rays = sights.seen / np.linalg.norm(sights.seen, axis=1, keepdims=True)
+        rotations, translations = np.empty((4, 3, 3)), np.empty((4, 3))
+        count = three_point_poses(rays, np.ascontiguousarray(sights.points), rotations, translations)
+        return [Rigid(rotation=rotations[k].copy(), translation=translations[k].copy()) for k in range(count)]
+
+    def normalized(self, camera: Camera) -> Sights:
+        """Points and keypoints of all pairs, the keypoints in the normalized plane of a camera."""
+        xy = np.asarray(as_colmap(camera).cam_from_img(self._xy), dtype=np.float64).reshape(-1, 2)
         return Sights(points=self.points[self.point_rows], seen=np.hstack([xy, np.ones((len(xy), 1))]), as_lines=False)
 
     def fits_in(self, part: float) -> bool:
@@ -257,8 +303,17 @@ LINE_RIVAL_SAMPLES = 100
 # A query lies in a window of its picture if at most this share of its lines misses the window. It is small because lines mostly
 # cross a window wherever they come from.
 LINES_BEYOND = 0.005
+# Factors that are tried on a focal length of which little is known, and the samples of each short search. The fit of pose and
+# focal length puts right what lies between the factors.
+LINE_FACTORS, BRIEF_ITERATIONS = (0.65, 0.95, 1.35), 300
 # Windows that are tried along each axis.
 WINDOWS = 9
+
+
+def rescaled(lines: Lines, factor: float) -> Lines:
+    """The lines in a normalized plane whose coordinates are `factor` times as large: that of another focal length."""
+    coefficients = lines.coefficients * np.array([1.0, 1.0, factor], dtype=lines.coefficients.dtype)
+    return replace(lines, coefficients=coefficients)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -267,7 +322,7 @@ class MatchedLines(MatchedPairs):
 
     observations: Lines
 
-    sampling = P6L
+    sampling, sample_size = P6L, P6L.size
     rival_part = 1.0  # samples come from the most trusted pairs anyway
 
     def among_trusted(self, part: float) -> Estimate | None:
@@ -281,15 +336,11 @@ class MatchedLines(MatchedPairs):
         """
         return LINE_FLOOR * line_agreement(self.camera, part * self.max_error_px)
 
-    @property
-    def _limit(self) -> float:
-        """The inlier threshold in the normalized plane."""
-        return self.max_error_px / self.camera.focal_px
-
     @cached_property
     def background(self) -> Background:
         """Law of wrong matches, made of all matched lines; lengths in the normalized plane."""
-        return LineBackground(lines=self.observations.coefficients[self._features[0]].astype(np.float64), limit=self._limit)
+        lines = self.observations.coefficients[self._features[0]].astype(np.float64)
+        return LineBackground(lines=lines, limit=self.limit(self.camera))
 
     @cached_property
     def _lines(self) -> Float64[np.ndarray, "pairs 3"]:
@@ -310,9 +361,11 @@ class MatchedLines(MatchedPairs):
         """Pose by LO-MSAC with samples of six lines among the pairs `rows` (default: all), the most trusted ones first.
 
         None if there is no pose. With `share` only as many samples are drawn as find a pose that this share of the pairs
-        agrees with (`samples_for`).
+        agrees with (`samples_for`). If little is known of the focal length, the best of several is taken by short searches.
         """
         rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
+        if self.is_searched:
+            return self._with_best_focal(rows, share)
         options = RansacOptions(max_error=self.max_error_px, seed=self.seed)
         if share is not None:
             most = samples_for(share, self.sampling.size, LINE_RIVAL_SAMPLES)
@@ -322,13 +375,31 @@ class MatchedLines(MatchedPairs):
         consensus = resect_from_lines(self._problem(rows), options)
         return None if consensus is None else Estimate(pose=consensus.model, camera=self.camera)
 
+    @property
+    def log10_cameras(self) -> float:
+        """log10 of the number of focal lengths that are tried one after the other."""
+        return math.log10(len(LINE_FACTORS)) if self.is_searched else 0.0
+
+    def _with_best_focal(self, rows: Int64[np.ndarray, "_"], share: float | None) -> Estimate | None:
+        """The pose of a search with that of `LINE_FACTORS` times the focal length that short searches fit best with."""
+        brief = RansacOptions(max_error=self.max_error_px, seed=self.seed, max_iterations=BRIEF_ITERATIONS)
+        tried: list[tuple[float, float, MatchedLines]] = []
+        for factor in LINE_FACTORS:
+            lens = replace(zoomed(self.camera, factor), focal=REFINED)
+            one = replace(self, camera=lens, observations=rescaled(self.observations, 1 / factor))
+            consensus = resect_from_lines(one._problem(rows), brief)
+            if consensus is not None:
+                tried.append((consensus.score, factor, one))
+        best = min(tried, key=lambda each: each[:2], default=None)
+        return None if best is None else best[2].estimate(rows, share=share)
+
     def projected(self, estimate: Estimate) -> Float64[np.ndarray, "pairs 2"]:
-        """Projection of each pair's point in the normalized plane.
+        """Projection of each pair's point in the normalized plane of the declared camera, in which the lines were drawn.
 
         NaN behind the camera and outside the picture (lines.md#points-and-cameras).
         """
         x, y, depth = estimate.pose.rotation @ self.points[self.point_rows].T + estimate.pose.translation[:, None]
-        inverse = 1 / np.where(depth > 1e-9, depth, np.nan)
+        inverse = math.exp(self.log_focal(estimate)) / np.where(depth > 1e-9, depth, np.nan)
         xy = np.stack([x * inverse, y * inverse], axis=1)
         xy[~(np.abs(xy) <= self._half_extent).all(axis=1)] = np.nan
         return xy
@@ -340,11 +411,17 @@ class MatchedLines(MatchedPairs):
         some = slice(None) if rows is None else rows
         lines = self._lines[some]
         gap = np.abs((lines[:, :2] * projected[some]).sum(axis=1) + lines[:, 2])
-        return np.nan_to_num(gap, nan=np.inf) <= factor * self._limit
+        return np.nan_to_num(gap, nan=np.inf) <= factor * self.limit(self.camera)
 
-    def normalized(self, estimate: Estimate) -> Sights:
-        """Points and lines of all pairs, the lines in the normalized plane."""
-        return Sights(points=self.points[self.point_rows], seen=self._lines, as_lines=True)
+    @staticmethod
+    def minimal_poses(sights: Sights) -> list[Rigid]:
+        """Poses (cam_from_world) of six lines, up to eight."""
+        return pose_from_six_lines(sights.seen, sights.points)
+
+    def normalized(self, camera: Camera) -> Sights:
+        """Points and lines of all pairs, the lines in the normalized plane of a camera."""
+        scaled = self._lines * [1.0, 1.0, self.camera.focal_px / camera.focal_px]
+        return Sights(points=self.points[self.point_rows], seen=scaled, as_lines=True)
 
     def _problem(self, rows: Int64[np.ndarray, "_"]) -> LineResection:
         """Resection from the pairs `rows`, the most trusted of which are sampled first."""
@@ -418,15 +495,3 @@ def matched_features(
     if isinstance(observations, Lines):
         return MatchedLines(observations=observations, **common)
     return MatchedPoints(observations=observations, **common)
-
-
-def features_of(
-    camera: Camera,
-    observations: Float32[np.ndarray, "features 2"] | Lines,
-    keypoint_rows: Int64[np.ndarray, "pairs"],
-    point_rows: Int64[np.ndarray, "pairs"],
-    points: Float64[np.ndarray, "points 3"],
-    options: LocalizeOptions,
-) -> Matched:
-    limit = options.line_error_px if isinstance(observations, Lines) else options.max_error_px
-    return matched_features(camera, observations, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)

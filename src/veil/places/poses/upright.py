@@ -15,21 +15,20 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.spatial import cKDTree
 
-from veil.colmap import pycolmap
 from veil.errors import InputError, Remedy
-from veil.geometry.camera import Camera, as_colmap
-from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
+from veil.geometry.camera import Camera
+from veil.geometry.robust.pose_and_focal import is_searched
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
 from veil.matching.inverted_index import Candidates
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence, beyond_chance
+from veil.places.poses.joint import LEAST_FITTED, fitted_to, settled
 from veil.places.poses.judge import COIN, Claim, Contest, WeighedPose, coin, judge, rivals
 from veil.places.poses.matches import Estimate, MatchedPoints
 from veil.places.poses.mirror import mirrored_down, mirrored_keypoints, unless_mirrored
@@ -46,18 +45,17 @@ PARTS = (1.0, 0.5)
 RIGHT = 0.5
 # Rounds in which the pairs of a pose are gathered anew and the pose is fitted to them; the first ones reach farther.
 ROUNDS, WIDE_ROUNDS, WIDE = 8, 3, 2.0
-LEAST_FITTED = 6
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UprightEvidence:
-    """A pose with the keypoints that lie beside points it shows.
+    """An estimated pose with the keypoints that lie beside points it shows.
 
     `keypoint_rows[i]` lies beside `point_rows[i]`, each of both at most once. `expected` is how many such pairs chance gives.
     `log10_nfa` is the expected number of poses as good by chance.
     """
 
-    pose: Rigid
+    estimate: Estimate
     keypoint_rows: Int64[np.ndarray, "pairs"]
     point_rows: Int64[np.ndarray, "pairs"]
     expected: float
@@ -101,7 +99,7 @@ class UprightWeighing:
 
     def weighed(
         self,
-        pose: Rigid,
+        estimate: Estimate,
         *,
         keypoints: Bool[np.ndarray, "features"] | None = None,
         points: Bool[np.ndarray, "points"] | None = None,
@@ -113,7 +111,7 @@ class UprightWeighing:
         problem = self.problem
         allowed = np.flatnonzero(self._places if keypoints is None else self._places & keypoints)
         seen = cKDTree(problem.seen[allowed])
-        rows, projected = self._visible(pose)
+        rows, projected = self._visible(estimate)
         if points is not None:
             rows, projected = rows[points[rows]], projected[points[rows]]
         limit = problem.options.match_px / problem.camera.focal_px
@@ -133,53 +131,58 @@ class UprightWeighing:
             pose_log10_samples(seen.n, P3P) + P3P.size * math.log10(max(len(problem.scene.points), 1)) + math.log10(len(PARTS))
         )
         log10_nfa = tests - most / math.log(10) if count > P3P.size else math.inf
-        return UprightEvidence(pose=pose, keypoint_rows=widest[0], point_rows=widest[1], expected=expected, log10_nfa=log10_nfa)
+        return UprightEvidence(
+            estimate=estimate, keypoint_rows=widest[0], point_rows=widest[1], expected=expected, log10_nfa=log10_nfa
+        )
 
     def improved(self, evidence: UprightEvidence) -> UprightEvidence:
         """The best evidence of a pose and of those that the refinement leads to from it."""
-        rows, _ = self._visible(evidence.pose)
-        others = [self.weighed(self.fitted(pose)) for pose in self.problem.retried(evidence.pose, rows)]
+        estimate = evidence.estimate
+        rows, _ = self._visible(estimate)
+        retried = [replace(estimate, pose=pose, fit=None) for pose in self.problem.retried(estimate.pose, rows)]
+        others = [self.weighed(self.fitted(other)) for other in retried]
         return min([evidence, *others], key=lambda one: one.log10_nfa)
 
-    def fitted(self, pose: Rigid) -> Rigid:
-        """The pose of least squares over the pairs of keypoints and points near it, gathered anew in each round."""
-        match_px = self.problem.options.match_px
+    def fitted(self, start: Estimate) -> Estimate:
+        """The pose and focal length that fit the pairs of keypoints and points near them, gathered anew in each round."""
+        match_px, estimate = self.problem.options.match_px, start
         for index in range(ROUNDS):
-            keypoint_rows, point_rows = self.pairs(pose, match_px * (WIDE if index < WIDE_ROUNDS else 1.0))
-            solution = self.least_squares(pose, keypoint_rows, point_rows)
-            if solution is None:
+            matched = self.matched(estimate, match_px * (WIDE if index < WIDE_ROUNDS else 1.0))
+            rows = np.arange(len(matched.keypoint_rows))
+            if len(rows) < LEAST_FITTED:
                 break
-            pose = rigid_from_colmap(solution["cam_from_world"])
-        return pose
+            estimate = fitted_to(matched, estimate, rows)
+        return estimate
 
-    def pairs(self, pose: Rigid, limit_px: float) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
-        """Rows of keypoints and of points that a pose shows nearest to each other, within `limit_px`."""
-        rows, projected = self._visible(pose)
+    def matched(self, estimate: Estimate, limit_px: float) -> MatchedPoints:
+        """Pairs of keypoints and points that an estimate shows nearest to each other, within `limit_px`."""
+        keypoint_rows, point_rows = self.pairs(estimate, limit_px)
+        return MatchedPoints(
+            camera=self.problem.camera,
+            observations=self.problem.keypoints,
+            keypoint_rows=keypoint_rows,
+            point_rows=point_rows,
+            points=self.problem.scene.points,
+            max_error_px=limit_px,
+            seed=self.problem.seed,
+        )
+
+    def pairs(self, estimate: Estimate, limit_px: float) -> tuple[Int64[np.ndarray, "pairs"], Int64[np.ndarray, "pairs"]]:
+        """Rows of keypoints and of points that an estimate shows nearest to each other, within `limit_px`."""
+        rows, projected = self._visible(estimate)
         first, second = _mutual(projected, self._all_seen, limit_px / self.problem.camera.focal_px)
         return first, rows[second]
 
-    def least_squares(
-        self, pose: Rigid, keypoint_rows: Int64[np.ndarray, "pairs"], point_rows: Int64[np.ndarray, "pairs"]
-    ) -> dict[str, Any] | None:
-        """COLMAP's record of the pose of least squares over pairs, with its covariance; None where there is none."""
-
-        if len(keypoint_rows) < LEAST_FITTED:
-            return None
+    def _visible(self, estimate: Estimate) -> tuple[Int64[np.ndarray, "visible"], Float64[np.ndarray, "visible 2"]]:
+        """Rows of the map's points that the camera could see, and their places in the declared camera's normalized plane."""
         problem = self.problem
-        start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
-        pixels, xyz = problem.keypoints[keypoint_rows].astype(np.float64), problem.scene.points[point_rows]
-        inlier, camera = np.ones(len(pixels), dtype=bool), as_colmap(problem.camera)
-        return pycolmap.refine_absolute_pose(start, pixels, xyz, inlier, camera, return_covariance=True)
-
-    def _visible(self, pose: Rigid) -> tuple[Int64[np.ndarray, "visible"], Float64[np.ndarray, "visible 2"]]:
-        """Rows of the map's points that a camera at `pose` could see, and their places in the normalized plane."""
-        problem = self.problem
-        in_camera = pose.apply(problem.scene.points)
+        in_camera = estimate.pose.apply(problem.scene.points)
         ahead = np.flatnonzero(in_camera[:, 2] > 1e-9)
-        xy = in_camera[ahead, :2] / in_camera[ahead, 2:]
+        zoom = estimate.camera.focal_px / problem.camera.focal_px
+        xy = zoom * in_camera[ahead, :2] / in_camera[ahead, 2:]
         within = (np.abs(xy) <= problem.half).all(axis=1)
         ahead, xy = ahead[within], xy[within]
-        possible = views_of(problem.scene).possible(problem.camera, pose, problem.scene.points, ahead)
+        possible = views_of(problem.scene).possible(estimate.camera, estimate.pose, problem.scene.points, ahead)
         return ahead[possible], xy[possible]
 
     def _by_chance(self, projected: np.ndarray, seen: cKDTree, limit: float) -> float:
@@ -261,19 +264,20 @@ def localize_upright(
     """
     count = problem.queried
     weighing = UprightWeighing(problem=problem, unshared=unshared)
-    weighed = [weighing.weighed(weighing.fitted(pose)) for pose in _poses(problem, options, progress)]
+    starts = [Estimate(pose=pose, camera=problem.camera) for pose in _poses(problem, options, progress)]
+    weighed = [weighing.weighed(weighing.fitted(start)) for start in starts]
     weighed.sort(key=lambda evidence: evidence.log10_nfa)
     if not weighed:
         return NoPose(reason=f"no pose of the search explains the {count} features; {problem.doubt}", correspondences=count)
     best = weighing.improved(weighed[0]) if beyond_chance(weighed[0].evidence, options) else weighed[0]
-    matched, evidence = _matched(problem, best, options), best.evidence
+    matched, evidence = _matched(weighing, best, options), best.evidence
 
     def against(_: PoseEvidence) -> str | None:
         contradicted = weighing.log_odds_of_words(best) < AGAINST
         return CONTRADICTED.format(len(best), len(problem.keypoints)) if contradicted else None
 
     claim = Claim(
-        estimate=Estimate(pose=best.pose, camera=problem.camera),
+        estimate=settled(weighing.matched(best.estimate, problem.options.match_px), best.estimate),
         evidence=evidence,
         matched=matched,
         views=views_of(problem.scene),
@@ -284,12 +288,8 @@ def localize_upright(
         count=len(problem.keypoints),
     )
     contest = UprightContest(weighing=weighing, best=best)
-    others = [Estimate(pose=other.pose, camera=problem.camera) for other in weighed[1:]]
-    answer = judge(claim, lambda: rivals(contest, claim, options, known=others).equal, options)
-    if isinstance(answer, NoPose):
-        return answer
-    refined = weighing.least_squares(best.pose, best.keypoint_rows, best.point_rows)
-    return replace(answer, covariance=None if refined is None else covariance_from_colmap(refined))
+    others = [other.estimate for other in weighed[1:]]
+    return judge(claim, lambda: rivals(contest, claim, options, known=others).equal, options)
 
 
 def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | None) -> list:
@@ -312,21 +312,14 @@ def _poses(problem: UprightProblem, options: WordOptions, progress: Progress | N
     return problem.refined(kept)[: upright.compared]
 
 
-def _matched(problem: UprightProblem, best: UprightEvidence, options: WordOptions) -> MatchedPoints:
+def _matched(weighing: UprightWeighing, best: UprightEvidence, options: WordOptions) -> MatchedPoints:
     """Pairs near a pose, within the inlier threshold; those that are its evidence come first."""
-    weighing_limit = max(options.max_error_px, problem.options.match_px)
-    keypoints, points = UprightWeighing(problem=problem, unshared=np.zeros(len(problem.keypoints))).pairs(
-        best.pose, weighing_limit
-    )
-    more = ~np.isin(keypoints, best.keypoint_rows) & ~np.isin(points, best.point_rows)
-    return MatchedPoints(
-        camera=problem.camera,
-        observations=problem.keypoints,
-        keypoint_rows=np.concatenate([best.keypoint_rows, keypoints[more]]),
-        point_rows=np.concatenate([best.point_rows, points[more]]),
-        points=problem.scene.points,
-        max_error_px=weighing_limit,
-        seed=problem.seed,
+    near = weighing.matched(best.estimate, max(options.max_error_px, weighing.problem.options.match_px))
+    more = ~np.isin(near.keypoint_rows, best.keypoint_rows) & ~np.isin(near.point_rows, best.point_rows)
+    return replace(
+        near,
+        keypoint_rows=np.concatenate([best.keypoint_rows, near.keypoint_rows[more]]),
+        point_rows=np.concatenate([best.point_rows, near.point_rows[more]]),
     )
 
 
@@ -349,7 +342,7 @@ class UprightContest(Contest):
         keypoints, points = np.ones(len(problem.keypoints), dtype=bool), np.ones(len(problem.scene.points), dtype=bool)
         keypoints[self.best.keypoint_rows] = False
         points[self.best.point_rows] = False
-        return self.weighing.weighed(other.pose, keypoints=keypoints, points=points).evidence
+        return self.weighing.weighed(other, keypoints=keypoints, points=points).evidence
 
     def clearly_better(self, first: WeighedPose, second: WeighedPose) -> bool:
         """Whether the first pose has clearly more pairs above chance.
@@ -412,7 +405,7 @@ def localize_positions(
             f"positions alone are localized with gravity, and that of the {whose} is unknown",
             remedy=Remedy("give", "Protection.gravity") if gravity is None else Remedy("give", "map_images.gravity"),
         )
-    if not camera.focal_is_known:
+    if is_searched(camera.focal):
         raise InputError(
             "positions alone are localized with a known focal length only", remedy=Remedy("give", "Picture.camera")
         )

@@ -332,9 +332,6 @@ class LineWords(WordProblem):
         rows = np.flatnonzero(np.isin(alone.order, kept))
         return alone.weighed(rows, pose, anyhow=True)
 
-    def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> None:
-        """None: the covariance of a pose from lines is not computed."""
-
     def distances(
         self, xy: Float64[np.ndarray, "candidates 2"], seen: Float64[np.ndarray, "candidates 3"]
     ) -> Float64[np.ndarray, "candidates"]:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from veil.colmap import pycolmap
 from veil.forms import Lines
 from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent
-from veil.geometry.rigid import Rigid, covariance_from_colmap, rigid_from_colmap
+from veil.geometry.rigid import Rigid, rigid_from_colmap
 from veil.geometry.robust.grouped import GroupedConsensus, GroupedOptions, consensus_of, grouped, resect_grouped
 from veil.geometry.robust.significance import (
     P3P,
@@ -90,10 +90,6 @@ class WordProblem(ABC):
     @abstractmethod
     def refine(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid | None:
         """The pose of least squares over inlier candidates, or None if they are too few."""
-
-    @abstractmethod
-    def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Float64[np.ndarray, "6 6"] | None:
-        """Covariance of (rotation, translation) in the camera frame over inlier candidates, or None where it is not known."""
 
     @abstractmethod
     def distances(
@@ -275,22 +271,6 @@ class PointWords(WordProblem):
         refined = self._refined(pose, rows)
         return None if refined is None else rigid_from_colmap(refined["cam_from_world"])
 
-    def covariance(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Float64[np.ndarray, "6 6"] | None:
-        """Covariance of (rotation, translation) in the camera frame, or None for fewer than four inliers."""
-        refined = self._refined(pose, rows)
-        return None if refined is None else covariance_from_colmap(refined)
-
-    def with_focal(self, pose: Rigid, rows: Int64[np.ndarray, "inliers"]) -> Rigid:
-        """The pose after its focal length was refined with it; the pose itself where that fails."""
-
-        start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
-        refinement = pycolmap.AbsolutePoseRefinementOptions()
-        refinement.refine_focal_length = True
-        pixels, points = self.pixels[self.keypoints[rows]], self.groups.points[rows]
-        inlier = np.ones(len(rows), dtype=bool)
-        refined = pycolmap.refine_absolute_pose(start, pixels, points, inlier, as_colmap(self.camera), refinement)
-        return pose if refined is None else rigid_from_colmap(refined["cam_from_world"])
-
     def _refined(self, pose: Rigid, rows: np.ndarray) -> dict | None:
         """COLMAP's record of the refined pose, or None for fewer than four inliers."""
 
@@ -299,7 +279,7 @@ class PointWords(WordProblem):
         start = pycolmap.Rigid3d(np.hstack([pose.rotation, pose.translation[:, None]]))
         pixels, points = self.pixels[self.keypoints[rows]], self.groups.points[rows]
         inlier = np.ones(len(rows), dtype=bool)
-        return pycolmap.refine_absolute_pose(start, pixels, points, inlier, self.colmap, return_covariance=True)
+        return pycolmap.refine_absolute_pose(start, pixels, points, inlier, self.colmap)
 
     def distances(
         self, xy: Float64[np.ndarray, "candidates 2"], seen: Float64[np.ndarray, "candidates 3"]

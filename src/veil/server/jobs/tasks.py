@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from veil.files.codebooks import bundled_codebook
 from veil.files.maps.folders import model_folders, write_models
 from veil.files.maps.format import read_map
 from veil.forms import Lines, Subsets
+from veil.geometry.camera import FocalPrior
 from veil.places.building import map_positions
 from veil.places.built_maps import BuiltMap, MappingOptions
 from veil.places.growth import add_positions
@@ -45,7 +46,7 @@ from veil.server.jobs.processes import Tell
 from veil.server.maps.answerable import facts_of, require_comparable
 from veil.server.maps.policy import MapPolicy
 from veil.wire import decode
-from veil.wire.message import LineUpload, Upload
+from veil.wire.message import LineUpload, Message, Upload
 
 HELD = 8  # maps that each process keeps in memory
 _held: OrderedDict[str, Map] = OrderedDict()
@@ -75,17 +76,37 @@ def examine(message: bytes, policy: Mapping[str, Any], tell: Tell) -> dict[str, 
     }
 
 
-def localize_query(
-    message: bytes, policy: Mapping[str, Any], folder: str, gravity: Sequence[float] | None, tell: Tell
-) -> dict[str, Any] | None:
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Facts about an image that a request states beside its message.
+
+    - `gravity`: unit vector of down in the camera frame, for a message with positions that does not bring it.
+    - `focal_deviation`: relative standard deviation of the focal length, in place of what the message says.
+    """
+
+    gravity: tuple[float, ...] | None = None
+    focal_deviation: float | None = None
+
+    def added_to(self, upload: Message) -> Message:
+        """The upload with these facts."""
+        if self.gravity is not None and isinstance(upload, Upload) and upload.gravity is None:
+            upload = replace(upload, gravity=np.array(self.gravity))
+        if self.focal_deviation is None:
+            return upload
+        focal = FocalPrior(origin="undisclosed", deviation=self.focal_deviation)
+        return replace(upload, camera=replace(upload.camera, focal=focal))
+
+
+NOTHING_BESIDE = Beside()
+
+
+def localize_query(message: bytes, policy: Mapping[str, Any], folder: str, beside: Beside, tell: Tell) -> dict[str, Any] | None:
     """The answer to a query on the map of a folder, as JSON values (docs/reference/service.md#localize); None if it is gone.
 
-    `gravity`: unit vector of down in the camera frame, for a message that does not bring it.
+    `beside`: what else the request says of the image.
     """
     begun = time.perf_counter()
-    upload = decode(message)
-    if gravity is not None and isinstance(upload, Upload) and upload.gravity is None:
-        upload = replace(upload, gravity=np.array(gravity))
+    upload = beside.added_to(decode(message))
     MapPolicy.of(policy).require_content(upload)
     try:
         require_comparable(upload, held_map(folder))

@@ -31,6 +31,7 @@ from veil.server.http.bodies import MESSAGE_TYPE
 from veil.server.http.contract import says
 from veil.server.http.problems import problem
 from veil.server.http.strictness import no_constant, once
+from veil.server.jobs.tasks import Beside
 from veil.server.maps.earth import PLACE
 from veil.server.maps.policy import NotAMessage, Refused, require_message
 from veil.server.maps.records import MapRecord
@@ -69,6 +70,7 @@ class GeoPoseQuery:
     - `message`: the message in the camera reading.
     - `gravity`, float64 (3,): unit vector of down in the camera frame, from an accelerometer at rest; None where there is none.
     - `near`: latitude and longitude in degrees that a geolocation reading says; None without one.
+    - `focal_deviation`: relative standard deviation of the message's focal length, where the request states it.
     """
 
     id: str
@@ -76,6 +78,13 @@ class GeoPoseQuery:
     message: bytes
     gravity: Float64[np.ndarray, "3"] | None
     near: tuple[float, float] | None
+    focal_deviation: float | None
+
+    @property
+    def beside(self) -> Beside:
+        """What the request says beside its message that a search uses."""
+        gravity = None if self.gravity is None else tuple(self.gravity.tolist())
+        return Beside(gravity=gravity, focal_deviation=self.focal_deviation)
 
 
 def require_begun(body: bytes | bytearray) -> bool:
@@ -126,9 +135,9 @@ def query_of(body: bytes | bytearray) -> GeoPoseQuery:
     _number(time_ms, "timestamp")
     if not isinstance(number, str) or len(number) > 200 or not _is_text(number):
         raise InputError("the request needs an id, a text of at most 200 characters")
-    gravity, near = _gravity(value.get("sensors"), readings), _near(readings)
+    gravity, near, deviation = _gravity(value.get("sensors"), readings), _near(readings), _focal_deviation(readings)
     require_valid("GeoPoseRequest", value)
-    return GeoPoseQuery(id=number, timestamp_ms=time_ms, message=message, gravity=gravity, near=near)
+    return GeoPoseQuery(id=number, timestamp_ms=time_ms, message=message, gravity=gravity, near=near, focal_deviation=deviation)
 
 
 def _decoded(characters: bytes) -> bytes:
@@ -189,6 +198,17 @@ def _require_camera(readings: Mapping[str, Any], message: bytes) -> None:
             raise Refused(
                 f"the request says {term[:60]!r} of its message, which is {' and '.join(true)}; nothing was done with it"
             )
+
+
+def _focal_deviation(readings: Mapping[str, Any]) -> float | None:
+    """The deviation of the focal length that the camera reading states. Raises InputError for one that is none."""
+    stated = _objects(readings, "cameraReadings")[0].get("focalDeviation")
+    if stated is None:
+        return None
+    deviation = _number(stated, "focalDeviation")
+    if not 0 < deviation <= 1:
+        raise InputError(f"focalDeviation is a relative standard deviation, above 0 and at most 1, got {deviation:g}")
+    return deviation
 
 
 def _gravity(sensors: Any, readings: Mapping[str, Any]) -> Float64[np.ndarray, "3"] | None:
@@ -279,7 +299,7 @@ def add_geopose(app: FastAPI) -> None:
         records = await run_in_threadpool(maps_for, service, token, map_id, query)
         reasons = []
         for record in records:
-            answer = await app.state.waiting.run(token.id, service.localize, token, record.id, query.message, query.gravity)
+            answer = await app.state.waiting.run(token.id, service.localize, token, record.id, query.message, query.beside)
             request.app.state.metrics.poses.labels(answer["status"]).inc()
             if "geopose" in answer:
                 response = response_of(query, answer, record.facts[PLACE])

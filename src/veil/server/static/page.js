@@ -15,6 +15,7 @@ import { call } from "./worker.js";
 
 const WORDS_EACH = 2;
 const DELTA = 1e-6;
+const CALIBRATED = 0.01; // relative deviation of the focal lengths of the example photographs
 
 const part = (id) => document.getElementById(id);
 const viewer = new Viewer(part("viewer"));
@@ -163,13 +164,14 @@ async function choose(source, { name, known = null, button = null }) {
 }
 
 function cameraOf({ model, width_px: widthPx, height_px: heightPx, params }) {
-  return { model, widthPx, heightPx, params, focalIsKnown: true };
+  return { model, widthPx, heightPx, params, focalDeviation: CALIBRATED };
 }
 
 function showFound() {
   const { photograph, features } = now;
   drawFound(part("found"), photograph, features);
-  const focal = photograph.camera.focalIsKnown ? "its focal length is known" : "its focal length is guessed";
+  const { focalDeviation } = photograph.camera;
+  const focal = focalDeviation === null ? "its focal length is guessed" : `its focal length is known to ${100 * focalDeviation} %`;
   part("found-caption").textContent =
     `${features.count.toLocaleString("en")} keypoints, found in ${features.seconds.toFixed(1)} s on this device. ` +
     `The image has ${photograph.width} x ${photograph.height} px; ${focal}.`;

@@ -41,13 +41,14 @@ export class GeoPoseClient {
 }
 /** The request about a message, which says of it what was done to its features. */
 export function geoposeRequest(message, readings = {}) {
-    const head = readHead(message), timestamp = Date.now(), { accelerometer, geolocation } = readings;
+    const head = readHead(message), timestamp = Date.now(), { accelerometer, geolocation, focalDeviation } = readings;
     const privacy = { dataRetention: [], dataAcceptableUse: [], dataSanitizationRequested: [], dataSanitizationApplied: [] };
     const seen = (sensorId, values) => [{ timestamp, sensorId, privacy, ...values }];
     const turned = (rotation) => (rotation === undefined ? {} : { rigRotation: rotation });
     const camera = {
         sequenceNumber: 1,
         size: [head.widthPx, head.heightPx],
+        ...(focalDeviation === undefined ? {} : { focalDeviation }),
         imageFormat: MESSAGE_TYPE,
         imageBytes: base64(message),
         privacy: { ...privacy, dataSanitizationApplied: sanitization(head) },

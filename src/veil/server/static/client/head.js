@@ -1,6 +1,6 @@
 /** Header of a message: the fixed part, common to all kinds (docs/reference/wire.md). */
 import { fromHex, hex, utf8, viewOf } from "./bytes.js";
-import { MODELS } from "./camera.js";
+import { MODELS, sentDeviation } from "./camera.js";
 import { InputError, WireError } from "./errors.js";
 import { requirePlausible } from "./intrinsics.js";
 import { shortest } from "./numbers.js";
@@ -11,12 +11,17 @@ const VERSION = 1;
 const LAST_KIND = 4;
 const NORMALIZATIONS = ["L2", "L1_ROOT"];
 const FOCAL_KNOWN = 1, GRAVITY_KNOWN = 2;
+// Deviations of known focal lengths by the two bits that stand for them; the first is that of messages without any.
+const DEVIATIONS = [0.05, 0.01, 0.02, 0.1];
+const DEVIATION_SHIFT = 2, DEVIATION_MASK = 3;
 /** Whether the form is in words, not subspaces. */
 export const hasWords = (head) => head.kind > 2;
 /** Whether lines take the place of positions. */
 export const hasLines = (head) => head.kind % 2 === 0;
 /** Whether lines or positions come with gravity. */
 export const gravityIsKnown = (head) => (head.flags & GRAVITY_KNOWN) !== 0;
+/** Relative standard deviation of the focal length, as its class says; null: it is a guess. */
+export const focalDeviation = (head) => (head.flags & FOCAL_KNOWN) === 0 ? null : DEVIATIONS[(head.flags >> DEVIATION_SHIFT) & DEVIATION_MASK];
 /** Offset in bytes of gravity, positions or lines. */
 export const observationsOffset = (head) => HEAD_BYTES + 8 * MODELS[head.model][1];
 /** Offset in bytes of the form. */
@@ -33,7 +38,7 @@ export function packHead(facts) {
     out[4] = VERSION;
     out[5] = facts.hasLines ? 4 : 3;
     out[7] = MODELS.findIndex(([name]) => name === camera.model);
-    out[8] = (camera.focalIsKnown ? FOCAL_KNOWN : 0) | (facts.gravityIsKnown ? GRAVITY_KNOWN : 0);
+    out[8] = focalFlags(camera.focalDeviation) | (facts.gravityIsKnown ? GRAVITY_KNOWN : 0);
     out[9] = NORMALIZATIONS.indexOf(space.normalization);
     view.setUint16(10, camera.widthPx, true);
     view.setUint16(12, camera.heightPx, true);
@@ -46,6 +51,11 @@ export function packHead(facts) {
     if (space.codebook)
         out.set(fromHex(space.codebook), 74);
     return out;
+}
+/** Bits of a header for a focal length of this deviation. */
+function focalFlags(deviation) {
+    const sent = sentDeviation(deviation);
+    return sent === null ? 0 : FOCAL_KNOWN | (DEVIATIONS.indexOf(sent) << DEVIATION_SHIFT);
 }
 /** Header that the first 106 bytes of a message hold. Raises WireError for fields that no message may have. */
 export function readHead(message) {
@@ -66,8 +76,12 @@ export function readHead(message) {
     if (model >= MODELS.length || normalization >= NORMALIZATIONS.length) {
         throw new WireError("the header names a camera model or normalization that does not exist");
     }
-    if (flags & ~(FOCAL_KNOWN | GRAVITY_KNOWN))
+    if (flags & ~(FOCAL_KNOWN | GRAVITY_KNOWN | (DEVIATION_MASK << DEVIATION_SHIFT))) {
         throw new WireError("the header holds an unknown flag");
+    }
+    if ((flags & FOCAL_KNOWN) === 0 && flags >> DEVIATION_SHIFT !== 0) {
+        throw new WireError("the header gives a deviation of a focal length that is a guess");
+    }
     const features = view.getUint32(14, true);
     if (!(features >= 1 && features <= MAX_FEATURES)) {
         throw new WireError(`the header asks for ${features} features; a message holds 1 to ${MAX_FEATURES}`);
@@ -105,7 +119,7 @@ export function cameraAndSpace(message, head) {
         widthPx: head.widthPx,
         heightPx: head.heightPx,
         params: Array.from({ length: count }, (_, i) => view.getFloat64(HEAD_BYTES + 8 * i, true)),
-        focalIsKnown: (head.flags & FOCAL_KNOWN) !== 0,
+        focalDeviation: focalDeviation(head),
     };
     try {
         requireSpace(space);

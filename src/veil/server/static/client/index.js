@@ -1,5 +1,5 @@
 /** veil in TypeScript: release photographs in words under an epsilon, and ask a veil server for their poses. */
-export { MODELS, guessedCamera } from "./camera.js";
+export { FROM_EXIF, MODELS, SENT_DEVIATIONS, guessedCamera } from "./camera.js";
 export { VeilClient } from "./client.js";
 export { readDictionary } from "./codebook_file.js";
 export { decode, encode, messageLength } from "./codec.js";

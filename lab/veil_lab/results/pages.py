@@ -1,0 +1,94 @@
+"""Pages of results: templates whose numbers are cells of records.
+
+`{{name}}` on a line of its own is the first table of a record, and `{{name | 2}}` its second. In a sentence,
+`{{name | row | column}}` is a cell of the first table, `{{name | 2 | row | column}}` one of the second, and
+`{{name | setting}}` a setting. Any other digit in a page fails, unless it stands in code, an equation, a link, a version, or
+the name of a table, figure, equation or section.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+from veil.errors import InputError
+from veil_lab.results.record import ResultRecord
+
+_CITED = re.compile(r"\{\{([^{}]*)\}\}")
+# What may hold digits: code, equations, targets of links, numbered things of papers, citations, names and versions.
+_FREE = re.compile(
+    r"^ *```.*?^ *```$|`[^`\n]+`|\$\$.*?\$\$|\$[^$\n]+\$|\]\([^)\s]+\)|^\([\w-]+\)=$"
+    r"|\b(?:Tables?|Figs?\.|Figures?|Eqs?\.|Secs?\.|Sections?)\s+[A-Z]?\d+[a-z]?(?:(?:-|, | and )[A-Z]?\d+[a-z]?)*"
+    r"|\[[A-Z]+\d{2}\]|\bet al\.,? \d{4}|\band [A-Z]\w+ \d{4}"
+    r"|\b[A-Za-z][A-Za-z_]*-?[A-Za-z_]*\d[\w-]*|\b[23]D\b"
+    r"|\b(?:COLMAP|Python|NumPy|OpenCV|PyTorch|Dask|ISO/IEC|RFC) \d[\d.]*",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def rendered(text: str, records: Mapping[str, ResultRecord]) -> str:
+    """A page with the cells and tables that it cites of records by name.
+
+    Raises InputError for what is cited and is not there, and for a digit that no record vouches for; both name the line.
+    """
+    if stray := list(stray_digits(text)):
+        line, words = stray[0]
+        raise InputError(f"line {line}: no record vouches for the digits in {words!r}; cite a cell, a table or a setting")
+
+    def cited(found: re.Match[str]) -> str:
+        line = text.count("\n", 0, found.start()) + 1
+        try:
+            return _cited([part.strip() for part in found[1].split("|")], records)
+        except InputError as error:
+            raise error.at(f"line {line}") from None
+
+    return _CITED.sub(cited, text)
+
+
+def _cited(parts: list[str], records: Mapping[str, ResultRecord]) -> str:
+    """What one citation stands for: a table, a setting or a cell."""
+    name, *rest = parts
+    if name not in records:
+        raise InputError(f"there is no record {name!r}")
+    record, number = records[name], 1
+    if rest and rest[0].isdigit():
+        number, rest = int(rest[0]), rest[1:]
+    if not 1 <= number <= len(record.tables):
+        raise InputError(f"record {name} has {len(record.tables)} tables, and no table {number}")
+    match rest:
+        case []:
+            return f"{record.tables[number - 1].markdown()}\n\n{source(record)}"
+        case [setting]:
+            if setting not in record.settings:
+                raise InputError(f"record {name} has no setting {setting!r}")
+            return record.settings[setting]
+        case [row, column]:
+            if (cell := record.cell(row, column, number - 1)) is None:
+                raise InputError(f"table {number} of record {name} has no cell {row!r}, {column!r}")
+            return cell
+    raise InputError(f"a citation has a record, a table, a row and a column at most, not {' | '.join(parts)!r}")
+
+
+def source(record: ResultRecord) -> str:
+    """The line below a table that says where it comes from."""
+    cost = "" if record.processor_seconds is None else f", {record.processor_seconds:,.0f} processor seconds"
+    how = "copied at commit" if record.is_imported else "run at commit"
+    return f"*From `{record.command}`: {how} {record.commit}, {record.date}{cost}.*"
+
+
+def stray_digits(text: str) -> Iterator[tuple[int, str]]:
+    """Line numbers and words around digits of a template that nothing vouches for."""
+
+    def blanked(found: re.Match[str]) -> str:
+        return re.sub(r"\S", " ", found[0])
+
+    bare = _FREE.sub(blanked, _CITED.sub(blanked, text))
+    for number, line in enumerate(bare.split("\n"), start=1):
+        if (digit := re.search(r"\d", line)) is not None:
+            start = max(0, digit.start() - 30)
+            yield number, text.split("\n")[number - 1][start : digit.end() + 30].strip()
+
+
+def citations(text: str) -> set[str]:
+    """Names of the records that a page cites."""
+    return {found.split("|")[0].strip() for found in _CITED.findall(text)}

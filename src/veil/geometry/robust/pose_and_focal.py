@@ -1,0 +1,279 @@
+"""Robust fit of a pose and the log of its focal length together, under the prior of the focal length, and their covariance.
+
+Theory: docs/theory/localization.md#pose-and-focal-length-together.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from veil.compiled import compiled
+from veil.geometry.bundle.schur import moved_cameras
+from veil.geometry.camera import FocalPrior
+from veil.geometry.free_calibration import Sights
+from veil.geometry.rigid import Rigid
+
+# A search with the declared focal length finds what the fit puts right, up to this deviation; with a larger one the focal
+# length is searched for as well (localization.md#pose-and-focal-length-together).
+MOST_HELD = 0.15
+PARAMETERS = 7  # three of the turn, three of the shift, the log of the focal length
+# Scale of the Cauchy loss in standard deviations (95 % efficient for one normal residual; Holland and Welsch 1977).
+LOSS_SIGMAS = 2.385
+# Median of the distance of a normal error of unit deviation along each axis: to a point, and to a line.
+MEDIAN_OF_POINTS, MEDIAN_OF_LINES = 1.17741, 0.67449
+# Estimates of the noise, iterations with each, the first damping, and the relative change of the cost at which they end.
+NOISES, ITERATIONS, DAMPING, TOL = 8, 20, 1e-4, 1e-7
+# Least noise in the loss, as a share of that in the covariance: exact data must not make the loss infinitely narrow.
+LEAST_SHARE = 0.1
+
+
+def is_searched(prior: FocalPrior) -> bool:
+    """Whether a focal length is known so little that poses are searched for with several."""
+    return prior.deviation > MOST_HELD
+
+
+@dataclass(frozen=True, kw_only=True)
+class FocalLaw:
+    """Normal law of the log of a focal length, as a ratio to that of the plane of the sights."""
+
+    mean: float
+    deviation: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JointFit:
+    """A pose, the log ratio of its focal length to that of the plane of the sights, and how far both are known.
+
+    - `pose`: cam_from_world.
+    - `log_focal`: log of the ratio of the focal lengths.
+    - `covariance`, float64 (7, 7): of (rotation in radians, translation in units of the world) in the camera frame, then of the
+      log of the focal length. It is infinite where the sights leave a parameter free.
+    - `noise`: standard deviation of what was seen, along each axis of the normalized plane.
+    """
+
+    pose: Rigid
+    log_focal: float
+    covariance: Float64[np.ndarray, "7 7"]
+    noise: float
+
+    @property
+    def pose_covariance(self) -> Float64[np.ndarray, "6 6"]:
+        """Covariance of the pose alone, whatever the focal length."""
+        return self.covariance[:6, :6]
+
+    @property
+    def focal_deviation(self) -> float:
+        """Standard deviation of the log of the focal length."""
+        return math.sqrt(float(self.covariance[6, 6]))
+
+    @property
+    def turn_deviation(self) -> float:
+        """Standard deviation in radians of the rotation about its least certain axis."""
+        return turn_deviation(self.covariance)
+
+
+def turn_deviation(covariance: Float64[np.ndarray, "size size"]) -> float:
+    """Standard deviation in radians about the least certain axis, of a covariance whose first three rows are of a rotation.
+
+    It is infinite where it exceeds half a turn.
+    """
+    turn = covariance[:3, :3]
+    variance = float(np.linalg.eigvalsh(turn)[-1]) if np.isfinite(turn).all() else math.inf
+    return math.sqrt(max(variance, 0.0)) if variance <= math.pi**2 else math.inf
+
+
+def fit_jointly(sights: Sights, start: Rigid, law: FocalLaw, *, log_focal: float = 0.0, least_noise: float) -> JointFit:
+    """The pose and the focal length of least robust residuals and of the focal length's law, and their covariance.
+
+    The loss is Cauchy's; its scale follows the noise, which is estimated anew from the median of the residuals. The covariance
+    is that of an M-estimator (Huber and Ronchetti 2009, Sec. 7.6), with a noise of at least `least_noise` (normalized plane).
+
+    - `sights`: what a camera saw, those that count as right.
+    - `start`, `log_focal`: where the search begins.
+    - `law`: that of the log ratio of the focal length to that of the sights' plane.
+    """
+    problem = _Problem(sights=sights, law=law, middle=sights.points.mean(axis=0))
+    state = _Zoomed(pose=start, log_focal=log_focal)
+    least = LEAST_SHARE * least_noise
+    for _ in range(NOISES):
+        noise = max(problem.noise(state), least)
+        if not math.isfinite(noise):
+            break
+        before, state = state, problem.optimum(state, noise)
+        if abs(problem.noise(state) / noise - 1) < 0.05 or state is before:
+            break
+    noise = problem.told_noise(state, max(problem.noise(state), least), least_noise)
+    return JointFit(pose=state.pose, log_focal=state.log_focal, covariance=problem.covariance(state, noise), noise=noise)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Zoomed:
+    """A pose, and the log ratio of its focal length to that of the sights' plane."""
+
+    pose: Rigid
+    log_focal: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Problem:
+    """Residuals of the sights and their derivatives, about the point `middle`."""
+
+    sights: Sights
+    law: FocalLaw
+    middle: Float64[np.ndarray, "3"]
+
+    @property
+    def dimension(self) -> int:
+        """Number of residuals of one sight."""
+        return 1 if self.sights.as_lines else 2
+
+    def gaps(self, state: _Zoomed) -> Float64[np.ndarray, "sights dim"]:
+        """Differences of projections from what was seen; infinite behind the camera."""
+        x, y, depth = state.pose.rotation @ self.sights.points.T + state.pose.translation[:, None]
+        scale = math.exp(state.log_focal) / np.where(depth > 1e-9, depth, np.nan)
+        seen = self.sights.seen
+        if self.sights.as_lines:
+            gap = (seen[:, 0] * x + seen[:, 1] * y) * scale + seen[:, 2]
+            return np.nan_to_num(gap, nan=np.inf)[:, None]
+        return np.nan_to_num(np.stack([x * scale - seen[:, 0], y * scale - seen[:, 1]], axis=1), nan=np.inf)
+
+    def noise(self, state: _Zoomed) -> float:
+        """Standard deviation along each axis, by the median of the residuals."""
+        median = MEDIAN_OF_LINES if self.sights.as_lines else MEDIAN_OF_POINTS
+        return float(np.median(np.linalg.norm(self.gaps(state), axis=1))) / median
+
+    def told_noise(self, state: _Zoomed, noise: float, least_noise: float) -> float:
+        """Standard deviation of normal noise that leaves least squares as uncertain as the loss leaves these residuals."""
+        squared = (self.gaps(state) ** 2).sum(axis=1) / (LOSS_SIGMAS * noise) ** 2
+        squared = squared[np.isfinite(squared)]
+        freedoms = self.dimension * len(squared) - PARAMETERS
+        if freedoms <= 0:
+            return math.inf
+        psi = float((squared / (1 + squared) ** 2).sum()) * (LOSS_SIGMAS * noise) ** 2 / freedoms
+        # Derivative of each residual's influence; in the plane, the mean of those along its direction and across it.
+        slopes = (1 - squared) / (1 + squared) ** 2 if self.sights.as_lines else 1 / (1 + squared) ** 2
+        slope = float(slopes.mean())
+        if not slope > 0:
+            return math.inf
+        few = 1 + PARAMETERS / (self.dimension * len(squared)) * float(slopes.var()) / slope**2
+        return max(few * math.sqrt(psi) / slope, least_noise)
+
+    def cost(self, state: _Zoomed, noise: float) -> float:
+        """Negative log likelihood of the residuals and of the focal length."""
+        scale = LOSS_SIGMAS * noise
+        squared = (self.gaps(state) ** 2).sum(axis=1)
+        loss = 0.5 * LOSS_SIGMAS**2 * float(np.log1p(squared / scale**2).sum())
+        return loss + 0.5 * ((state.log_focal - self.law.mean) / self.law.deviation) ** 2
+
+    def optimum(self, state: _Zoomed, noise: float) -> _Zoomed:
+        """The state of least cost that Levenberg and Marquardt's steps lead to; the same one if none lowers the cost."""
+        cost, damping = self.cost(state, noise), DAMPING
+        for _ in range(ITERATIONS):
+            normal, gradient = self.equations(state, noise, robust=True)
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-12), -gradient)
+            tried = self.moved(state, step)
+            new = self.cost(tried, noise)
+            if new < cost:
+                done = cost - new <= TOL * cost
+                state, cost, damping = tried, new, damping / 10
+                if done:
+                    break
+            else:
+                damping *= 10
+                if damping > 1e6:
+                    break
+        return state
+
+    def equations(self, state: _Zoomed, noise: float, *, robust: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Normal matrix (7, 7) and gradient of the cost; without `robust` all residuals weigh the same."""
+        normal, gradient = np.zeros((PARAMETERS, PARAMETERS)), np.zeros(PARAMETERS)
+        loss = LOSS_SIGMAS * noise if robust else math.inf
+        pose, sights = state.pose, self.sights
+        of_sights = (sights.points, sights.seen, sights.as_lines)
+        of_camera = (pose.rotation, pose.translation, self.middle, math.exp(state.log_focal))
+        _accumulate(of_sights, of_camera, loss, normal, gradient)
+        normal, gradient = normal / noise**2, gradient / noise**2
+        normal[6, 6] += 1 / self.law.deviation**2
+        gradient[6] += (state.log_focal - self.law.mean) / self.law.deviation**2
+        return normal, gradient
+
+    def seen_middle(self, state: _Zoomed) -> Float64[np.ndarray, "3"]:
+        """The middle of the points in the camera frame."""
+        return state.pose.rotation @ self.middle + state.pose.translation
+
+    def moved(self, state: _Zoomed, step: np.ndarray) -> _Zoomed:
+        """The state after a step: a turn about the middle, a shift, and a change of the log of the focal length."""
+        seen = self.seen_middle(state)
+        rotations, places = moved_cameras(state.pose.rotation[None], seen[None], np.zeros(1, dtype=np.int64), step[None, :6])
+        pose = Rigid(rotation=rotations[0], translation=places[0] - rotations[0] @ self.middle)
+        return _Zoomed(pose=pose, log_focal=state.log_focal + float(np.clip(step[6], -0.5, 0.5)))
+
+    def covariance(self, state: _Zoomed, noise: float) -> Float64[np.ndarray, "7 7"]:
+        """Inverse of the normal matrix, of (rotation, translation, log focal length); infinite where a parameter is free."""
+        free = np.diag(np.full(PARAMETERS, np.inf))
+        if not math.isfinite(noise):
+            return free
+        normal, _ = self.equations(state, noise, robust=False)
+        scale = np.sqrt(np.diag(normal))
+        if not (np.isfinite(scale).all() and scale.all()):
+            return free
+        values, vectors = np.linalg.eigh(normal / np.outer(scale, scale))
+        if not values[0] > 1e-12:
+            return free
+        root = (vectors / np.sqrt(values)) / scale[:, None]
+        # A turn about the middle moves the translation by its cross product with the middle's place in the turned world.
+        x, y, z = state.pose.rotation @ self.middle
+        root[3:6] += np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]]) @ root[:3]
+        return np.asarray(root @ root.T)
+
+
+@compiled
+def _accumulate(of_sights, of_camera, loss, normal, gradient):
+    """Add the weighted products of all residuals and their derivatives to `normal` (7, 7) and `gradient` (7,).
+
+    `of_sights` holds points (sights, 3), what was seen of them (sights, 3), and whether that are lines; `of_camera` a rotation,
+    a translation, the point that turns are about, and the ratio of the focal length. `loss` is the scale of Cauchy's loss.
+    """
+    points, seen, as_lines = of_sights
+    rotation, translation, middle, zoom = of_camera
+    rows, gap, arm, place = np.zeros((2, 7)), np.zeros(2), np.zeros(3), np.zeros(3)
+    for n in range(len(points)):
+        for i in range(3):
+            arm[i] = place[i] = 0.0
+            for j in range(3):
+                arm[i] += rotation[i, j] * (points[n, j] - middle[j])
+                place[i] += rotation[i, j] * points[n, j]
+            place[i] += translation[i]
+        if place[2] <= 1e-9:
+            continue
+        inverse = zoom / place[2]
+        shown_x, shown_y = place[0] * inverse, place[1] * inverse
+        # By the place in the camera, then the turn (cross product with the arm), the shift, and the log of the focal length.
+        for axis in range(2):
+            shown = shown_x if axis == 0 else shown_y
+            b0, b1, b2 = inverse * (axis == 0), inverse * (axis == 1), -shown / place[2]
+            rows[axis, 0], rows[axis, 1], rows[axis, 2] = (
+                arm[1] * b2 - arm[2] * b1,
+                arm[2] * b0 - arm[0] * b2,
+                arm[0] * b1 - arm[1] * b0,
+            )
+            rows[axis, 3], rows[axis, 4], rows[axis, 5], rows[axis, 6] = b0, b1, b2, shown
+        count = 2
+        if as_lines:
+            count = 1
+            for i in range(7):
+                rows[0, i] = seen[n, 0] * rows[0, i] + seen[n, 1] * rows[1, i]
+            gap[0], gap[1] = seen[n, 0] * shown_x + seen[n, 1] * shown_y + seen[n, 2], 0.0
+        else:
+            gap[0], gap[1] = shown_x - seen[n, 0], shown_y - seen[n, 1]
+        weight = 1 / (1 + (gap[0] * gap[0] + gap[1] * gap[1]) / (loss * loss))
+        for axis in range(count):
+            for i in range(7):
+                weighted = weight * rows[axis, i]
+                gradient[i] += weighted * gap[axis]
+                for j in range(7):
+                    normal[i, j] += weighted * rows[axis, j]

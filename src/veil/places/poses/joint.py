@@ -1,0 +1,166 @@
+"""Fits of pose and focal length together to the pairs of a query, the second optima of such fits, and what they tell.
+
+Theory: docs/theory/localization.md#pose-and-focal-length-together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from veil.geometry.camera import GUESS, zoomed
+from veil.geometry.free_calibration import FreeCamera
+from veil.geometry.rigid import pose_difference
+from veil.geometry.robust.pose_and_focal import LOSS_SIGMAS, PARAMETERS, FocalLaw, fit_jointly
+from veil.geometry.robust.resection_lines import mirrored
+from veil.places.poses.matches import Estimate, Matched
+
+# A smaller noise of the inliers is luck.
+NOISE_FLOOR_PX = 0.5
+# Rounds in which the pairs of a pose are gathered anew and the pose is fitted to them, and the least number of pairs.
+ROUNDS, LEAST_FITTED = 5, PARAMETERS + 1
+# Minimal samples of the inliers that are drawn for other optima, and how many of their poses are fitted.
+SAMPLES, SAMPLED = 16, 2
+# A focal length is contradicted beyond so many deviations; nearer than so many it is not looked at.
+FOCAL_SIGMAS, SUSPECT_SIGMAS = 4.0, 2.0
+CONTRADICTED = (
+    "the matches show a focal length of {:.0f} px where {:.0f} px are declared, known to {:.2g} %; is the picture cropped, "
+    "zoomed or a photograph of a photograph, or its focal length wrong?"
+)
+# An optimum whose likelihood is smaller by more than the exponential of this is none within the noise.
+MOST_DOUBT = 10.0
+# Two optima are one if the covariance explains their distance: this squared number of deviations, and what the likelihood says.
+SAME_SQUARED = 9.0
+
+
+def settled(matched: Matched, start: Estimate) -> Estimate:
+    """The most likely estimate that fits of pose and focal length lead to, from a start and from others that its pairs give.
+
+    The others are the mirror image about the points' plane, and poses of minimal samples of the inliers. What optima within
+    the noise differ by enters the covariance.
+    """
+    first = fitted(matched, start)
+    if first.fit is None:
+        return first
+    rows = agreeing(matched, first)
+    optima = [first, *(fitted_to(matched, other, rows) for other in _other_starts(matched, first, rows))]
+    costs = _costs(matched, optima)
+    order = np.argsort(costs, kind="stable")
+    best = optima[order[0]]
+    if order[0]:
+        best = fitted(matched, best)
+    doubts = [(optima[row], float(costs[row] - costs[order[0]])) for row in order[1:]]
+    return _spread(best, [(other, doubt) for other, doubt in doubts if doubt <= MOST_DOUBT])
+
+
+def fitted(matched: Matched, start: Estimate, *, deviation: float | None = None) -> Estimate:
+    """The estimate after fits of pose and focal length together to the pairs that agree with it, until these stay the same.
+
+    `deviation` is that of the log of the declared focal length, by default the declared one. With too few pairs the start
+    comes back.
+    """
+    estimate, last = start, np.empty(0, dtype=np.int64)
+    for _ in range(ROUNDS):
+        rows = agreeing(matched, estimate)
+        if len(rows) < LEAST_FITTED or np.array_equal(rows, last):
+            break
+        estimate, last = fitted_to(matched, estimate, rows, deviation=deviation), rows
+    return estimate
+
+
+def agreeing(matched: Matched, estimate: Estimate) -> Int64[np.ndarray, "_"]:
+    """Rows of the pairs that agree with an estimate, one to one, in ascending order."""
+    gaps = matched.normalized(estimate.camera).residuals(FreeCamera(pose=estimate.pose))
+    return np.sort(matched.nearest(gaps, matched.limit(estimate.camera)))
+
+
+def fitted_to(matched: Matched, start: Estimate, rows: Int64[np.ndarray, "_"], *, deviation: float | None = None) -> Estimate:
+    """The estimate of the fit to the pairs `rows`; see `fitted`."""
+    camera = start.camera
+    law = FocalLaw(mean=-matched.log_focal(start), deviation=deviation or matched.camera.focal.deviation)
+    least = NOISE_FLOOR_PX / camera.focal_px
+    fit = fit_jointly(matched.normalized(camera).take(rows), start.pose, law, least_noise=least)
+    return Estimate(pose=fit.pose, camera=zoomed(camera, math.exp(fit.log_focal)), fit=fit)
+
+
+def contradicted_focal(matched: Matched, estimate: Estimate) -> str | None:
+    """Sentence on a focal length that the pairs contradict beyond what is known of the declared one, or None.
+
+    The one that the pairs alone show is compared with the declared one, in deviations of both.
+    """
+    fit, prior = estimate.alone or estimate.fit, matched.camera.focal
+    if fit is None or not fit.focal_deviation < prior.deviation:
+        return None
+    # Of two normal laws of one number the mean lies between theirs, by their variances.
+    doubt = math.sqrt(1 / (prior.deviation**2 - fit.focal_deviation**2)) * abs(matched.log_focal(estimate))
+    if doubt <= SUSPECT_SIGMAS:
+        return None
+    free = fitted(matched, estimate, deviation=max(prior.deviation, GUESS.deviation))
+    if free.fit is None:
+        return None
+    both = math.hypot(prior.deviation, free.fit.focal_deviation)
+    if abs(matched.log_focal(free)) <= FOCAL_SIGMAS * both:
+        return None
+    return CONTRADICTED.format(free.camera.focal_px, matched.camera.focal_px, 100 * prior.deviation)
+
+
+def _other_starts(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> Iterator[Estimate]:
+    """Where other optima may be found: the mirror image of a pose, and the best poses of minimal samples of its inliers."""
+    camera = estimate.camera
+    sights = matched.normalized(camera).take(rows)
+    other = mirrored(estimate.pose, sights.points)
+    if other is not None:
+        yield Estimate(pose=other, camera=camera)
+    random = np.random.default_rng(matched.seed)
+    poses = [
+        pose
+        for _ in range(SAMPLES if len(rows) >= matched.sample_size else 0)
+        for pose in matched.minimal_poses(sights.take(random.choice(len(rows), matched.sample_size, replace=False)))
+    ]
+    limit = matched.limit(camera)
+    costs = [float(np.minimum(sights.residuals(FreeCamera(pose=pose)), limit).sum()) for pose in poses]
+    for row in np.argsort(costs, kind="stable")[:SAMPLED]:
+        yield Estimate(pose=poses[row], camera=camera)
+
+
+def _costs(matched: Matched, optima: Sequence[Estimate]) -> Float64[np.ndarray, "optima"]:
+    """Negative log likelihoods of optima, with the least noise of all of them: of each feature its nearest pair counts."""
+    gaps = np.stack([_nearest_gaps(matched, one) for one in optima])
+    noises = [one.fit.noise * one.camera.focal_px for one in optima if one.fit is not None and math.isfinite(one.fit.noise)]
+    scale = LOSS_SIGMAS * max(min(noises, default=NOISE_FLOOR_PX), NOISE_FLOOR_PX)
+    costs = 0.5 * LOSS_SIGMAS**2 * np.log1p((np.minimum(gaps, matched.max_error_px) / scale) ** 2).sum(axis=1)
+    shifts = np.array([matched.log_focal(one) for one in optima]) / matched.camera.focal.deviation
+    return np.asarray(costs + 0.5 * shifts**2)
+
+
+def _nearest_gaps(matched: Matched, estimate: Estimate) -> Float64[np.ndarray, "features"]:
+    """Distance in pixels of each matched feature to the nearest projection of its pairs."""
+    gaps = matched.normalized(estimate.camera).residuals(FreeCamera(pose=estimate.pose)) * estimate.camera.focal_px
+    nearest = np.full(int(matched.feature_of.max()) + 1, np.inf)
+    np.minimum.at(nearest, matched.feature_of, gaps)
+    return nearest
+
+
+def _spread(best: Estimate, others: Sequence[tuple[Estimate, float]]) -> Estimate:
+    """The best optimum; its covariance is the second moment about it of all optima, each weighed by its likelihood.
+
+    `others` come with the negative logs of their likelihoods beside that of the best.
+    """
+    assert best.fit is not None
+    total, moments = 1.0, best.fit.covariance.copy()
+    for other, doubt in others:
+        if other.fit is None:
+            continue
+        step = np.append(pose_difference(best.pose, other.pose), math.log(other.camera.focal_px / best.camera.focal_px))
+        if not np.isfinite(best.fit.covariance).all():
+            continue
+        if step @ np.linalg.solve(best.fit.covariance, step) <= SAME_SQUARED + 2 * doubt:
+            continue
+        weight = math.exp(-doubt)
+        total += weight
+        moments += weight * (other.fit.covariance + np.outer(step, step))
+    return replace(best, fit=replace(best.fit, covariance=moments / total), alone=best.fit)
