@@ -1,11 +1,11 @@
 """Errors of `veil gravity` on photographs whose down is known in some other way, and on photographs without verticals.
 
-    VEIL_DATA=... python lab/benchmarks/gravity.py [--phone]
+    VEIL_DATA=... python lab/benchmarks/gravity.py [--phone] [--drone]
 
 Truth: for Strecha's scenes the world's z-axis, which is down to a fraction of a degree; for the phone its accelerometer; for
 the portal nothing. "spread" asks no truth: answers turned into the world by the reference poses, each against their mean.
 "refused" are photographs without an answer. --phone also maps the phone's photographs with COLMAP (minutes) and measures the
-spread of its accelerometer in the same way.
+spread of its accelerometer in the same way; --drone does this alone, with the gimbal's angles of untuned/brighton.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,8 +24,10 @@ import numpy as np
 
 from veil.extraction.segments import vertical_of
 from veil.files.photographs.examples import lund_door
+from veil.files.photographs.gravity import gravity_from_exif
 from veil.files.photographs.pictures import find_pictures, read_picture
 from veil.geometry.camera import GIVEN, Camera, guessed
+from veil.geometry.gravity import Gravity
 from veil.geometry.vanishing_point import Vertical
 
 SCENES = ("fountain-P11", "Herz-Jesus-P8", "entry-P10", "castle-P19")
@@ -46,8 +48,12 @@ def main() -> int:
     """Print one line a set."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--phone", action="store_true", help="map the phone's photographs to measure its accelerometer")
+    parser.add_argument("--drone", action="store_true", help="map a drone's photographs to measure its gimbal, and end")
     arguments = parser.parse_args()
     root = Path(os.environ.get("VEIL_DATA", ""))
+    if arguments.drone:
+        _print_sensor("gimbal", _drone(root / "untuned" / "brighton" / "images"), "of a drone")
+        return 0
     if not (root / "strecha").is_dir():
         print("VEIL_DATA does not name the folder of evaluation photographs", file=sys.stderr)
         return 1
@@ -64,7 +70,9 @@ def main() -> int:
     for name in ("bsds500", "imagenet_sample"):
         _print_unknown(name, find_pictures(root / "photos" / name))
     if arguments.phone:
-        _print_sensor(list(_phone(root / "smartphone_monstree")))
+        upright = [case for case in _phone(root / "smartphone_monstree") if case.camera.height_px > case.camera.width_px]
+        readings = {case.path: case.down for case in upright if case.down is not None}
+        _print_sensor("accelerometer", readings, "of the upright ones")
     return 0
 
 
@@ -145,15 +153,20 @@ def _print_unknown(name: str, paths: Sequence[Path]) -> None:
     print(f"{name}: {answered} of {len(paths)} answered, {len(absurd)} with a roll beyond {MAX_ROLL_DEG:g} degrees {absurd}")
 
 
-def _print_sensor(cases: Sequence[Case]) -> None:
-    """The accelerometer against COLMAP's rotations: all readings in one world, each against their mean."""
+def _drone(folder: Path) -> dict[Path, np.ndarray]:
+    """Gravity by the gimbal's angles, by photograph."""
+    readings = {path: gravity_from_exif(path) for path in find_pictures(folder)}
+    return {path: reading.direction for path, reading in readings.items() if isinstance(reading, Gravity)}
+
+
+def _print_sensor(name: str, readings: Mapping[Path, np.ndarray], which: str) -> None:
+    """Readings of a sensor against COLMAP's rotations: all readings in one world, each against their mean."""
     import pycolmap
 
-    upright = [case for case in cases if case.camera.height_px > case.camera.width_px]
     pycolmap.logging.minloglevel = 3
     with tempfile.TemporaryDirectory() as folder:
-        database, names = Path(folder) / "database.db", [case.path.name for case in upright]
-        photographs = upright[0].path.parent
+        database, names = Path(folder) / "database.db", [path.name for path in readings]
+        photographs = next(iter(readings)).parent
         pycolmap.Database.open(database).close()
         reader = pycolmap.ImageReaderOptions(camera_model="SIMPLE_RADIAL")
         extraction = pycolmap.FeatureExtractionOptions()
@@ -164,11 +177,10 @@ def _print_sensor(cases: Sequence[Case]) -> None:
         models = pycolmap.incremental_mapping(database, photographs, folder)
     model = max(models.values(), key=lambda model: model.num_reg_images())
     rotation = {image.name: image.cam_from_world().rotation.matrix() for image in model.images.values()}
-    readings = [case for case in upright if case.path.name in rotation and case.down is not None]
-    spread = _spread_deg([rotation[case.path.name].T @ case.down for case in readings])
+    spread = _spread_deg([rotation[path.name].T @ down for path, down in readings.items() if path.name in rotation])
     camera = next(iter(model.cameras.values()))
     print(
-        f"accelerometer, {len(spread)} of {len(upright)} upright photographs mapped (f {camera.params[0]:.1f}): spread "
+        f"{name}, {len(spread)} of {len(readings)} photographs {which} mapped (f {camera.params[0]:.1f}): spread "
         f"median {np.median(spread):.2f}, rms {np.sqrt(np.mean(np.square(spread))):.2f}, max {max(spread):.2f} degrees"
     )
 

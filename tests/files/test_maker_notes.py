@@ -1,4 +1,4 @@
-"""Accelerometer readings in the EXIF block of photographs: real tables, damaged notes, and pictures that lie."""
+"""Gravity that cameras wrote into photographs: real tables, damaged notes, drones' gimbals, and pictures that lie."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from veil.errors import FileFormatError
-from veil.files.photographs.gravity import gravity_from_exif, parse_acceleration
+from veil.files.photographs.gravity import gravity_from_exif, parse_acceleration, parse_gimbal
 from veil.files.photographs.pictures import read_rgb
 from veil.geometry.gravity import Gravity, NoGravity
 from worlds import generator
-from worlds.edges import apple_note, flipped, outcome, phone_photograph, truncated
+from worlds.edges import apple_note, flipped, gimbal_packet, outcome, phone_photograph, truncated
 
 UPRIGHT = apple_note(-0.08, -0.96, -0.25)
 
@@ -130,3 +130,76 @@ def test_no_photograph(tmp_path: Path) -> None:
     (tmp_path / "text.jpg").write_text("no picture")
     with pytest.raises(FileFormatError, match="convert it"):
         gravity_from_exif(tmp_path / "text.jpg")
+
+
+@pytest.mark.parametrize(
+    ("pitch", "roll", "down"),
+    [
+        (0, 0, (0, 1, 0)),  # level
+        (-90, 0, (0, 0, 1)),  # looks straight down
+        (-30, 0, (0, 0.75**0.5, 0.5)),
+        (20, 0, (0, np.cos(np.radians(20)), -np.sin(np.radians(20)))),  # looks up
+        (0, 90, (1, 0, 0)),  # its right side down
+        (0, -45, (-(0.5**0.5), 0.5**0.5, 0)),
+    ],
+)
+@pytest.mark.parametrize("maker", ["dji", "parrot"])
+@pytest.mark.parametrize("written_as", ["attributes", "elements"])
+def test_angles_of_a_drones_gimbal(tmp_path: Path, pitch: int, roll: int, down: tuple, maker: str, written_as: str) -> None:
+    """By hand."""
+    packet = gimbal_packet(f"{pitch:+.2f}", f"{roll:+.2f}", maker=maker, written_as=written_as)
+    gravity = gravity_from_exif(phone_photograph(tmp_path / "d.jpg", None, 1, xmp=packet))
+    assert isinstance(gravity, Gravity)
+    np.testing.assert_allclose(gravity.direction, down, atol=1e-9)
+
+
+def test_a_gimbals_heading_does_not_matter(tmp_path: Path) -> None:
+    """Second method: heading, pitch and roll as rotations about the axes of a body x forward, y right, z down, one by one."""
+    from scipy.spatial.transform import Rotation
+
+    random = generator("gimbal")
+    for _ in range(20):
+        heading, pitch, roll = random.uniform([-180, -90, -40], [180, 30, 40]).round(2).tolist()
+        world_from_body = Rotation.from_euler("ZYX", [heading, pitch, roll], degrees=True).as_matrix()
+        forward, right, down = world_from_body.T @ [0, 0, 1]
+        packet = gimbal_packet(pitch, roll)
+        gravity = gravity_from_exif(phone_photograph(tmp_path / "d.jpg", None, 1, xmp=packet))
+        assert isinstance(gravity, Gravity)
+        np.testing.assert_allclose(gravity.direction, [right, down, forward], atol=1e-9)
+
+
+def test_a_drones_photographs(veil_data: Path) -> None:
+    """Planted by their pilot: a survey that looks straight down, by a DJI drone."""
+    paths = sorted((veil_data / "untuned" / "brighton" / "images").glob("*.jpg"))
+    readings = [gravity_from_exif(path) for path in paths]
+    assert len(paths) == 18
+    for gravity in readings:
+        assert isinstance(gravity, Gravity)
+        assert gravity.direction[2] > 0.99999
+
+
+def test_angles_that_tell_nothing(tmp_path: Path) -> None:
+    """Turned pictures, pictures upside down, and pixels that a program turned have no gravity, each with its reason."""
+    for orientation, pitch, roll, size, reason in (
+        (6, -20, 0, (64, 48), "EXIF orientation is 6"),
+        (1, -20, 180, (64, 48), "upside down"),
+        (1, -20, 0, (48, 64), "turned or cropped"),
+    ):
+        path = phone_photograph(tmp_path / "d.jpg", None, orientation, size=size, xmp=gimbal_packet(pitch, roll))
+        answer = gravity_from_exif(path)
+        assert isinstance(answer, NoGravity) and reason in answer.reason
+    assert parse_gimbal(b"") is None and parse_gimbal(gimbal_packet(0, 0).replace(b"GimbalRoll", b"FlightRoll")) is None
+    note = gravity_from_exif(phone_photograph(tmp_path / "d.jpg", UPRIGHT, 6, xmp=gimbal_packet(-90, 0)))
+    assert isinstance(note, Gravity) and note.direction[1] > 0.9, "an accelerometer comes first"
+
+
+@pytest.mark.parametrize("pitch", ["", "-", "nan", "inf", "1e9", "181", "90 deg", "&#45;90", "9" * 30])
+def test_damaged_angles_are_refused(tmp_path: Path, pitch: str) -> None:
+    for written_as in ("attributes", "elements"):
+        path = phone_photograph(tmp_path / "d.jpg", None, 1, xmp=gimbal_packet(pitch, 0, written_as=written_as))
+        with pytest.raises(FileFormatError, match="pitch of its gimbal is"):
+            gravity_from_exif(path)
+    twice = gimbal_packet(-90, 0) + gimbal_packet(-45, 0)
+    with pytest.raises(FileFormatError, match="stand there twice"):
+        parse_gimbal(twice)
+    assert parse_gimbal(gimbal_packet(-90, 0) * 2) == (-90, 0)

@@ -81,7 +81,7 @@ def apple_note(*acceleration_g: float, tag: int = 0x0008, kind: int = 10, values
 
 
 def phone_photograph(
-    path: Path, note: bytes | None, orientation: int = 6, *, size: tuple[int, int] = (64, 48), lens: str = ""
+    path: Path, note: bytes | None, orientation: int = 6, *, size: tuple[int, int] = (64, 48), lens: str = "", xmp: bytes = b""
 ) -> Path:
     """A gray JPEG with the EXIF block of a phone; `size` is (width, height) as stored, before the orientation turns it."""
     exif = Image.Exif()
@@ -91,8 +91,19 @@ def phone_photograph(
         detail[ExifTags.Base.MakerNote] = note
     if lens:
         detail[ExifTags.Base.LensModel] = lens
-    Image.new("RGB", size, "gray").save(path, exif=exif)
+    Image.new("RGB", size, "gray").save(path, exif=exif, xmp=xmp)
     return path
+
+
+def gimbal_packet(pitch: object, roll: object, *, maker: str = "dji", written_as: str = "attributes") -> bytes:
+    """An XMP packet of a drone with its camera's angles, as attributes of one element or as elements of their own."""
+    kind = {"dji": "Gimbal", "parrot": "Camera"}[maker]
+    angles = {f"drone-{maker}:{kind}{name}Degree": value for name, value in (("Pitch", pitch), ("Roll", roll))}
+    within = "".join(f' {name}="{value}"' for name, value in angles.items()) + ">"
+    if written_as == "elements":
+        within = ">" + "".join(f"<{name}>{value}</{name}>" for name, value in angles.items())
+    packet = f"<rdf:Description{within}</rdf:Description>"
+    return f"<x:xmpmeta xmlns:x='adobe:ns:meta/'><rdf:RDF>{packet}</rdf:RDF></x:xmpmeta>".encode()
 
 
 def door_photographs(folder: Path, *numbers: int) -> Path:

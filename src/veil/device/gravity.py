@@ -28,7 +28,7 @@ from veil.progress import Steps, silent
 # Largest standard deviation of edges that are not exact enough for an answer, but show wrong readings and the sense of axes.
 CHECK_SIGMA_DEG = 12.0
 SOURCES = ("auto", "exif", "readings", "vanishing-point")
-NO_READING = "it has no maker note of an iPhone with the accelerometer's reading"
+NO_READING = "it has no maker note of an iPhone with the accelerometer's reading, and no angles of a drone's gimbal"
 BY_EDGES = Remedy("give", "measure_gravity.source", "vanishing-point")
 
 
@@ -94,8 +94,8 @@ def measure_gravity(
     """Where down is in each photograph, by its name, or why there is no answer (docs/theory/gravity.md).
 
     - `photographs`: files or folders of them.
-    - `source`: "exif" (the accelerometer of an iPhone), "readings", "vanishing-point" (vertical edges) or "auto": a sensor,
-      checked against the edges, which also serve where there is none.
+    - `source`: "exif" (the accelerometer of an iPhone, or a drone's gimbal), "readings", "vanishing-point" (vertical edges) or
+      "auto": a sensor, checked against the edges, which also serve where there is none.
     - `camera`: intrinsics of all photographs, as `Camera.parse` reads them; by default those of a K.txt beside them, or EXIF's.
     - `readings`: a table of accelerometer readings of the photographs, or of gravity.
     - `axes`: axes of the readings: "ios", "android" or such as "+x-y-z"; by default told by the vertical edges.
@@ -136,7 +136,7 @@ def _of_photograph(name: str, path: Path, source: str, camera: str | None) -> Gr
 
 
 def _from_exif(path: Path) -> Gravity | NoGravity | None:
-    """Gravity from the maker note, None without a note; an error becomes NoGravity."""
+    """Gravity that the camera wrote into the photograph, None without any; an error becomes NoGravity."""
     try:
         return gravity_from_exif(path)
     except VeilError as error:

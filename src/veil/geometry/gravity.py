@@ -16,6 +16,9 @@ SENSOR_SIGMA_DEG = 1.5
 # Departure of a reading's length from 1 g beyond which the phone was being moved, and what it measured is not gravity.
 MAX_DEPARTURE_G = 0.25
 
+# Spread of the angles of a DJI drone's gimbal about the gravity of a reconstruction (docs/theory/gravity.md, Eq. 3a).
+GIMBAL_SIGMA_DEG = 2.0
+
 # Device axes (x right, y up, z towards the user) -> camera axes of the upright picture, by EXIF orientation.
 # Rows are docs/theory/gravity.md, Eq. 2.
 _CAM_FROM_DEVICE = {
@@ -107,6 +110,29 @@ def gravity_from_accelerometer(acceleration_g: Float64[np.ndarray, "3"], orienta
         )
     except InputError as error:
         return NoGravity(reason=f"{error}; or the picture was turned by a program that left its maker note as it was")
+
+
+def gravity_from_gimbal(pitch_deg: float, roll_deg: float, orientation: int) -> Gravity | NoGravity:
+    """Gravity from the pitch and roll of a drone's camera, and the EXIF orientation of its picture (gravity.md, Eq. 3a).
+
+    Both are in degrees, against the horizon: pitch is 0 for a level camera and -90 for one that looks straight down, and roll
+    is positive with the camera's right side down. A picture of another orientation than 1 gets `NoGravity`, since it is not
+    known whether the roll is that of the stored or of the turned picture; so does one that would hang upside down.
+    """
+    if orientation not in (0, 1):
+        return NoGravity(
+            reason=f"its EXIF orientation is {orientation}, and its gimbal's angles may be of the stored or turned picture; "
+            "use vanishing-point"
+        )
+    pitch, roll = math.radians(pitch_deg), math.radians(roll_deg)
+    down = np.array([math.cos(pitch) * math.sin(roll), math.cos(pitch) * math.cos(roll), -math.sin(pitch)])
+    try:
+        return Gravity(direction=down, sigma_deg=GIMBAL_SIGMA_DEG)
+    except InputError:
+        return NoGravity(
+            reason=f"its gimbal's pitch of {pitch_deg:g} and roll of {roll_deg:g} degrees hang the picture upside down; "
+            "use vanishing-point"
+        )
 
 
 def aligned_from_cam(gravity: Float64[np.ndarray, "3"]) -> Float64[np.ndarray, "3 3"]:

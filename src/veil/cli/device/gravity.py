@@ -35,7 +35,7 @@ from veil.json_records.values import Vector
 
 EXAMPLES = """\
   veil gravity photos/ -o gravity.csv                             what the phone measured, else vertical edges
-  veil gravity photos/ -o gravity.csv --from exif                 the accelerometer of an iPhone alone
+  veil gravity photos/ -o gravity.csv --from exif                 an iPhone's accelerometer or a drone's gimbal alone
   veil gravity photos/ -o gravity.csv --from vanishing-point --camera SIMPLE_RADIAL,1288.6,343,512,-0.0336
   veil gravity photos/ -o gravity.csv --readings sensors.csv      a table image,acc_x,acc_y,acc_z; its axes by vertical edges
   veil gravity database.db -o gravity.csv --from colmap           measured pose priors of a COLMAP database

@@ -1,4 +1,4 @@
-"""Gravity of photographs from files: veil's table, tables of accelerometers, and the maker note of an iPhone.
+"""Gravity of photographs from files: veil's table, tables of accelerometers, iPhones' maker notes, and drones' gimbals.
 
 - Veil's table has lines image,x,y,z[,sigma_deg]: down in the camera frame x right, y down, z forward (gravity.md#frame).
   Vectors of any length are directions. A first line of words names the columns, in any order. A table of a phone's sensors
@@ -9,6 +9,8 @@
   records with `filename` and `MAPAccelerometerVector`. The file does not tell which way its axes point:
   `veil.geometry.device_axes` finds it.
 - A maker note is Apple's, in the EXIF block of a photograph.
+- The angles of a drone's gimbal are in its XMP packet: `GimbalPitchDegree` and `GimbalRollDegree` of DJI, `CameraPitchDegree`
+  and `CameraRollDegree` of Parrot. Both are 0 for a level camera, and -90 degrees of pitch look straight down.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,9 +28,9 @@ import numpy as np
 
 from veil.errors import FileFormatError, InputError, Remedy
 from veil.files.atomic import write_text
-from veil.files.photographs.pictures import DAMAGE, opened
+from veil.files.photographs.pictures import DAMAGE, opened, xmp_of
 from veil.files.tables import once, read_rows, read_text, require_single
-from veil.geometry.gravity import Gravity, NoGravity, gravity_from_accelerometer
+from veil.geometry.gravity import Gravity, NoGravity, gravity_from_accelerometer, gravity_from_gimbal
 
 _COLUMNS = "image,x,y,z[,sigma_deg]"
 _PLAIN, _NAMED, _SIGMA = ("x", "y", "z"), ("gravity_x", "gravity_y", "gravity_z"), "sigma_deg"
@@ -226,13 +229,20 @@ def _vector(values: list) -> np.ndarray:
 _SIGNATURE, _DIRECTORY = b"Apple iOS\x00", 14
 _ACCELERATION_TAG, _SIGNED_RATIONAL = 0x0008, 10
 _ENTRY_BYTES, _RATIONALS_BYTES = 12, 24
+MAX_ANGLE_DEG = 180.0
+
+
+# The angle's name in a packet of DJI's or Parrot's, as an attribute or an element, and its value.
+_ANGLE = re.compile(
+    rb"(?<=[<\s])drone-(?:dji:Gimbal|parrot:Camera)(Pitch|Roll)Degree\s{0,9}(?:=\s{0,9}[\"']|>)\s{0,9}([^\"'<>]{0,40}?)\s{0,9}[\"'<]"
+)
 
 
 def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
-    """Gravity from the maker note of a photograph taken with an iPhone's rear camera (docs/theory/gravity.md).
+    """Gravity from the maker note of an iPhone's rear camera, or the angles of a drone's gimbal (docs/theory/gravity.md).
 
     None where the photograph carries no reading, NoGravity where the reading does not tell which way is down. Raises
-    FileFormatError where the photograph or the note is damaged.
+    FileFormatError where the photograph, the note or an angle is damaged.
     """
     from PIL import ExifTags, Image
 
@@ -243,23 +253,49 @@ def gravity_from_exif(path: Path) -> Gravity | NoGravity | None:
             orientation = exif.get(ExifTags.Base.Orientation, 1)
             detail = exif.get_ifd(ExifTags.IFD.Exif)
             note, lens = detail.get(ExifTags.Base.MakerNote), detail.get(ExifTags.Base.LensModel, "")
+            packet = xmp_of(image)
     except FileNotFoundError:
         raise FileFormatError(f"there is no photograph {path}") from None
     except (*DAMAGE, Image.DecompressionBombError) as error:
         raise FileFormatError(f"{path} cannot be decoded as a photograph ({error}); convert it to JPEG or PNG") from None
-    if not isinstance(note, bytes) or not note.startswith(_SIGNATURE):
-        return None
     try:
-        acceleration = parse_acceleration(note)
+        acceleration = parse_acceleration(note) if isinstance(note, bytes) and note.startswith(_SIGNATURE) else None
+        angles = parse_gimbal(packet) if acceleration is None else None
     except FileFormatError as error:
         raise FileFormatError(f"{path}: {error}") from None
-    if acceleration is None:
+    if acceleration is None and angles is None:
         return None
-    if "front" in str(lens).lower():
+    if acceleration is not None and "front" in str(lens).lower():
         return NoGravity(reason="it was taken with the front camera, which looks the other way; use vanishing-point")
     if stored_width < stored_height:  # the sensor is wider than high: pixels that were turned hide by how much
         return NoGravity(reason="its pixels were turned or cropped by a program; give the picture as the camera wrote it")
+    if angles is not None:
+        return gravity_from_gimbal(*angles, orientation if isinstance(orientation, int) else 1)
+    assert acceleration is not None
     return gravity_from_accelerometer(acceleration, orientation if isinstance(orientation, int) else 0)
+
+
+def parse_gimbal(packet: bytes) -> tuple[float, float] | None:
+    """Pitch and roll in degrees that an XMP packet of a drone holds; None without both.
+
+    Raises FileFormatError for angles that are no numbers within 180 degrees, or that stand there twice and differ.
+    """
+    values: dict[bytes, set[float]] = {}
+    for name, text in _ANGLE.findall(packet):
+        try:
+            angle = float(text)
+        except ValueError:
+            angle = math.nan
+        if not abs(angle) <= MAX_ANGLE_DEG:
+            raise FileFormatError(
+                f"the {name.decode().lower()} of its gimbal is {text.decode(errors='replace')!r}; use vanishing-point for it"
+            )
+        values.setdefault(name, set()).add(angle)
+    if any(len(each) > 1 for each in values.values()):
+        raise FileFormatError("the angles of its gimbal stand there twice and differ; use vanishing-point for this photograph")
+    if set(values) != {b"Pitch", b"Roll"}:
+        return None
+    return values[b"Pitch"].pop(), values[b"Roll"].pop()
 
 
 def parse_acceleration(note: bytes) -> np.ndarray | None:

@@ -235,8 +235,13 @@ def _require_memory(path: Path, image: Any) -> None:
 
 def _is_panorama(image: Image.Image) -> bool:
     """Whether the picture's XMP packet describes a panorama, in Google's namespace GPano: its projection is not a camera's."""
+    return PANORAMA in xmp_of(image)
+
+
+def xmp_of(image: Any) -> bytes:
+    """The XMP packet of Pillow's image of a file; empty without one."""
     packet = image.info.get("xmp") or image.info.get("XML:com.adobe.xmp") or b""
-    return PANORAMA in (packet.encode() if isinstance(packet, str) else packet)
+    return packet.encode() if isinstance(packet, str) else bytes(packet)
 
 
 def _shrunk(path: Path, image: Any) -> Any:
