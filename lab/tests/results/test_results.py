@@ -141,6 +141,7 @@ def test_numbers_agree_within_intervals_and_tolerance() -> None:
     assert agree("100", "101", 0.02) and not agree("100", "103", 0.02)
     assert not agree("11 of 18", "11 off 18", 1.0) and not agree("-", "3", 1.0)
     (table,) = tables_in(PRINTED.replace("2,468", "2,500").replace("| words | - | 11 of 18 | 320 |\n", ""))
+    assert differences(record(varying=("bytes",)), record(tables=(*tables_in(PRINTED.replace("2,468", "3")),)), 0.01) == []
     told = differences(record(), record(tables=(table,)), 0.01)
     assert told == ["subspaces, 4, bytes: 2,500 instead of 2,468"] + [
         f"words, -, {column}: is gone" for column in ("form", "m", "share", "bytes")

@@ -53,18 +53,18 @@ def budget(text: str) -> float:
 class _Folder(Record):
     """Records of a folder."""
 
-    names: tuple[str, ...] = positional("names of records (default: all)", optional=True)
+    record: tuple[str, ...] = positional("names of records (default: all)", optional=True)
     records: Path = option("folder of the records (default %(default)s)", default=Path("lab/results/records"), metavar="FOLDER")
     root: Path = option("folder of the repository (default %(default)s)", default=Path(), metavar="FOLDER")
 
     def chosen(self) -> dict[str, ResultRecord]:
         """The records of the folder that were asked for, by name. Raises InputError for a name that is none."""
         records = read_records(self.records)
-        if missing := [name for name in self.names or () if name not in records]:
+        if missing := [name for name in self.record or () if name not in records]:
             raise InputError(f"{self.records} holds no record {missing[0]!r}; it holds {', '.join(records) or 'none'}")
         if not records:
             raise InputError(f"{self.records} holds no records; run this in the repository's folder, or give one")
-        return {name: record for name, record in records.items() if not self.names or name in self.names}
+        return {name: record for name, record in records.items() if not self.record or name in self.record}
 
     def age(self, record: ResultRecord) -> ResultAgeJson:
         """How old a record is."""
@@ -93,6 +93,9 @@ class RunResults(_Folder):
     budget: float | None = option("processor time that they may cost together (30m)", parse=budget, metavar="SPAN")
     command: str | None = option("command of a new record, which is named by its only name", metavar="COMMAND")
     question: str = option("the question that a new record answers", default="")
+    varying: tuple[str, ...] = option(
+        "columns of a new record whose numbers move from run to run", default=(), metavar="COLUMN"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,17 +160,19 @@ def _run(arguments: _Folder, name: str, command: str, question: str) -> ResultRe
 
 def _again(arguments: _Folder, record: ResultRecord) -> ResultRecord:
     """A new run of a record's command, with its settings."""
-    return replace(_run(arguments, record.name, record.command, record.question), settings=record.settings)
+    return replace(
+        _run(arguments, record.name, record.command, record.question), settings=record.settings, varying=record.varying
+    )
 
 
 def _new(arguments: RunResults, command: str) -> int:
     """Make a record that is not there."""
-    if arguments.names is None or len(arguments.names) != 1 or not arguments.question:
+    if arguments.record is None or len(arguments.record) != 1 or not arguments.question:
         raise InputError("a new record needs one name, a --command and a --question")
-    (name,) = arguments.names
+    (name,) = arguments.record
     if name in read_records(arguments.records):
         raise InputError(f"there is a record {name} already; without --command its own command is run")
-    made = _run(arguments, name, command, arguments.question)
+    made = replace(_run(arguments, name, command, arguments.question), varying=arguments.varying)
     report(arguments, write_record(arguments.records, made), "a new record")
     return 0
 
@@ -177,7 +182,7 @@ def _renew(arguments: RunResults) -> int:
         return _new(arguments, arguments.command)
     records = arguments.chosen()
     ages = {name: arguments.age(record) for name, record in records.items()}
-    stale = [name for name in _stalest(ages) if arguments.names or ages[name]["changed"]]
+    stale = [name for name in _stalest(ages) if arguments.record or ages[name]["changed"]]
     names = fitting(stale, records, arguments.budget)
     with Bar("running") as bar:
         for done, name in enumerate(names):

@@ -26,7 +26,13 @@ class TableJson(TypedDict):
     rows: list[list[str]]
 
 
-class RecordJson(TypedDict):
+class _VaryingJson(TypedDict, total=False):
+    """What a record's file has if two runs may differ."""
+
+    varying: list[str]
+
+
+class RecordJson(_VaryingJson):
     """A record's file. `digest` is over all of its other fields."""
 
     name: str
@@ -96,6 +102,7 @@ class ResultRecord:
     - `is_imported`: the tables were copied from a page, as the run is long; `commit` is that of the copy.
     - `machine`, `versions`: processor and cores; versions of packages by name.
     - `processor_seconds`: of the run with its children; None if it was not measured.
+    - `varying`: names of columns that two runs of the same code may fill otherwise, as seconds: they are not compared.
     - `modules`: digests of the code that ran (`code.digest_of`), by path below the root; empty if nobody knows.
 
     Raises InputError for a name or a date of another form, and for a record without tables.
@@ -113,6 +120,7 @@ class ResultRecord:
     processor_seconds: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     modules: Mapping[str, str] = field(default_factory=dict)
+    varying: tuple[str, ...] = ()
 
     __repr__ = one_line
 
@@ -145,6 +153,8 @@ class ResultRecord:
             "tables": [{"columns": list(table.columns), "rows": [list(row) for row in table.rows]} for table in self.tables],
             "digest": "",
         }
+        if self.varying:
+            content["varying"] = list(self.varying)
         return {**content, "digest": _digest(content)}
 
     @classmethod
@@ -163,6 +173,7 @@ class ResultRecord:
                 processor_seconds=content["processor_seconds"],
                 settings=dict(content["settings"]),
                 modules=dict(content["modules"]),
+                varying=tuple(content.get("varying", ())),
                 tables=tuple(
                     ResultTable(columns=tuple(table["columns"]), rows=tuple(map(tuple, table["rows"])))
                     for table in content["tables"]
@@ -189,7 +200,7 @@ def numbers(cell: str) -> tuple[float, ...]:
 def differences(old: ResultRecord, new: ResultRecord, tolerance: float) -> list[str]:
     """Sentences on cells of `old` that are missing in `new`, or whose numbers differ by more than a relative `tolerance`.
 
-    A cell with an interval, "56 (52-60)", agrees with every number inside the interval.
+    A cell with an interval, "56 (52-60)", agrees with every number inside the interval. Columns that vary are not compared.
     """
     differing: list[str] = []
     if len(old.tables) != len(new.tables):
@@ -197,6 +208,8 @@ def differences(old: ResultRecord, new: ResultRecord, tolerance: float) -> list[
     for before, after in zip(old.tables, new.tables, strict=True):
         for key, row in before.keys().items():
             for column, cell in zip(before.columns, row, strict=True):
+                if column in old.varying:
+                    continue
                 now = after.cell(key, column)
                 if now is None:
                     differing.append(f"{key}, {column}: is gone")

@@ -21,7 +21,7 @@ class DecoyPool(Codebook):
 
 # Expected number of features of one image that share a decoy: a pool is used in as few runs as keep it below the first number,
 # and refused above the second, where whoever sees a single upload finds decoys without the pool
-# (lab/results.md#decoys-that-serve-several-features).
+# (lab/results/defenses.md#decoys-that-serve-several-features).
 USUAL_REUSE, MOST_REUSE = 0.1, 0.25
 
 

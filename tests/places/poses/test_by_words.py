@@ -12,13 +12,13 @@ from scipy.spatial.transform import Rotation
 
 from veil.errors import InputError, RangeError, SpaceError
 from veil.forms import Lines
-from veil.geometry.camera import GUESS, UNDISCLOSED
+from veil.geometry.camera import GUESS, UNDISCLOSED, FocalPrior, zoomed
 from veil.geometry.rigid import rotation_angle_deg
 from veil.geometry.robust.significance import P3P, UPRIGHT_LINES, line_agreement, point_agreement, pose_log10_nfa
 from veil.ldp.mechanism import SubsetMechanism
 from veil.matching.inverted_index import Candidates, index_map, vocabulary_candidates
 from veil.places.poses.answer import Localization, NoPose
-from veil.places.poses.by_words import localize_candidates, localize_words
+from veil.places.poses.by_words import _estimate, localize_candidates, localize_words
 from veil.places.poses.options import WordOptions
 from veil.places.poses.word_lines import word_problem
 from veil.places.poses.word_points import WordProblem
@@ -308,3 +308,21 @@ def test_a_guessed_focal_length_is_found(factor: float) -> None:
     if factor != 1.0:
         twin = localize_words(replace(guessed, focal=UNDISCLOSED), KEYPOINTS, QUERY, SCENE, VOCABULARY, options=BRIEF)
         assert isinstance(twin, NoPose) or np.linalg.norm(twin.cam_from_world.center - exact.cam_from_world.center) > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden", [False, True], ids=["points", "lines"])
+@pytest.mark.parametrize(("factor", "focal"), [(0.9, UNDISCLOSED), (1.12, UNDISCLOSED), (0.7, GUESS), (1.4, GUESS)])
+def test_a_wrong_focal_length_is_put_right(factor: float, focal: FocalPrior, hidden: bool) -> None:
+    """Planted truth, from two images and compared with two more: the pose itself is no other place that explains as much.
+
+    Lines were drawn with the wrong focal length.
+    """
+    lens = replace(zoomed(PLACE.camera, factor), focal=focal)
+    observations = lines_of(replace(PLACE, camera=lens), "02") if hidden else KEYPOINTS
+    options = replace(BRIEF, retrieved=2, compared=2)
+    answer = localize_words(lens, observations, QUERY, SCENE, VOCABULARY, options=options)
+    answer = check(answer, center=0.15 if hidden else 0.05, degrees=0.5)
+    assert answer.center_deviation is not None and answer.center_deviation < 0.06
+    in_words = _estimate(answer, lens, observations, SCENE)
+    assert in_words.camera.focal_px == pytest.approx(500, rel=0.01)

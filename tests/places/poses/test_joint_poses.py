@@ -12,8 +12,9 @@ from scipy.stats import binom, chi2
 
 from veil.errors import Remedy
 from veil.forms import Lines
-from veil.geometry.camera import GIVEN, UNDISCLOSED, Camera, FocalPrior
+from veil.geometry.camera import GIVEN, GUESS, UNDISCLOSED, Camera, FocalPrior
 from veil.geometry.rigid import Rigid, center_covariance, rotation_angle_deg
+from veil.geometry.robust.pose_and_focal import MOST_HELD
 from veil.geometry.robust.resection_lines import mirrored
 from veil.places.poses import joint
 from veil.places.poses.answer import Localization, NoPose
@@ -21,6 +22,7 @@ from veil.places.poses.by_distance import localize_matches
 from veil.places.poses.joint import fitted, settled
 from veil.places.poses.matches import Estimate, MatchedPoints
 from veil.places.poses.options import LocalizeOptions
+from veil.places.poses.search import features_of
 from worlds import camera, generator, project, world
 from worlds.word_worlds import lines_of
 
@@ -145,3 +147,34 @@ def test_a_second_optimum_within_the_noise_enters_the_deviation_and_is_refused(m
     assert isinstance(refused, NoPose) and "two poses that differ by degrees" in refused.reason
     monkeypatch.setattr(joint, "_other_starts", lambda *_: iter(()))
     assert isinstance(answer(), Localization)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("log_focal", [-0.35, 0.35])
+def test_the_declared_focal_length_finds_poses_up_to_the_largest_held_deviation(log_focal: float) -> None:
+    """Planted truth: a place with depth, one match in four right, and a focal length off by 2.3 of the largest held deviations.
+
+    The fit puts right what the search finds. Broken twin: the search's pose itself is meters off.
+    """
+    random = generator(f"held {log_focal}")
+    focal = FocalPrior(origin="EXIF", deviation=MOST_HELD)
+    lens = declared(math.exp(log_focal), focal)
+    places, depth = random.uniform([0, 0], [640, 480], (240, 2)), random.uniform(2, 12, (240, 1))
+    points = np.hstack([(places - [320, 240]) / 500 * depth, depth])
+    shown = places + random.normal(size=places.shape)
+    shown[60:] = random.uniform([0, 0], [640, 480], (180, 2))
+    rows = np.arange(240)
+    answer = localize_matches(lens, shown.astype(np.float32), rows, rows, points)
+    assert isinstance(answer, Localization) and np.linalg.norm(answer.center) < 0.1
+    matched = features_of(lens, shown.astype(np.float32), rows, rows, points, LocalizeOptions())
+    alone = matched.estimate()
+    assert alone is not None and np.linalg.norm(alone.pose.center) > 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [0.7, 1.0, 1.45])
+def test_lines_of_a_guessed_focal_length_are_localized(factor: float) -> None:
+    """Planted truth; the lines were drawn with the guess. Broken twin: the guess held as if it were known to 5 %."""
+    answer = asked(factor, GUESS, as_lines=True)
+    assert isinstance(answer, Localization) and np.linalg.norm(answer.center - TRUTH.center) < 0.2
+    assert isinstance(asked(factor, UNDISCLOSED, as_lines=True), Localization) == (factor == 1.0)

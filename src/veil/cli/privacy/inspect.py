@@ -55,7 +55,7 @@ POSITIONS_SHOW = (
 NOT_SENT = "photograph, raw descriptors, scale, orientation, response, order of detection, EXIF, time, place, file name"
 NOT_PROTECTED = (
     "features that match another upload of the place, of anybody, or a map: the closest points estimate them",
-    "a share of the features of this file alone: learned attacks estimate them (lab/results.md#attacks-that-learn)",
+    "a share of the features of this file alone: learned attacks estimate them (lab/results/attacks.md#attacks-that-learn)",
     "the outline of the scene: keypoint positions alone show where texture is",
     "anything, if the same view is released twice with different choices: the subspaces intersect in the descriptors",
     "near repeats such as a static video: the repeats' descriptors differ slightly, and so do their subspaces",

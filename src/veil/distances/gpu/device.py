@@ -32,7 +32,7 @@ LONG_ENTRIES = 150
 # Error of one Gram entry of unit vectors: three products of 11-bit halves lose 2^-22 each; eight times that.
 ENTRY_ERROR = 2.0**-19
 # Gram entries of a chunk, 64 MB: a quarter of that stays in the second-level cache between the product and the solve, but then
-# the many launches take longer than the memory would (lab/results.md#distances-on-a-graphics-processor).
+# the many launches take longer than the memory would (lab/results/speed.md#distances-on-a-graphics-processor).
 CHUNK_FLOATS = 1 << 24
 # Programs of a chunk, which occupy the device: its rows are cut into as many parts as that takes. And candidates of a feature
 # that it returns.

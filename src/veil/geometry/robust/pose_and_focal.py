@@ -13,9 +13,13 @@ from jaxtyping import Float64
 
 from veil.compiled import compiled
 from veil.geometry.bundle.schur import moved_cameras
+from veil.geometry.camera import FocalPrior
 from veil.geometry.free_calibration import Sights
 from veil.geometry.rigid import Rigid
 
+# A search with the declared focal length finds what the fit puts right, up to this deviation; with a larger one the focal
+# length is searched for as well (localization.md#pose-and-focal-length-together).
+MOST_HELD = 0.15
 PARAMETERS = 7  # three of the turn, three of the shift, the log of the focal length
 # Scale of the Cauchy loss in standard deviations (95 % efficient for one normal residual; Holland and Welsch 1977).
 LOSS_SIGMAS = 2.385
@@ -25,6 +29,11 @@ MEDIAN_OF_POINTS, MEDIAN_OF_LINES = 1.17741, 0.67449
 NOISES, ITERATIONS, DAMPING, TOL = 8, 20, 1e-4, 1e-7
 # Least noise in the loss, as a share of that in the covariance: exact data must not make the loss infinitely narrow.
 LEAST_SHARE = 0.1
+
+
+def is_searched(prior: FocalPrior) -> bool:
+    """Whether a focal length is known so little that poses are searched for with several."""
+    return prior.deviation > MOST_HELD
 
 
 @dataclass(frozen=True, kw_only=True)

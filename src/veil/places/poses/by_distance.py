@@ -18,10 +18,9 @@ from veil.matching.placed_points import placed
 from veil.matching.point_index import RankedImages
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.judge import claim_of, judge_pairs
-from veil.places.poses.matches import features_of
 from veil.places.poses.mirror import EXPLAINED, mirrored_positions, unless_mirrored
 from veil.places.poses.options import LocalizeOptions
-from veil.places.poses.search import MatchedImages, RankedSearch
+from veil.places.poses.search import MatchedImages, RankedSearch, features_of
 from veil.progress import Progress
 from veil.scene import Scene, views_of
 

@@ -21,16 +21,17 @@ from jaxtyping import Float32, Float64, Int64
 
 from veil.errors import InputError
 from veil.forms import Lines, Subsets
-from veil.geometry.camera import REFINED, Camera, as_colmap
+from veil.geometry.camera import REFINED, Camera, as_colmap, zoomed
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.acceptance import Acceptance
 from veil.geometry.robust.grouped import COMPARISONS, GroupedConsensus, GroupedOptions, candidates_searched, consensus_of
+from veil.geometry.robust.pose_and_focal import is_searched
 from veil.matching.inverted_index import Candidates, InvertedIndex, unshared_log_odds, vocabulary_candidates
 from veil.matching.retrieval import most_similar
 from veil.places.poses.answer import Localization, NoPose
 from veil.places.poses.evidence import PoseEvidence
 from veil.places.poses.judge import ONE_POINT, Claim, PairContest, judge, rivals
-from veil.places.poses.matches import Estimate, Matched, MatchedLines, MatchedPoints, matched_features
+from veil.places.poses.matches import LINE_FACTORS, Estimate, Matched, MatchedLines, MatchedPoints, matched_features, rescaled
 from veil.places.poses.mirror import mirrored_down, mirrored_positions, unless_mirrored
 from veil.places.poses.options import LocalizeOptions, WordOptions
 from veil.places.poses.search import ImageMatches, RankedSearch
@@ -41,7 +42,7 @@ from veil.places.poses.word_points import WordProblem
 from veil.progress import Progress
 from veil.scene import Scene, views_of
 
-# Factors that are tried on a guessed focal length: a guess of 1.2 times the longer side is right within these for most cameras.
+# Factors that are tried on the focal length of keypoints: a guess is right within these for most cameras.
 FOCAL_FACTORS = (0.6, 0.7, 0.82, 0.95, 1.1, 1.3, 1.55)
 # Samples that look for another pose among the candidates that the best pose leaves.
 RIVAL_SAMPLES = 2000
@@ -149,7 +150,7 @@ class _WordQuery:
         """The problem of keypoints where gravity of query and map, and the focal length, are known; else None."""
         if isinstance(self.observations, Lines) or self.gravity is None or self.scene.down is None:
             return None
-        if not self.camera.focal_is_known:
+        if is_searched(self.camera.focal):
             return None
         query: dict[str, Any] = {"camera": self.camera, "keypoints": self.observations, "gravity": self.gravity}
         limits: dict[str, Any] = {"options": options.upright, "seed": options.seed}
@@ -203,7 +204,7 @@ def localize_candidates(
     if len(cameras) > 1:  # a short search with each focal length, a full one with the best
         part_s = options.max_seconds and options.max_seconds / len(cameras)  # together as long as one full search
         brief = replace(options, max_iterations=options.min_iterations, max_seconds=part_s)
-        tried = [word_problem(one, observations, candidates, scene, names, options) for one in cameras]
+        tried = [word_problem(one, seen_with(one, camera, observations), candidates, scene, names, options) for one in cameras]
         problem = min(tried, key=lambda one: _searched(one, brief, None)[2])
     best, rows, log10_nfa = _searched(problem, options, progress)
     if best is None:
@@ -214,7 +215,7 @@ def localize_candidates(
     claim = word_pose.claim(log10_nfa, count)
     contest = _CandidateContest(
         word_pose=word_pose,
-        matched=candidate_pairs(word_pose.known_camera, observations, candidates, scene, names, options),
+        matched=candidate_pairs(word_pose.known_camera, problem.observations, candidates, scene, names, options),
         views=views_of(scene),
         observed=[scene.images[name].point_rows for name in names] or None,
     )
@@ -297,17 +298,17 @@ class _CandidateContest(PairContest):
 
 
 def _cameras(camera: Camera, observations: np.ndarray | Lines) -> list[Camera]:
-    """The camera alone, or cameras of several focal lengths around one that is only a guess.
-
-    Lines keep the guess: they were drawn with it.
-    """
-    if camera.focal_is_known or isinstance(observations, Lines):
+    """The camera alone, or cameras of several focal lengths around one of which little is known."""
+    if not is_searched(camera.focal):
         return [camera]
-    count = camera.focal_count
-    return [
-        replace(camera, params=(*(factor * value for value in camera.params[:count]), *camera.params[count:]))
-        for factor in FOCAL_FACTORS
-    ]
+    return [zoomed(camera, factor) for factor in (LINE_FACTORS if isinstance(observations, Lines) else FOCAL_FACTORS)]
+
+
+def seen_with(
+    camera: Camera, declared: Camera, observations: Float32[np.ndarray, "features 2"] | Lines
+) -> Float32[np.ndarray, "features 2"] | Lines:
+    """What a query shows by another focal length than the declared one: lines were drawn with that, keypoints are in pixels."""
+    return rescaled(observations, declared.focal_px / camera.focal_px) if isinstance(observations, Lines) else observations
 
 
 def _searched(
@@ -445,6 +446,7 @@ def compared_in_words(
     limits = LocalizeOptions(retrieved=(options.retrieved,), compared=options.compared, seed=options.seed, **thresholds)
     begun, allowed = time.process_time(), options.max_seconds
     estimate = _estimate(localization, camera, observations, matched.scene)
+    observations = seen_with(estimate.camera, camera, observations)
     camera = replace(estimate.camera, focal=REFINED)
 
     def in_time() -> None:
@@ -478,14 +480,15 @@ def compared_in_words(
 def _estimate(
     localization: Localization, camera: Camera, observations: Float32[np.ndarray, "features 2"] | Lines, scene: Scene
 ) -> Estimate:
-    """A pose with its camera: a guessed focal length is the one that fits the inliers best."""
-    pose = localization.cam_from_world
-    if isinstance(observations, Lines) or camera.focal_is_known:
-        return Estimate(pose=pose, camera=camera)
-    seen = np.asarray(as_colmap(camera).cam_from_img(observations[localization.keypoint_rows].astype(np.float64)))
+    """A pose with its camera, whose focal length is the one that fits the inliers best."""
+    pose, rows = localization.cam_from_world, localization.keypoint_rows
     in_camera = pose.apply(scene.points[localization.point_rows])
     shown = in_camera[:, :2] / in_camera[:, 2:]
-    factor = float((seen * shown).sum() / (seen**2).sum())
-    count = camera.focal_count
-    params = *(value / factor for value in camera.params[:count]), *camera.params[count:]
-    return Estimate(pose=pose, camera=replace(camera, params=params))
+    if isinstance(observations, Lines):
+        lines = observations.coefficients[rows].astype(np.float64)
+        along = (lines[:, :2] * shown).sum(axis=1)
+        factor = -float((along * lines[:, 2]).sum() / (along**2).sum())
+    else:
+        seen = np.asarray(as_colmap(camera).cam_from_img(observations[rows].astype(np.float64)))
+        factor = float((seen * shown).sum() / (shown**2).sum())
+    return Estimate(pose=pose, camera=zoomed(camera, factor))

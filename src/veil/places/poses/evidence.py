@@ -12,6 +12,7 @@ from veil.geometry.camera import Camera, as_colmap
 from veil.geometry.free_calibration import FreeCamera, Sights
 from veil.geometry.rigid import Rigid
 from veil.geometry.robust.acceptance import Acceptance
+from veil.geometry.robust.pose_and_focal import is_searched
 from veil.geometry.robust.significance import pose_log10_nfa
 from veil.geometry.views import MapViews
 from veil.places.poses.joint import FOCAL_SIGMAS
@@ -99,7 +100,7 @@ def weigh(matched: Matched, estimate: Estimate, views: MapViews | None) -> PoseE
             inliers = int(np.count_nonzero(near < first))
             tried.append(_chance(matched, shares[:first], distinct, inliers, matched.floor(part)))
         projected[shares == 0] = np.nan  # where no other feature is near, none is within the next threshold, which is less
-    return PoseEvidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)))
+    return PoseEvidence(rows=rows, log10_nfa=min(tried) + math.log10(len(tried)) + matched.log10_cameras)
 
 
 def _chance(matched: Matched, shares: np.ndarray, places: int, inliers: int, floor: float) -> float:
@@ -146,7 +147,7 @@ def _may_be_framed(matched: Matched, estimate: Estimate, rows: Int64[np.ndarray,
     burden of proof is reversed: the best camera within the tolerance must fit better than the best one with a print's focal
     length.
     """
-    if not matched.camera.focal_is_known or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
+    if matched.is_searched or len(rows) < LEAST_FOR_CALIBRATION or not matched.fits_in(FRAMED):
         return False
     if views is None or _beyond(matched, estimate, rows, views) < GOES_ON:
         return False
@@ -199,7 +200,7 @@ def _contradicted(matched: Matched, estimate: Estimate) -> bool:
 
 def tolerance(camera: Camera) -> Float64[np.ndarray, "5"]:
     """Largest offsets of a calibration from a declared one, as `FreeCamera` has them."""
-    focal = FOCAL_SIGMAS * camera.focal.deviation if camera.focal_is_known else UNKNOWN_REACH
+    focal = UNKNOWN_REACH if is_searched(camera.focal) else FOCAL_SIGMAS * camera.focal.deviation
     return np.array([max(TOLERANCE[0], focal), *TOLERANCE[1:]])
 
 

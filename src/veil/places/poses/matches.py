@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from veil.colmap import pycolmap
 from veil.forms import Lines
 from veil.geometry.anchors import pencil_of
-from veil.geometry.camera import FRAME_SLACK, Camera, as_colmap, half_extent, zoomed
+from veil.geometry.camera import FRAME_SLACK, REFINED, Camera, as_colmap, half_extent, zoomed
 from veil.geometry.free_calibration import Sights
 from veil.geometry.rigid import Rigid, rigid_from_colmap
-from veil.geometry.robust.pose_and_focal import JointFit
-from veil.geometry.robust.ransac import RansacOptions
+from veil.geometry.robust.pose_and_focal import JointFit, is_searched
+from veil.geometry.robust.ransac import RansacOptions, samples_needed
 from veil.geometry.robust.resection_lines import MIN_OTHER_LINES, LineResection, resect_from_lines
 from veil.geometry.robust.significance import (
     ALONG_ONE_WAY,
@@ -39,7 +39,6 @@ from veil.geometry.robust.significance import (
 )
 from veil.geometry.solvers.p3p import three_point_poses
 from veil.geometry.solvers.p6lp import pose_from_six_lines
-from veil.places.poses.options import LocalizeOptions
 
 # A search for a rival pose misses one of the least weight that counts with this probability.
 RIVAL_MISSED = 1e-3
@@ -94,6 +93,16 @@ class MatchedPairs(ABC):
     def normalized(self, camera: Camera) -> Sights:
         """Points of all pairs and what was seen of them, in the normalized plane of a camera: the declared one, or zoomed."""
 
+    @property
+    def is_searched(self) -> bool:
+        """Whether the focal length is searched for, as little is known of it."""
+        return is_searched(self.camera.focal)
+
+    @property
+    def log10_cameras(self) -> float:
+        """log10 of the number of focal lengths that were tried one after the other."""
+        return 0.0
+
     def log_focal(self, estimate: Estimate) -> float:
         """Log of the ratio of an estimate's focal length to the declared one."""
         return math.log(estimate.camera.focal_px / self.camera.focal_px)
@@ -135,10 +144,7 @@ def samples_for(share: float, size: int, most: int) -> int:
 
     If `share` of the pairs are inliers, one is drawn with probability 1 - `RIVAL_MISSED`, unless `most` is too few.
     """
-    clean = min(share, 1.0) ** size
-    if clean >= 1:
-        return 1
-    return most if clean < 1e-12 else min(most, math.ceil(math.log(RIVAL_MISSED) / math.log1p(-clean)))
+    return min(most, samples_needed(min(share, 1.0) ** size, 1 - RIVAL_MISSED))
 
 
 # Largest number of samples for a rival pose among the pairs that the best pose leaves.
@@ -153,7 +159,7 @@ POINTS_BEYOND = 0.02
 class MatchedPoints(MatchedPairs):
     """Matched keypoints (`observations`, in pixels), for poses by P3P and least squares (COLMAP).
 
-    An unknown focal length is estimated as well, by P4Pf.
+    A focal length of which little is known is estimated as well, by P4Pf.
     """
 
     observations: Float32[np.ndarray, "features 2"]
@@ -164,7 +170,7 @@ class MatchedPoints(MatchedPairs):
     @property
     def sampling(self) -> Sampling:
         """Size of a sample, and how many poses it may give, of the minimal solver."""
-        return P3P if self.camera.focal_is_known else P4PF
+        return P4PF if self.is_searched else P3P
 
     def open_way(self, estimate: Estimate, rows: Int64[np.ndarray, "inliers"]) -> float:
         """-infinity: keypoints leave no way open."""
@@ -198,12 +204,12 @@ class MatchedPoints(MatchedPairs):
         estimation = pycolmap.AbsolutePoseEstimationOptions()
         estimation.ransac.max_error = self.max_error_px
         estimation.ransac.random_seed = self.seed
-        estimation.estimate_focal_length = not self.camera.focal_is_known
+        estimation.estimate_focal_length = self.is_searched
         if share is not None:
             estimation.ransac.max_num_trials = samples_for(share, self.sampling.size, POINT_RIVAL_SAMPLES)
             estimation.ransac.min_num_trials = min(100, estimation.ransac.max_num_trials)
         refinement = pycolmap.AbsolutePoseRefinementOptions()
-        refinement.refine_focal_length = not self.camera.focal_is_known
+        refinement.refine_focal_length = self.is_searched
         camera = as_colmap(self.camera)  # its focal length is refined in place
         result = pycolmap.estimate_and_refine_absolute_pose(
             self._xy[rows],
@@ -212,7 +218,7 @@ class MatchedPoints(MatchedPairs):
             estimation,
             refinement,
         )
-        if result is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+        if result is None or (self.is_searched and not self._plausible(float(camera.params[0]))):
             return None
         return self._estimate(result, camera)
 
@@ -233,11 +239,11 @@ class MatchedPoints(MatchedPairs):
                 return best
             start = pycolmap.Rigid3d(np.hstack([best.pose.rotation, best.pose.translation[:, None]]))
             free = pycolmap.AbsolutePoseRefinementOptions()
-            free.refine_focal_length = not self.camera.focal_is_known
+            free.refine_focal_length = self.is_searched
             camera, inlier = as_colmap(best.camera), np.ones(len(rows), dtype=bool)  # the camera is refined in place
             xyz = self.points[self.point_rows[rows]]
             refined = pycolmap.refine_absolute_pose(start, self._xy[rows], xyz, inlier, camera, free)
-            if refined is None or not (self.camera.focal_is_known or self._plausible(float(camera.params[0]))):
+            if refined is None or (self.is_searched and not self._plausible(float(camera.params[0]))):
                 return best
             best = self._estimate(refined, camera)
         return best
@@ -245,7 +251,7 @@ class MatchedPoints(MatchedPairs):
     def _estimate(self, result: dict[str, Any], camera: Any) -> Estimate:
         """COLMAP's result as an `Estimate`, with its focal length where that was refined."""
         focal_px = float(camera.params[0])
-        refined = self.camera if self.camera.focal_is_known else zoomed(self.camera, focal_px / self.camera.focal_px)
+        refined = zoomed(self.camera, focal_px / self.camera.focal_px) if self.is_searched else self.camera
         return Estimate(pose=rigid_from_colmap(result["cam_from_world"]), camera=refined)
 
     def _plausible(self, focal_px: float) -> bool:
@@ -297,8 +303,17 @@ LINE_RIVAL_SAMPLES = 100
 # A query lies in a window of its picture if at most this share of its lines misses the window. It is small because lines mostly
 # cross a window wherever they come from.
 LINES_BEYOND = 0.005
+# Factors that are tried on a focal length of which little is known, and the samples of each short search. The fit of pose and
+# focal length puts right what lies between the factors.
+LINE_FACTORS, BRIEF_ITERATIONS = (0.65, 0.95, 1.35), 300
 # Windows that are tried along each axis.
 WINDOWS = 9
+
+
+def rescaled(lines: Lines, factor: float) -> Lines:
+    """The lines in a normalized plane whose coordinates are `factor` times as large: that of another focal length."""
+    coefficients = lines.coefficients * np.array([1.0, 1.0, factor], dtype=lines.coefficients.dtype)
+    return replace(lines, coefficients=coefficients)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -346,9 +361,11 @@ class MatchedLines(MatchedPairs):
         """Pose by LO-MSAC with samples of six lines among the pairs `rows` (default: all), the most trusted ones first.
 
         None if there is no pose. With `share` only as many samples are drawn as find a pose that this share of the pairs
-        agrees with (`samples_for`).
+        agrees with (`samples_for`). If little is known of the focal length, the best of several is taken by short searches.
         """
         rows = np.arange(len(self.keypoint_rows)) if rows is None else rows
+        if self.is_searched:
+            return self._with_best_focal(rows, share)
         options = RansacOptions(max_error=self.max_error_px, seed=self.seed)
         if share is not None:
             most = samples_for(share, self.sampling.size, LINE_RIVAL_SAMPLES)
@@ -357,6 +374,24 @@ class MatchedLines(MatchedPairs):
             )
         consensus = resect_from_lines(self._problem(rows), options)
         return None if consensus is None else Estimate(pose=consensus.model, camera=self.camera)
+
+    @property
+    def log10_cameras(self) -> float:
+        """log10 of the number of focal lengths that are tried one after the other."""
+        return math.log10(len(LINE_FACTORS)) if self.is_searched else 0.0
+
+    def _with_best_focal(self, rows: Int64[np.ndarray, "_"], share: float | None) -> Estimate | None:
+        """The pose of a search with that of `LINE_FACTORS` times the focal length that short searches fit best with."""
+        brief = RansacOptions(max_error=self.max_error_px, seed=self.seed, max_iterations=BRIEF_ITERATIONS)
+        tried: list[tuple[float, float, MatchedLines]] = []
+        for factor in LINE_FACTORS:
+            lens = replace(zoomed(self.camera, factor), focal=REFINED)
+            one = replace(self, camera=lens, observations=rescaled(self.observations, 1 / factor))
+            consensus = resect_from_lines(one._problem(rows), brief)
+            if consensus is not None:
+                tried.append((consensus.score, factor, one))
+        best = min(tried, key=lambda each: each[:2], default=None)
+        return None if best is None else best[2].estimate(rows, share=share)
 
     def projected(self, estimate: Estimate) -> Float64[np.ndarray, "pairs 2"]:
         """Projection of each pair's point in the normalized plane of the declared camera, in which the lines were drawn.
@@ -460,15 +495,3 @@ def matched_features(
     if isinstance(observations, Lines):
         return MatchedLines(observations=observations, **common)
     return MatchedPoints(observations=observations, **common)
-
-
-def features_of(
-    camera: Camera,
-    observations: Float32[np.ndarray, "features 2"] | Lines,
-    keypoint_rows: Int64[np.ndarray, "pairs"],
-    point_rows: Int64[np.ndarray, "pairs"],
-    points: Float64[np.ndarray, "points 3"],
-    options: LocalizeOptions,
-) -> Matched:
-    limit = options.line_error_px if isinstance(observations, Lines) else options.max_error_px
-    return matched_features(camera, observations, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)

@@ -37,7 +37,7 @@ from veil.places.poses.judge import (
     judge,
     rivals,
 )
-from veil.places.poses.matches import Estimate, Matched, features_of
+from veil.places.poses.matches import Estimate, Matched, matched_features
 from veil.places.poses.options import LocalizeOptions
 from veil.progress import Progress
 from veil.scene import Scene, views_of
@@ -397,3 +397,16 @@ def _together(
     ahead = np.minimum(first[:, 2], second[:, 2]) > 1e-9
     gap = first[:, :2] * second[:, 2:] - second[:, :2] * first[:, 2:]
     return ahead & (np.linalg.norm(gap, axis=1) <= reach * first[:, 2] * second[:, 2])
+
+
+def features_of(
+    camera: Camera,
+    observations: Float32[np.ndarray, "features 2"] | Lines,
+    keypoint_rows: Int64[np.ndarray, "pairs"],
+    point_rows: Int64[np.ndarray, "pairs"],
+    points: Float64[np.ndarray, "points 3"],
+    options: LocalizeOptions,
+) -> Matched:
+    """Pairs of a query's features and a map's points with the thresholds and the seed of `options`; see `matched_features`."""
+    limit = options.line_error_px if isinstance(observations, Lines) else options.max_error_px
+    return matched_features(camera, observations, keypoint_rows, point_rows, points, max_error_px=limit, seed=options.seed)

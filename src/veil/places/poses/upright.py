@@ -22,6 +22,7 @@ from scipy.spatial import cKDTree
 
 from veil.errors import InputError, Remedy
 from veil.geometry.camera import Camera
+from veil.geometry.robust.pose_and_focal import is_searched
 from veil.geometry.robust.significance import P3P, SAME_PX, apart, pose_log10_samples
 from veil.geometry.robust.upright_search import Kept, nothing_kept, search_pairs
 from veil.matching.inverted_index import Candidates
@@ -404,7 +405,7 @@ def localize_positions(
             f"positions alone are localized with gravity, and that of the {whose} is unknown",
             remedy=Remedy("give", "Protection.gravity") if gravity is None else Remedy("give", "map_images.gravity"),
         )
-    if not camera.focal_is_known:
+    if is_searched(camera.focal):
         raise InputError(
             "positions alone are localized with a known focal length only", remedy=Remedy("give", "Picture.camera")
         )
