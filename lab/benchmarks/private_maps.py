@@ -110,7 +110,7 @@ class Subject:
         names = sorted(features)
         held = set(names[every // 2 :: every]) if every else set()
         self.mapped = {name: item for name, item in features.items() if name not in held}
-        self.queries: Sent = {name: features[name] for name in sorted(held)}
+        self.queries = {name: features[name] for name in sorted(held)}
         self.raw, self.seconds = kept(arguments, f"{folder.name}-raw-{every}", self._raw_map)
 
     def _raw_map(self) -> tuple[BuiltMap | NoMap, float]:

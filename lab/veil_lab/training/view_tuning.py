@@ -170,7 +170,7 @@ class TunedPlace:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tuning:
+class ViewTuning:
     """Weights fitted to all places, and how they do on each place where the others alone fit them."""
 
     fitted: FittedWeights
@@ -222,7 +222,7 @@ def asked_features(
     return [item for position in range(len(items)) for item in asked[position]]
 
 
-def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> Tuning:
+def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> ViewTuning:
     """Weights that all of `asked` support most, and the shares that weights of the other places recover of each place.
 
     Raises InputError where photographs of the places do not match.
@@ -249,7 +249,7 @@ def tuned(asked: Sequence[AskedFeatures], model: LearnedModel) -> Tuning:
                 lines=shares[3],
             )
         )
-    return Tuning(fitted=_fitted(asked, model.views), places=tuple(rows))
+    return ViewTuning(fitted=_fitted(asked, model.views), places=tuple(rows))
 
 
 def _fitted(asked: Sequence[AskedFeatures], start: ViewWeights) -> FittedWeights:
