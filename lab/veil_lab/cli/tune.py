@@ -38,14 +38,17 @@ EXAMPLES = """\
 @dataclass(frozen=True, kw_only=True)
 class Tune(Record):
     """Fit the constants by which the attack `matched candidates` reads other uploads, on photographs that the attacker has:
-    a folder for each place, of which several photographs show the same. They are released as a device would, with decoys
-    of one half of a pool; the other half is the attacker's database. Weights that are fitted to all other places attack
-    each place, beside those that ship with veil. The networks are written with the constants, for `--attack-model`.
+    a folder for each place, whose next photographs in the order of names show the same. They are released as a device
+    would, with decoys of one half of a pool; the other half is the attacker's database. Each place is attacked with the
+    constants of all others, beside those that the networks came with. The networks are written with the constants, for
+    `--attack-model`.
     """
 
     places: tuple[Path, ...] = positional("a folder of photographs for each place, two or more", metavar="FOLDER")
     output: Path = option("where to write networks and constants (.npz)", required=True, short="-o", metavar="FILE")
-    attack_model: Path | None = option("networks of `veil lab train attacks` (default: the bundled ones)", metavar="FILE")
+    attack_model: Path | None = option(
+        "networks of `veil lab train attacks` or `veil lab tune` (default: the bundled ones)", metavar="FILE"
+    )
     codebook: Path | None = option("codebook that releases name (default: the bundled one)", metavar="FILE")
     decoys: Path | None = option("pool for decoys and the attacker's database (default: the bundled one)", metavar="FILE")
     photographs: int = option(
@@ -54,7 +57,7 @@ class Tune(Record):
         parse=at_least(1),
     )
     others: int = option(
-        "further uploads beside each, the next in the order of names (default %(default)s)",
+        "further uploads that the attacker has beside the attacked one (default %(default)s)",
         default=TuningOptions().others,
         parse=at_least(1),
     )
